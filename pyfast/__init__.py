@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyfast.api.evaluation import convert as convert
     from pyfast.api.evaluation import evaluate as evaluate
     from pyfast.api.evaluation import export as export
+    from pyfast.api.evaluation import write_figures as write_figures
     from pyfast.api.experiments import Bench as Bench
     from pyfast.api.experiments import Experiment as Experiment
     from pyfast.api.experiments import bench as bench
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyfast.api.index import compact_index as compact_index
     from pyfast.api.index import delete_documents as delete_documents
     from pyfast.api.index import describe_index as describe_index
+    from pyfast.api.index import list_documents as list_documents
     from pyfast.api.index import open_index as open_index
     from pyfast.api.index import sync_documents as sync_documents
     from pyfast.api.index import update_documents as update_documents
@@ -74,9 +76,9 @@ if not TYPE_CHECKING:  # A type checker reads only the imports above.
         "pyfast.api.answer": ("answer",),
         "pyfast.api.index": (
             *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
-            *("sync_documents", "update_documents"),
+            *("list_documents", "sync_documents", "update_documents"),
         ),
-        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export"),
+        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export", "write_figures"),
         "pyfast.api.estimate": ("estimate",),
         "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
         "pyfast.api.knowledge": ("build_knowledge",),

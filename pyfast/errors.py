@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pydantic import ValidationError
@@ -195,6 +197,12 @@ def error_of(name: str, text: str) -> PyfastError:
     """Make the error that another process has reported, from the name of its class and its text."""
     kind = globals().get(name, RunError)
     return kind(text) if issubclass(kind, PyfastError) else RunError(text)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: the name that is most like it, if there is one."""
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

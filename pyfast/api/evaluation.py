@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -21,7 +21,8 @@ from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
 from pyfast.evaluation.judged import judged_by
-from pyfast.evaluation.results import check_kind, rows_of, schema_of, side_by_side, write_results
+from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
+from pyfast.evaluation.tables import check_new, tables_of, write_table
 
 _LOG = logging.getLogger("pyfast")
 
@@ -78,13 +79,19 @@ def export(
     *,
     metrics: Sequence[str | Metric] | None = None,
     wide: bool = False,
+    sources: bool = False,
     overwrite: bool = False,
 ) -> int:
     """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
-    Lists are written as JSON in CSV and XLSX.
+    Columns of the file of questions that pyfast does not use stand after `question`. If such a column has the name
+    of one of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
+
+    With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
+    (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
+    (of a table, from 1 below its header), `score` and `snippet`.
 
     Args:
         runs: Runs, or their folders.
@@ -94,6 +101,7 @@ def export(
         metrics: As in `pyfast.evaluate`.
         wide: Write one row for each question, with the runs side by side. The columns of a run are then called
             `RUN: COLUMN`. Otherwise each question has a row for each run.
+        sources: Write one row for each source of an answer. Titles, pages and rows come from the run's index.
         overwrite: Whether to replace an existing file `out`.
 
     Returns:
@@ -102,7 +110,8 @@ def export(
 
     Raises:
         InputError: The name of `out` ends in something else, `out` exists, a run or the given gold cannot be
-            read, or with `wide` two runs have different questions under one id.
+            read, with `wide` two runs have different questions under one id, or with `sources` there is `wide`,
+            `gold` or `metrics`.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -111,15 +120,14 @@ def export(
         28
     """
     path = Path(out)
-    check_kind(path)
+    check_new(path, overwrite, KINDS)
     if not runs:
         raise InputError("export: expected a run")
-    if path.exists() and not overwrite:
-        raise InputError(f"{path}: exists already; give overwrite (--overwrite) to replace it")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist")
+    if wide and sources:
+        raise InputError("export: wide and sources exclude each other")
     lines = gold_of(runs[0], gold) if gold is not None else None
-    results = [results_of(run, name, lines, metrics) for run, name in zip(runs, _names(runs), strict=True)]
+    named = zip(runs, _names(runs), strict=True)
+    results = [results_of(run, name, lines, metrics, sources) for run, name in named]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:
@@ -200,6 +208,32 @@ def compare(
     least = least_to_differ(len(differences))
     without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
+
+
+def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *, overwrite: bool = False) -> None:
+    """Write the figures of runs, or the differences between runs, as a table for a paper or for other programs.
+
+    Markdown and LaTeX show each figure with its 95 % interval, and for a comparison also the costs. Other
+    files have one row for each run and group of questions, with columns such as `em`, `em_low` and `em_high`. For
+    a comparison, they have one row for each `Difference`.
+
+    Args:
+        results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`.
+        out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
+        overwrite: Whether to replace an existing file `out`.
+
+    Raises:
+        InputError: The name of `out` ends in something else, or `out` exists.
+        MissingPackageError: An extra is not installed: `formats` for XLSX, `experiments` for Markdown and LaTeX.
+
+    Example:
+        >>> import pyfast
+        >>> reports = {name: pyfast.evaluate(name) for name in ("RUN_A", "RUN_B")}
+        >>> pyfast.write_figures(reports, "figures.tex")
+        >>> pyfast.write_figures(pyfast.compare(["RUN_A", "RUN_B"]), "differences.csv")
+    """
+    check_new(Path(out), overwrite)
+    write_table(Path(out), *tables_of(results))
 
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:

@@ -21,7 +21,7 @@ from pyfast.errors import InputError
 from pyfast.retrieval import BuildProgress, Index, Reranker, Retriever
 from pyfast.retrieval import build_index as build
 from pyfast.retrieval.index import changes
-from pyfast.retrieval.index.changes import Change, IndexInfo
+from pyfast.retrieval.index.changes import Change, DocumentInfo, IndexInfo
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
@@ -115,6 +115,7 @@ def build_index(
             encodes,
             roots,
             hardware,
+            columns,
         )
 
 
@@ -268,12 +269,16 @@ def _sources(
     yield from files_of(paths, unread, readers, columns=columns, roots=roots)
 
 
+def _columns(index: str | Path, given: int | None) -> int:
+    return changes.columns_of(Path(index)) if given is None else given
+
+
 def add_documents(
     index: str | Path,
     documents: Source | Iterable[Source],
     *,
     readers: Iterable[Reader | str] = (),
-    columns: int = COLUMNS,
+    columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
@@ -287,7 +292,7 @@ def add_documents(
         index: The folder of the index.
         documents: As in `build_index`. Their uris must be new.
         readers: As in `build_index`.
-        columns: As in `build_index`.
+        columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
 
@@ -308,7 +313,7 @@ def add_documents(
         1
     """
     roots = changes.roots_of(Path(index))
-    with documents_of(documents, readers, columns, strict, on_unread, roots) as read:
+    with documents_of(documents, readers, _columns(index, columns), strict, on_unread, roots) as read:
         return changes.add_documents(Path(index), read, roots=roots)
 
 
@@ -317,7 +322,7 @@ def update_documents(
     documents: Source | Iterable[Source],
     *,
     readers: Iterable[Reader | str] = (),
-    columns: int = COLUMNS,
+    columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
@@ -336,7 +341,7 @@ def update_documents(
         index: The folder of the index.
         documents: As in `build_index`.
         readers: As in `build_index`.
-        columns: As in `build_index`.
+        columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
 
@@ -358,7 +363,7 @@ def update_documents(
     """
     roots = changes.roots_of(Path(index))
     files: set[str] = set()
-    with documents_of(documents, readers, columns, strict, on_unread, roots, files) as read:
+    with documents_of(documents, readers, _columns(index, columns), strict, on_unread, roots, files) as read:
         return changes.add_documents(Path(index), read, replace=True, roots=roots, files=files)
 
 
@@ -368,7 +373,7 @@ def sync_documents(
     *,
     dry_run: bool = False,
     readers: Iterable[Reader | str] = (),
-    columns: int = COLUMNS,
+    columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
@@ -387,7 +392,7 @@ def sync_documents(
         sources: Folders and files.
         dry_run: Only find out what would change. The index stays as it is.
         readers: As in `build_index`.
-        columns: As in `build_index`.
+        columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
 
@@ -409,7 +414,7 @@ def sync_documents(
     """
     given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
     roots, files, stay = changes.roots_of(Path(index)), set[str](), set[str]()
-    with sources_of(given, readers, columns, strict, on_unread, roots) as (found, unread):
+    with sources_of(given, readers, _columns(index, columns), strict, on_unread, roots) as (found, unread):
         listed = list(found)
         for one in given:
             if not any(it.path is not None and it.path.is_relative_to(one) for it in listed):
@@ -510,3 +515,27 @@ def describe_index(index: str | Path) -> IndexInfo:
         (1, 1)
     """
     return changes.describe_index(Path(index))
+
+
+def list_documents(index: str | Path, pattern: str = "*") -> list[DocumentInfo]:
+    """List the documents of an index.
+
+    Args:
+        index: The folder of the index.
+        pattern: A pattern for uris, such as `reports/*.pdf`. `*` stands for any characters, also for `/`.
+
+    Returns:
+        The uri, title, kind and number of passages of each document, in the order of the index.
+
+    Raises:
+        IndexFormatError: The folder has no index, or the index is damaged.
+        OtherBuildError: The index has another format.
+
+    Example:
+        >>> import pyfast
+        >>> titan = {"id": "titan", "title": "Titan", "text": "It is a moon of Saturn."}
+        >>> index = pyfast.build_index([titan, {"id": "rhea", "text": "It is one, too."}], "IDX")
+        >>> pyfast.list_documents("IDX", "t*")
+        [DocumentInfo(uri='titan', title='Titan', kind='text', passages=1)]
+    """
+    return list(changes.list_documents(Path(index), pattern))

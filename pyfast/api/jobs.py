@@ -89,7 +89,7 @@ def job_of(
     configured = configure(given.system, given.settings, given.index, prompts, options.follow_ups, begun)
     limits = Budget.parse(given.budget or {})
     limits = limits.model_copy(update={"strict": True}) if options.strict else limits
-    asked = read_in(questions, limit if limit is None else at_least_one("limit", limit))
+    asked = read_in(questions, limit if limit is None else at_least_one("limit", limit), options.columns)
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
     failures = allowed_failures(options.max_failures, asked.count)
@@ -143,13 +143,15 @@ def job_of(
     return job, used
 
 
-def read_in(questions: ManyQuestions, limit: int | None) -> Questions:
+def read_in(questions: ManyQuestions, limit: int | None, columns: Mapping[str, str] | None = None) -> Questions:
     """Read the first `limit` questions (None: all questions) and check them. Raises `InputError` if a
-    question is not valid."""
+    question is not valid. `columns` is as in `questions_in`."""
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
-        return questions_in(questions, limit)
+        return questions_in(questions, limit, columns or {})
+    if columns:
+        raise InputError("columns: they belong to a file of questions")
     if isinstance(questions, AsyncIterable):
         questions = run_blocking(_collected(questions, limit))
     return questions_from(questions, limit)

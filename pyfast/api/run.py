@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,11 +13,12 @@ from typing import Any, overload
 import pyarrow as pa
 
 from pyfast.api.index import index_of
-from pyfast.corpus import KnowledgeGraph, Table
+from pyfast.corpus import Document, KnowledgeGraph, Table
 from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
+from pyfast.engine.question_files import own_columns
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
@@ -129,13 +131,20 @@ class Run:
             raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
         return calls_of(self.path / JOURNAL, id)
 
-    def to_arrow(self, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None) -> pa.Table:
+    def to_arrow(
+        self,
+        gold: GoldLike | None = None,
+        *,
+        metrics: Sequence[str | Metric] | None = None,
+        sources: bool = False,
+    ) -> pa.Table:
         """Return the results as an Arrow table, with a row for each question that has ended.
 
         Args:
             gold: As in `pyfast.evaluate`. If it is None and the run has no gold, a warning says so, and the table
                 has no figures.
             metrics: As in `pyfast.evaluate`.
+            sources: Whether the table has a row for each source of an answer, as in `pyfast.export`.
 
         Returns:
             The table. `pyfast.export` explains its columns.
@@ -148,16 +157,23 @@ class Run:
             >>> pyfast.Run("RUN").to_arrow()["answer"][0].as_py()
             'Christiaan Huygens'
         """
-        results = results_of(self, str(self.path or "run 1"), gold, metrics)
+        results = results_of(self, str(self.path or "run 1"), gold, metrics, sources)
         schema = schema_of([results])
         return pa.Table.from_batches(rows_of(results, schema), schema)
 
-    def to_pandas(self, gold: GoldLike | None = None, *, metrics: Sequence[str | Metric] | None = None) -> Any:
+    def to_pandas(
+        self,
+        gold: GoldLike | None = None,
+        *,
+        metrics: Sequence[str | Metric] | None = None,
+        sources: bool = False,
+    ) -> Any:
         """Return the results as a data frame of pandas, with a row for each question that has ended.
 
         Args:
             gold: As in `Run.to_arrow`.
             metrics: As in `pyfast.evaluate`.
+            sources: As in `Run.to_arrow`.
 
         Returns:
             The data frame. `pyfast.export` explains its columns.
@@ -171,7 +187,7 @@ class Run:
             >>> frame = pyfast.Run("RUN").to_pandas()
             >>> print(frame[["question", "answer", "em"]])
         """
-        table = self.to_arrow(gold, metrics=metrics)
+        table = self.to_arrow(gold, metrics=metrics, sources=sources)
         with explained():
             return table.to_pandas()
 
@@ -213,11 +229,14 @@ def scores_and_gold(
 
 
 def results_of(
-    run: Run | str | Path, name: str, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
+    run: Run | str | Path, name: str, gold: GoldLike | None, metrics: Sequence[str | Metric] | None, sources: bool
 ) -> Results:
-    """Collect what a table of a run has. `name` is the name of the run."""
+    """Collect what a table of a run has. `name` is the name of the run. With `sources`, the table has a row for
+    each source, and gold or metrics raise `InputError`."""
     run = run if isinstance(run, Run) else Run(run)
-    scores = scores_and_gold(run, gold, metrics)
+    if sources and (gold is not None or metrics is not None):
+        raise InputError("sources: a table with a row for each source has no gold and no metrics")
+    scores = None if sources else scores_and_gold(run, gold, metrics)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
     answers = {} if scores is None else {one.id: one.answers for one in read_gold(scores[1]) if one.id in known}
@@ -227,7 +246,37 @@ def results_of(
     else:
         questions = iter(()) if run._questions is None else run._questions.read()
     texts = {question.id: question.text for question in questions}
-    return Results(name, run.records, texts, answers, scored, seconds)
+    if sources:
+        return Results(name, run.records, texts, {}, (), {}, document=_documents_of(run))
+    return Results(name, run.records, texts, answers, scored, seconds, _own_columns(run))
+
+
+def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
+    """Read the asker's own columns of the questions. `questions_of` warns if the file is not there any more."""
+    with contextlib.suppress(InputError):
+        return {} if run.path is None else own_columns(file_of_questions(run.path))
+    return {}
+
+
+def file_of_questions(run: Path) -> Path:
+    """Return the file that the questions of a run came from. Raises `InputError` as `recorded_path` does."""
+    return recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions")
+
+
+def _documents_of(run: Run) -> Callable[[str], Document | None]:
+    """Return a function that returns a document of the index of a run. If the index is not there any more, a
+    warning says so, and no document is found."""
+    index = None if run.path is None else _index_of(run.path, "sources have no titles and no pages")
+
+    @lru_cache(64)
+    def document(uri: str) -> Document | None:
+        opened = index and index()
+        try:
+            return opened.document(uri) if opened else None
+        except KeyError:
+            return None
+
+    return document
 
 
 def questions_of(run: Path) -> Iterator[Question]:
@@ -244,18 +293,25 @@ def _rows_of(run: Run | str | Path) -> Rows | None:
     """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
     index. If the index is not there any more, a warning says so, and the result is None too."""
     path = folder_of(run)
-    if path is None or not recorded_value(path, "places", "index"):
+    index = None if path is None else _index_of(path, "any row of a gold table counts as evidence")
+    return index and rows_in(index)
+
+
+def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
+    """Return a function that opens the index of a run. If the index is not there any more, a warning says so, and
+    what happens otherwise. None: the run used no index."""
+    if not recorded_value(run, "places", "index"):
         return None
 
     @cache
     def index() -> Index | None:
         try:
-            return index_of(recorded_path(path, "index"), path)
+            return index_of(recorded_path(run, "index"), run)
         except InputError as error:
-            _LOG.warning("%s; any row of a gold table counts as evidence", error)
+            _LOG.warning("%s; %s", error, otherwise)
             return None
 
-    return rows_in(index)
+    return index
 
 
 def rows_in(index: Callable[[], Index | None]) -> Rows:
@@ -303,7 +359,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
         raise InputError("the run is in memory: give the gold")
     answers_of(run)  # A folder that is no run is not a question of its gold.
     try:
-        place = recorded_path(path, "gold" if recorded_value(path, "places", "gold") else "questions")
+        place = file_of_questions(path)
     except InputError as error:
         raise InputError(f"{error}; give the gold (--gold)") from None
     beside = place.with_name(GOLD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,7 @@ def answer(
     import pyfast.api.answer
     import pyfast.api.estimate
     from pyfast.api.telemetry import export_spans
+    from pyfast.engine.question_files import read_question_records
 
     settings = {**asked.settings, **({"shared_updates": "on"} if shared_updates else {})}
     llm_options = dict(asked.llm_options)
@@ -78,7 +80,9 @@ def answer(
         del given["llm_options"]
         opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
-        show_estimate(pyfast.api.estimate.estimate(questions, index=opened, **given))
+        records = read_question_records(questions, options.columns or {})
+        asked_for = map(itemgetter(1), records) if options.columns else questions
+        show_estimate(pyfast.api.estimate.estimate(asked_for, index=opened, **given))
         return
     export_spans()
     done = watched(

@@ -200,7 +200,9 @@ def _annotation(typed: Any, about: Option, flag: str) -> Any:
 def _read(one: Field[Any], given: Any) -> Any:
     """Make the value of a field from what the command line gave for it."""
     about = told(one)[1]
-    return _READERS[about.read](about.flag or f"--{one.name}", given) if about.read else given
+    if not about.read or (given is None and one.default is None):
+        return given
+    return _READERS[about.read](about.flag or f"--{one.name}", given)
 
 
 def read_models(given: list[str] | None) -> dict[str, str]:

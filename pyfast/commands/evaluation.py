@@ -43,6 +43,14 @@ Figures = Annotated[
 ]
 Prices = Annotated[Path | None, typer.Option(help="The file of a price list, for the costs in money.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Also write the table to this file, whose name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.",
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 NAMED = 5  # the maximum number of ids shown of questions that were not run
 
 
@@ -53,6 +61,7 @@ def evaluate(
     metric: Metrics = None,
     figure: Figures = None,
     json: Json = False,
+    out: Table = None,
     per_question: Annotated[
         Path | None,
         typer.Option(help="Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx)."),
@@ -65,13 +74,15 @@ def evaluate(
         ),
     ] = None,
     concurrency: Concurrency = None,
+    overwrite: Overwrite = False,
     *,
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
-    from pyfast.evaluation.results import check_kind
+    from pyfast.evaluation.results import KINDS
+    from pyfast.evaluation.tables import check_new
 
     def judged(run: Path) -> Path:
         from pyfast.api.judgement import judge_answers
@@ -83,9 +94,9 @@ def evaluate(
         return folder
 
     if per_question is not None:
-        check_kind(per_question)
-        if per_question.exists():  # It may be the file of the questions.
-            raise InputError(f"--per-question: {per_question} exists already; choose another file")
+        check_new(per_question, overwrite, KINDS)
+    if out is not None:
+        check_new(out, overwrite)
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
     asked: Any = {"metrics": metric or None, "figures": figure or ()}
@@ -95,7 +106,9 @@ def evaluate(
         for run, folder in folders.items()
     }
     if per_question is not None:
-        _write(per_question, reports)
+        _write_scores(per_question, reports)
+    if out is not None:
+        pyfast.api.evaluation.write_figures(reports, out, overwrite=overwrite)
     if json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
         return
@@ -108,6 +121,8 @@ def _judged(run: Path) -> Path:
 
 
 def _show(reports: Mapping[str, Report]) -> None:
+    from pyfast.evaluation.tables import shown
+
     wholes = [report.rows[0] for report in reports.values()]
     names = list(dict.fromkeys(name for whole in wholes for name in whole.figures))
     several = len(reports) > 1
@@ -126,7 +141,7 @@ def _show(reports: Mapping[str, Report]) -> None:
     groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for number, report in enumerate(reports.values(), start=1):
         for row in report.rows[1:]:
-            values = [_number(row[name].value, 3) if name in row.figures else "" for name in names]
+            values = [shown(row[name].value, 3) if name in row.figures else "" for name in names]
             of_run = (number,) if several else ()
             groups.setdefault((row.by, row.value), []).append((row.by, row.value, *of_run, row.questions, *values))
     if groups:
@@ -175,12 +190,8 @@ def some(ids: Iterable[str]) -> str:
     return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
 
 
-def _write(path: Path, reports: dict[str, Any]) -> None:
-    import orjson
-    import pyarrow as pa
-
-    from pyfast.evaluation.results import write_results
-    from pyfast.utils.files import write_atomically
+def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
+    from pyfast.evaluation.tables import write_table
 
     nested = path.suffix.lower() == ".jsonl"
     lines = [
@@ -189,12 +200,7 @@ def _write(path: Path, reports: dict[str, Any]) -> None:
         for run, report in reports.items()
         for one in report.questions
     ]
-    if nested:
-        write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
-        return
-    names = dict.fromkeys(name for line in lines for name in line)
-    table = pa.table({name: [line.get(name) for line in lines] for name in names})
-    write_results(path, table.schema, table.to_batches())
+    write_table(path, lines)
 
 
 def export(
@@ -207,12 +213,16 @@ def export(
     wide: Annotated[
         bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Write one row for each source of an answer, with its page or row.")
+    ] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write the results of runs as a table for spreadsheets and other programs."""
     import pyfast.api.evaluation
 
-    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, wide=wide, overwrite=overwrite)
+    shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite}
+    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, **shape)
     say(f"{out}: {rows} rows")
 
 
@@ -230,13 +240,16 @@ def compare(
         bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
     ] = False,
     json: Json = False,
+    out: Table = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare runs over the same questions: show which differences are significant, and what each run cost."""
     import pyfast.api.evaluation
+    from pyfast.evaluation.tables import check_new
 
     if answers:
-        if len(runs) != 2 or gold or metric or figure or prices or judged:
-            raise InputError("--answers: give two runs, and no --gold, --metric, --figure, --prices or --judged")
+        if len(runs) != 2 or gold or metric or figure or prices or judged or out:
+            raise InputError("--answers: give two runs; of the options, it allows only --json")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         if json:
             print(json_line([change.as_json() for change in changes]))
@@ -245,7 +258,11 @@ def compare(
         return
     given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
     folders = [_judged(run) for run in runs] if judged else ()
+    if out is not None:
+        check_new(out, overwrite)
     comparison = pyfast.api.evaluation.compare(runs, gold, judged=folders, **given)
+    if out is not None:
+        pyfast.api.evaluation.write_figures(comparison, out, overwrite=overwrite)
     if json:
         print(json_line(comparison.as_json()))
     else:
@@ -267,32 +284,14 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 
 
 def _show_comparison(comparison: Comparison) -> None:
-    numbers = {cost.run: number for number, cost in enumerate(comparison.costs, start=1)}
-    currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
-    spent = {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 2}
-    spent |= {"money": 6} if currency else {}
-    costs = list[tuple[object, ...]]()
-    for cost in comparison.costs:
-        means = (_number(getattr(cost, name), digits) for name, digits in spent.items())
-        costs.append((numbers[cost.run], cost.run, _number(cost.right, 3), *means))
-        if cost.right:
-            each = (_number(cost.per_right[name], max(digits, 2)) for name, digits in spent.items())
-            costs.append(("", "per right", "", *each))
+    from pyfast.evaluation.tables import cost_grid, difference_grid
+
     say(f"{comparison.questions} questions that all runs have answered; means of a question:")
-    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
-    show_table(["", "run", *heads], costs, keys=2)
+    show_table(*cost_grid(comparison), keys=2)
     for cost in comparison.costs:
         if cost.untimed:
             say(f"seconds of {cost.untimed} questions in {plain(cost.run)}: without their reused LLM calls")
-    differences = [
-        (
-            *(f"{numbers[one.a]}, {numbers[one.b]}", *_spaced([one.figure])),
-            *(f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}"),
-            *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p:.4f}", f"{one.p_holm:.4f}"),
-        )
-        for one in comparison.differences
-    ]
-    show_table(["runs", "figure", "first", "second", "change", "95 %", "p", "p (Holm)"], differences, keys=2)
+    show_table(*difference_grid(comparison), keys=2)
     if comparison.differences and comparison.independent < comparison.least:
         say(
             f"{comparison.independent} independent questions cannot show a difference, whatever p is: with"
@@ -307,10 +306,6 @@ def _show_comparison(comparison: Comparison) -> None:
     if comparison.left_out:
         say(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
     _show_without_gold(comparison)
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
 
 
 def evaluate_retrieval(

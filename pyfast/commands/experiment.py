@@ -91,21 +91,15 @@ def experiment(
 
 
 def _show(result: Experiment, baseline: str | None, out: Path) -> None:
+    from pyfast.evaluation.tables import difference_cells
+
     differences = result.compare(baseline, out)
     rows, row = list[tuple[str, ...]](), ""
     for one in differences:
         if one.b != row:
             row = one.b
             rows.append((row, *[""] * 6))
-        numbers = (f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}")
-        rows.append(
-            (
-                f"  {one.figure}",
-                *numbers,
-                f"{one.low:+.3f} to {one.high:+.3f}",
-                f"{one.p:.4f}",
-                f"{one.p_holm:.4f}",
-            )
-        )
+        figure, *numbers = difference_cells(one)
+        rows.append((f"  {figure}", *numbers))
     say(f"compared with {plain(baseline or result.cells[0].row)}; also in {out}:")
     show_table(["figure", "before", "after", "change", "95 %", "p", "p (Holm)"], rows)

@@ -1,4 +1,4 @@
-"""`pyfast index`, and `pyfast corpus`: add, update, delete, compact, info."""
+"""`pyfast index`, and `pyfast corpus`: add, update, delete, compact, info, list."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyfast.commands.arguments import IndexFolder, with_options
-from pyfast.commands.terminal import console, plain
+from pyfast.commands.evaluation import Overwrite, Table
+from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import Cluster, Hardware, IndexOptions
 
@@ -25,13 +27,13 @@ Readers = Annotated[
     list[str] | None,
     typer.Option("--reader", help="An additional reader of file formats, MODULE:NAME; repeatable."),
 ]
-Columns = Annotated[
-    int,
-    typer.Option(
-        min=2,
-        help="The maximum number of columns of a table. A wider table is cut into several tables, each with the"
-        " first column of the wide table.",
-    ),
+_COLUMNS = (
+    "The maximum number of columns of a table. A wider table is cut into several tables, each with the first"
+    " column of the wide table."
+)
+Columns = Annotated[int, typer.Option(min=2, help=_COLUMNS)]
+SameColumns = Annotated[
+    int | None, typer.Option("--columns", min=2, help=f"{_COLUMNS} By default as when the index was built.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
 
@@ -149,7 +151,11 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 
 @app.command()
 def add(
-    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+    index: IndexFolder,
+    sources: _Sources,
+    reader: Readers = None,
+    columns: SameColumns = None,
+    strict: Strict = False,
 ) -> None:
     """Add documents. For a process that has the index open, nothing changes."""
     import pyfast.api.index
@@ -164,7 +170,11 @@ def add(
 
 @app.command()
 def update(
-    index: IndexFolder, sources: _Sources, reader: Readers = None, columns: Columns = 64, strict: Strict = False
+    index: IndexFolder,
+    sources: _Sources,
+    reader: Readers = None,
+    columns: SameColumns = None,
+    strict: Strict = False,
 ) -> None:
     """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
     file no longer has are deleted."""
@@ -184,7 +194,7 @@ def sync(
     sources: _Sources,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what would change.")] = False,
     reader: Readers = None,
-    columns: Columns = 64,
+    columns: SameColumns = None,
     strict: Strict = False,
 ) -> None:
     """Add, replace and delete documents, so that the index has what the folders have."""
@@ -251,6 +261,33 @@ def info(index: IndexFolder) -> None:
     print(f"{described.documents} documents, {described.passages} passages")
     print(f"{len(described.parts)} parts, {deleted} deleted documents in them")
     print(f"{described.size:,} bytes, and {described.kept:,} that only earlier commits need")
+
+
+@app.command("list")
+def list_(
+    index: IndexFolder,
+    pattern: Annotated[str, typer.Argument(help="A pattern for uris, such as 'reports/*.pdf'.")] = "*",
+    out: Table = None,
+    overwrite: Overwrite = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the documents as JSON.")] = False,
+) -> None:
+    """List the documents of an index: uri, title, kind, and number of passages."""
+    import pyfast.api.index
+    from pyfast.evaluation.tables import check_new, write_table
+
+    if out is not None:
+        check_new(out, overwrite)
+    records = [asdict(one) for one in pyfast.api.index.list_documents(index, pattern)]
+    heads = ["uri", "title", "kind", "passages"]
+    rows = [tuple(one.values()) for one in records]
+    if out is not None:
+        write_table(out, records, [(heads, rows)])
+    if as_json:
+        print(json_line(records))
+    elif out is None:
+        show_table(heads, rows)
+    if not as_json:
+        say(f"{len(records)} documents")
 
 
 def _tell_change(index: Path, change: Change) -> None:

@@ -8,14 +8,29 @@ from typing import Annotated
 import typer
 
 from pyfast.commands.arguments import RunFolder
-from pyfast.commands.terminal import clock, left_out, lines, plain, say, show_table, tell_unusable, tokens
+from pyfast.commands.terminal import (
+    clock,
+    json_line,
+    left_out,
+    lines,
+    plain,
+    say,
+    show_table,
+    tell_unusable,
+    tokens,
+)
 
 
-def status(run: RunFolder) -> None:
+def status(
+    run: RunFolder, as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False
+) -> None:
     """Show the progress of a run."""
     from pyfast.api.run import Run
 
     status = Run(run).status
+    if as_json:
+        print(json_line(status.as_json()))
+        return
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"
     running = "running" if status.running else "done" if status.ended == status.questions else "stopped"

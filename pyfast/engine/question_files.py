@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -21,16 +22,19 @@ from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.jsonl_documents import records
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_lines
 
 _LOG = logging.getLogger("pyfast")
 
+NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
 
 
-def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_question_records(
+    path: Path, columns: Mapping[str, str] = NO_COLUMNS
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, object) for each line or row that is not empty, in the usual form (see `tidy`). The place
     names the line or row in error messages. A question without an id gets one that is made of its text, so that
     it keeps the id when lines or rows are added or sorted. A warning says so.
@@ -38,10 +42,24 @@ def read_question_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     In CSV, TSV and XLSX, a cell that begins with `[` or `{` is parsed as JSON, such as a list of answers, or as
     Python writes it. Any other such cell stays text. Raises InputError if a line or row cannot be read, or a cell
     looks like a list of texts but is neither.
+
+    `columns` has the columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
+    Raises InputError if pyfast has no such field, or no record has such a column.
     """
-    seen = Counter[str]()
+    for name in columns:
+        if name not in _FIELDS:
+            raise InputError(f"columns: no field {name!r}{did_you_mean(name, _FIELDS)}")
+    seen, missing, known = Counter[str](), dict(columns), dict[str, None]()
     for place, record in _records(path):
+        if columns:
+            known |= dict.fromkeys(record)
+            given = {name: _key(column) for name, column in columns.items()}
+            missing = {name: column for name, column in missing.items() if given[name] not in record}
+            renamed = {name: record[column] for name, column in given.items() if column in record}
+            record = {name: record[name] for name in record if name not in given.values()} | renamed
         yield place, tidy(record, _id_of(record, seen), str(path))
+    for column in missing.values():
+        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, known)}")
 
 
 def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
@@ -190,6 +208,23 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
 _ANSWERS = ("answers", "expected", "gold", "golden_answers", "answer")
 _FIELDS = frozenset(("id", "question", "turns", "documents", "answerable", "answer_mode", "supporting", *_ANSWERS))
 _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
+
+
+# What pyfast reads for itself. `type` and `domain` are the asker's, too.
+_NOT_OWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""} - {"type", "domain"}
+
+
+def own_columns(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the fields of each question that pyfast does not use, by the id of the question. A turn also has
+    those of its conversation. Raises InputError as `read_question_records` does."""
+    found = {}
+    for _, record in read_question_records(path):
+        turns = record.get("turns")
+        for one in turns if isinstance(turns, list) else [record]:
+            if isinstance(one, Mapping):
+                fields = {**record, **one}
+                found[str(one.get("id"))] = {name: fields[name] for name in fields if name not in _NOT_OWN}
+    return found
 
 
 def texts_of(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from pyfast.corpus.formats.limits import refuse_published
-from pyfast.engine.question_files import read_question_records, tidy
+from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import write_atomically
 
@@ -44,7 +44,9 @@ class Question:
     """The uris of the documents that the question may search. Empty: the whole index"""
 
 
-def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
+def read_questions(
+    path: Path, limit: int | None = None, columns: Mapping[str, str] = NO_COLUMNS
+) -> Iterator[Question]:
     """Read the questions of a file one by one (see `question_files`). Unknown keys and blank lines are ignored.
 
     To save memory, this function does not look for repeated ids. `questions_in` looks for them.
@@ -54,6 +56,7 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
             `question`. A conversation has `id` and `turns`, a list of questions. The optional field
             `documents`, a list of uris, limits a question, a turn or a conversation to these documents.
         limit: The maximum number of questions.
+        columns: The columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
 
     Yields:
         The questions, and each turn of a conversation.
@@ -62,12 +65,12 @@ def read_questions(path: Path, limit: int | None = None) -> Iterator[Question]:
         InputError: A line or a turn is not a JSON object, has neither a text nor a number as its `id`, or has
             no text in `question`. The message names file and line.
     """
-    return (question for _, question in islice(_read(path), limit))
+    return (question for _, question in islice(_read(path, columns), limit))
 
 
-def _read(path: Path) -> Iterator[tuple[str, Question]]:
+def _read(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, Question]]:
     refuse_published(path)
-    for place, record in read_question_records(path):
+    for place, record in read_question_records(path, columns):
         yield from _of_record(record, place)
 
 
@@ -132,6 +135,9 @@ class Questions:
     """Whether the field `documents` of the file counts"""
     limited: int = 0
     """How many questions search only the documents that they name"""
+    records: Callable[[], Iterator[tuple[str, dict[str, Any]]]] | None = None
+    """A function that yields (place, record) for all records of a file whose columns have other names. None: there
+    is no such file"""
 
     def tell_limited(self) -> None:
         """Log how many questions search only the documents that they name, if there are such questions."""
@@ -140,12 +146,14 @@ class Questions:
             _LOG.info(only, self.limited, self.count)
 
 
-def questions_in(path: Path, limit: int | None = None) -> Questions:
+def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str] = NO_COLUMNS) -> Questions:
     """Open the questions of a file. The file is read once to check them.
 
     Args:
         path: A file that `read_questions` can read. It must not be a pipe, which cannot be read a second time.
         limit: The maximum number of questions.
+        columns: As in `read_questions`. If there are some, `write_questions` writes the records of the file, with
+            pyfast's names.
 
     Returns:
         The questions, their number and their digest.
@@ -156,8 +164,10 @@ def questions_in(path: Path, limit: int | None = None) -> Questions:
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
-    count, digest, limited = _checked(islice(_read(path), limit), str(path))
-    return Questions(partial(read_questions, path, limit), count, digest, str(path), limited=limited)
+    count, digest, limited = _checked(islice(_read(path, columns), limit), str(path))
+    read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
+    records = partial(read_question_records, path, columns) if columns else None
+    return Questions(read, count, digest, place, limited=limited, records=records)
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
@@ -197,7 +207,7 @@ def sampled(questions: Questions, size: int) -> Questions:
         if len(chosen) >= size:
             break
         chosen += groups[key]
-    return questions_from(chosen)
+    return replace(questions_from(chosen), records=questions.records)
 
 
 def unrestricted(questions: Questions) -> Questions:
@@ -225,6 +235,9 @@ def write_questions(questions: Questions, path: Path) -> Questions:
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
         described = list(map(_described, turns))
         lines += described if conversation is None else [{"id": conversation, "turns": described}]
+    if questions.records is not None:  # with the gold, and the asker's own columns
+        full = {record["id"]: record for _, record in questions.records()}
+        lines = [full[line["id"]] for line in lines]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, b"".join(_json(line) + b"\n" for line in lines))
     return replace(questions, place=str(path))

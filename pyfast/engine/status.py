@@ -8,7 +8,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,12 @@ class Status:
     def ended(self) -> int:
         """How many questions have ended."""
         return sum(self.states.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the status in JSON types, with `ended` and `tokens_by_role`."""
+        percentiles = {f"p{percent}": seconds for percent, seconds in self.seconds.items()}
+        counts = {"ended": self.ended, "tokens_by_role": self.tokens_by_role}
+        return {**asdict(self), **counts, "seconds": percentiles}
 
 
 def status_of(summary: Summary, questions: int) -> Status:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from pyfast.engine import Record
+from pyfast.corpus import Document, Table, TextDocument
+from pyfast.engine import Evidence, Record
 from pyfast.errors import InputError
 from pyfast.evaluation.evaluate import AT_ONCE, Scored, names_of
 from pyfast.utils.extras import explained
@@ -25,6 +28,17 @@ _FIRST = {**dict.fromkeys(("run", "id", "question", "answer", "state", "reason")
 _COUNTS = ("llm_calls", "prompt_tokens", "completion_tokens")
 _LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()), "seconds": pa.float64()}
 _SHARED = ("id", "question", "gold")  # what is the same in all runs
+_OWN = b"own"  # The metadata of the asker's own columns have the name in the file of questions.
+_PLACES = {"rank": pa.int64(), "uri": pa.string(), "title": pa.string(), "page": pa.int64(), "sheet": pa.string()}
+SOURCES = pa.schema(
+    [(name, pa.string()) for name in ("run", "id", "question", "answer")]
+    + [*_PLACES.items(), ("row", pa.int64()), ("score", pa.float64()), ("snippet", pa.string())]
+)
+"""The columns of a table with a row for each source"""
+# FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 names no sheet.
+_SHEET = re.compile(
+    r"\.xls[xm](?:\.gz|\.zst)?#(?!table-\d+(?:#|$))(.+?)(?:-table-\d+)?(?:#(?:columns|row)-[^#]*)?$", re.I
+)
 # XML has no such characters, so a sheet writes them as _x0007_. A text that looks so itself needs the same.
 _ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MOST_LETTERS = 16_000  # A cell holds 32,767 units of UTF-16, and a letter is one or two of them.
@@ -44,17 +58,44 @@ class Results:
     """The gold answers, by id"""
     scored: Sequence[Scored]
     seconds: Mapping[str, float | None]
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By id: the asker's own columns of each question (see `own_columns`)"""
+    document: Callable[[str], Document | None] | None = None
+    """A function that returns the document with a uri. If it is given, the table has a row for each source"""
 
 
-def schema_of(results: Iterable[Results]) -> pa.Schema:
+def schema_of(results: Sequence[Results]) -> pa.Schema:
     """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
-    column, the column is called `score.NAME`."""
+    column, the column is called `score.NAME`, and a column of the asker's own `question.NAME`."""
+    if any(one.document for one in results):
+        return SOURCES
     figures = {_column(name): pa.float64() for one in results for name in names_of(one.scored)}
-    return pa.schema(_FIRST | figures | _LAST)
+    known = _FIRST | figures | _LAST
+    rows = [row for one in results for row in one.own.values()]
+    own = [
+        pa.field(
+            f"question.{name}" if name in known else name, _type_of([row.get(name) for row in rows])
+        ).with_metadata({_OWN: name})
+        for name in dict.fromkeys(chain.from_iterable(rows))
+    ]
+    fields = [pa.field(*one) for one in known.items()]
+    return pa.schema([*fields[:3], *own, *fields[3:]])
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    with suppress(pa.ArrowException):
+        found = pa.array(values).type
+        if not (pa.types.is_nested(found) or pa.types.is_null(found)):
+            return found
+    return pa.string()  # a value that is no text is written as JSON
 
 
 def _column(figure: str) -> str:
     return f"score.{figure}" if figure in (*_FIRST, *_LAST) else figure
+
+
+def _is_own(column: pa.Field) -> bool:
+    return bool(column.metadata) and _OWN in column.metadata
 
 
 def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -62,10 +103,47 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     figures = {one.id: one.figures for one in results.scored}
     records = iter(results.records)
     while some := list(islice(records, AT_ONCE)):
-        yield pa.RecordBatch.from_pylist([_row(one, results, figures.get(one.id, {})) for one in some], schema)
+        if results.document is not None:
+            rows = [row for one in some for row in _sources(one, results, results.document)]
+        else:
+            rows = [_row(one, results, schema, figures.get(one.id, {})) for one in some]
+        yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
+def _sources(
+    record: Record, results: Results, document: Callable[[str], Document | None]
+) -> Iterator[dict[str, Any]]:
+    question = results.questions.get(record.id)
+    texts = {"run": results.run, "id": record.id, "question": question, "answer": record.answer}
+    for rank, one in enumerate(record.evidence, start=1):
+        found, sheet, (first, last) = document(one.uri), _SHEET.search(one.uri), one.offsets
+        pages = found.outline.pages if isinstance(found, TextDocument) else ()
+        in_table = isinstance(found, Table) or last < 0
+        yield {
+            **{name: _unicode(text) for name, text in texts.items()},
+            "rank": rank,
+            "uri": one.uri,
+            "title": one.metadata.get("title") or (found.title if found else None),
+            "page": bisect_right(pages, first) if pages and first >= 0 else None,
+            "sheet": sheet and sheet[1],
+            "row": first + 1 if in_table and first >= 0 else None,
+            "score": one.score,
+            "snippet": _snippet(one),
+        }
+
+
+def _snippet(one: Evidence) -> str:
+    return one.line if "header" in one.metadata else one.snippet
+
+
+def _unicode(text: Any) -> Any:
+    """Return a text without lone surrogates. A path or a question in memory can have what is not Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
+
+
+def _row(
+    record: Record, results: Results, schema: pa.Schema, figures: Mapping[str, float | None]
+) -> dict[str, Any]:
     id, usage = record.id, record.usage
     texts = {
         "run": results.run,
@@ -73,13 +151,17 @@ def _row(record: Record, results: Results, figures: Mapping[str, float | None]) 
         "question": results.questions.get(id),
         **{name: getattr(record, name) for name in ("answer", "state", "reason")},
     }
+    own = dict[str, Any]()
+    for column in filter(_is_own, schema):
+        value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
+        is_json = column.type == pa.string() and not isinstance(value, str | None)
+        own[column.name] = orjson.dumps(value, default=str).decode() if is_json else value
     return {
-        # A path or a question in memory can have what is not Unicode.
-        **{name: text and text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()},
+        **{name: _unicode(text) for name, text in (own | texts).items()},
         "gold": results.gold.get(id),
         **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],
-        "snippets": [one.line if "header" in one.metadata else one.snippet for one in record.evidence],
+        "snippets": list(map(_snippet, record.evidence)),
         **{name: getattr(usage, name) for name in _COUNTS},
         "seconds": results.seconds.get(id),
     }
@@ -92,31 +174,27 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
     Raises `InputError` if two runs have different questions or different gold answers under one id.
     """
     shared: dict[str, dict[str, Any]] = {}
+    schema = next(iter(tables.values())).schema
+    names = [one.name for one in schema if one.name in _SHARED or _is_own(one)]
     for table in tables.values():
-        for row in table.select(_SHARED).to_pylist():
+        for row in table.select(names).to_pylist():
             known = shared.setdefault(row["id"], row)
             for name, value in row.items():
                 if known[name] is None:
                     known[name] = value
-                elif value not in (None, known[name]):
+                elif name in _SHARED and value not in (None, known[name]):
                     raise InputError(
                         f"{row['id']!r}: the runs have different values of `{name}` for this question"
                     )
-    columns = {name: pa.array([row[name] for row in shared.values()], _FIRST[name]) for name in _SHARED}
+    columns = {name: pa.array([row[name] for row in shared.values()], schema.field(name).type) for name in names}
     places = {}
     for run, table in tables.items():
         found = {id: place for place, id in enumerate(table["id"].to_pylist())}
         places[run] = pa.array([found.get(id) for id in shared], pa.int64())
-    for name in next(iter(tables.values())).column_names:
-        if name not in ("run", *_SHARED):
+    for name in schema.names:
+        if name not in ("run", *names):
             columns |= {f"{run}: {name}": table[name].take(places[run]) for run, table in tables.items()}
     return pa.table(columns)
-
-
-def check_kind(path: Path) -> None:
-    """Raise `InputError` if the end of a file's name names no kind of table."""
-    if path.suffix.lower() not in KINDS:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
 
 
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:

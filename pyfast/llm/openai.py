@@ -142,8 +142,8 @@ class OpenAI:
         return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
-        """Check that the server answers, and ask it for the context window. Raises `LLMUnavailableError` if
-        the server does not answer."""
+        """Check that the server answers, and ask it for the context window. Raises `OutageError` if the server
+        does not answer."""
         if self._session is not None:
             return
         self._rate = http.limit_of(str(self._chat_url))
@@ -165,9 +165,7 @@ class OpenAI:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
             reason = one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
-            raise LLMUnavailableError(
-                f"nothing answers at {self._base_url}: {reason}; is the server up?"
-            ) from None
+            raise OutageError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
         if self._options.context_window is None:
             self.context_window = http.context_window_in(models, self._model) or self.context_window
 

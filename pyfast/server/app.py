@@ -40,7 +40,7 @@ _FAULTS = {
     " `Idempotency-Key` belongs to a different request.",
     413: "The body of the request is too large.",
     422: "The question failed. It would fail again.",
-    429: "Too many questions wait. `Retry-After` says when to try again.",
+    429: "Too many questions wait, or the API key is at a limit. `Retry-After` says when to try again.",
     503: "The LLM cannot be reached. `Retry-After` says when to try again.",
     504: "There was no answer within the time limit.",
 }
@@ -125,7 +125,8 @@ def create_app(
     for error in (*refused, Exception):
         app.add_exception_handler(error, _refuse)
     app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
-    app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts)
+    of_keys = service.metrics.key_requests
+    app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts, count=of_keys)
     app.add_middleware(counted, count=service.metrics.requests)
     return app
 
@@ -155,9 +156,9 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/ready", responses={503: {"model": Status}}, tags=["server"])
     async def ready(response: Response) -> Status:
-        """Return status 200 if the server accepts questions, and 503 if it is stopping."""
+        """Return status 200 if the server accepts questions, and 503 if it is stopping or waits for the LLM."""
         response.status_code = 200 if service.is_ready else 503
-        return Status(status="ready" if service.is_ready else "stopping")
+        return Status(status="ready" if service.is_ready else "waiting" if service.down else "stopping")
 
     @app.get(
         "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]

@@ -130,7 +130,7 @@ class Batches:
             self._ending = True
             for stop in self._stops.values():
                 stop.set()
-            if self._tasks:
+            if self._tasks and self.service.started.is_set():  # Otherwise they wait for the LLM.
                 await asyncio.wait(self._tasks, timeout=self._grace)
         finally:
             for task in self._tasks:
@@ -197,6 +197,7 @@ class Batches:
         """Work on a batch until it ends, or the server stops."""
         stop, folder = self._stops[id], self._folder / id
         async with self._turn:
+            await self.service.started.wait()
             if self._ending:
                 return
             try:
@@ -251,6 +252,9 @@ class Batches:
         because the files of the run have the same numbers."""
         counts = self._known[id].request_counts
         if event.kind == "answered" and event.record is not None:
+            usage = event.record.usage
+            self._key.use.add(used := usage.prompt_tokens + usage.completion_tokens)
+            self.service.metrics.key_tokens(self._key.name).inc(used)
             if event.record.state == "failed":
                 counts.failed += 1
             else:

@@ -18,19 +18,26 @@ class ApiError(Exception):
     """Raised to end a request with an HTTP status other than 200."""
 
     def __init__(
-        self, status: int, message: str, code: str, *, param: str | None = None, retry_after: int | None = None
+        self,
+        status: int,
+        message: str,
+        code: str,
+        *,
+        param: str | None = None,
+        retry_after: int | None = None,
+        kind: str | None = None,
     ) -> None:
+        """Make the error. `kind` is its type in the reply. None: the type that belongs to the status."""
         super().__init__(_unicode(message))
         self.status = status
         self.code = code
         self.param = None if param is None else _unicode(param)
         self.retry_after = retry_after
+        self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
 
     def body(self) -> dict[str, Any]:
         """The JSON of the error reply."""
-        is_clients = self.status < 500 and not (self.code.startswith("failed_") and self.code != "failed_question")
-        kind = _TYPES.get(self.status, "invalid_request_error" if is_clients else "server_error")
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:
         """The HTTP response with the error."""

@@ -67,7 +67,7 @@ def serve(
     Raises:
         InputError: An argument is not valid, or other machines can reach `host` and there are no keys.
         IndexFormatError: A folder has no index, or its index is damaged.
-        LLMUnavailableError: A model cannot be started.
+        LLMUnavailableError: A model in this process cannot be started. A model on a server may start later.
 
     Example:
         >>> import threading

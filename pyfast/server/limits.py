@@ -6,16 +6,21 @@ import contextlib
 import math
 import re
 import tomllib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Self
 
 from pyfast.errors import InputError
 from pyfast.retrieval.index.commit import parse_filter
 from pyfast.server.errors import ApiError
+
+_DAY_S = 86_400
+KEY_LIMITS = ("requests_per_minute", "requests_at_once", "tokens_per_day")
+"""The limits that a file of keys can give a key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +109,69 @@ class Queue:
             self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)
 
 
+@dataclass(slots=True)
+class KeyUse:
+    """What requests with one key use. It is in memory, so a server that starts has no use yet."""
+
+    requests: deque[float] = field(default_factory=deque)
+    """When the requests of the last minute came"""
+    in_progress: int = 0
+    day: int = 0
+    """The day of `tokens`, in UTC, as a number of days since 1970"""
+    tokens: int = 0
+
+    def add(self, tokens: int) -> None:
+        """Count tokens of prompts and completions."""
+        today = int(time() // _DAY_S)
+        self.day, self.tokens = today, tokens + (self.tokens if self.day == today else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key, and what requests with it can see."""
+    """An API key, what requests with it can see, and how much they may use."""
 
     key: str = field(repr=False)
     room: str = ""
     """The name of the place in which its files and batches are. Empty: the place of all keys without a filter"""
     filter: tuple[str, ...] = ()
     """Conditions that all documents meet which the requests see. Empty: they see all documents"""
+    name: str = ""
+    """The name in metrics. Empty: the key comes from the environment"""
+    requests_per_minute: int | None = None
+    requests_at_once: int | None = None
+    tokens_per_day: int | None = None
+    """Tokens of prompts and completions. The question that goes above the limit still gets its answer"""
+    use: KeyUse = field(default_factory=KeyUse, repr=False, compare=False)
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a request while the `with` block runs. Raises `ApiError` 429 if a limit is reached."""
+        use, now = self.use, monotonic()
+        while use.requests and use.requests[0] <= now - 60:
+            use.requests.popleft()
+        use.add(0)
+        if self.requests_per_minute is not None and len(use.requests) >= self.requests_per_minute:
+            raise self._above("requests_per_minute", 60 - (now - use.requests[0]))
+        if self.requests_at_once is not None and use.in_progress >= self.requests_at_once:
+            raise self._above("requests_at_once", 1)
+        if self.tokens_per_day is not None and use.tokens >= self.tokens_per_day:
+            raise self._above("tokens_per_day", _DAY_S - time() % _DAY_S)
+        if self.requests_per_minute is not None:
+            use.requests.append(now)
+        use.in_progress += 1
+        try:
+            yield
+        finally:
+            use.in_progress -= 1
+
+    def _above(self, name: str, pause: float) -> ApiError:
+        fault = f"this key is at its limit {name} = {getattr(self, name)}; try again later"
+        return ApiError(429, fault, "rate_limit_exceeded", retry_after=max(1, math.ceil(pause)))
 
 
 def read_keys(path: Path) -> list[ApiKey]:
     """Read a TOML file with API keys. A table `[NAME]` has `key`, and optionally `filter`: one condition or a list
-    of conditions, as in `pyfast.open_index`.
+    of conditions, as in `pyfast.open_index`. It can also have the limits in `KEY_LIMITS`.
 
     Raises `InputError` if the file cannot be read, or a table is not valid. The message has no key.
     """
@@ -132,8 +186,13 @@ def read_keys(path: Path) -> list[ApiKey]:
         place = f"{path}: [{name}]"
         if not re.fullmatch(r"[\w-][\w.-]*", name) or not isinstance(table, dict):
             raise InputError(f"{place}: expected a table; its name may have letters, digits, dots, - and _")
-        if unknown := table.keys() - {"key", "filter"}:
-            raise InputError(f"{place}: {min(unknown)} is unknown; a table has key and filter")
+        if unknown := table.keys() - {"key", "filter", *KEY_LIMITS}:
+            known = ", ".join(("key", "filter", *KEY_LIMITS))
+            raise InputError(f"{place}: {min(unknown)} is unknown; a table has {known}")
+        limits = {limit: table[limit] for limit in KEY_LIMITS if limit in table}
+        for limit, most in limits.items():
+            if type(most) is not int or most < 1:
+                raise InputError(f"{place}: {limit}: expected a whole number of at least 1, got {most!r}")
         key, given = table.get("key"), table.get("filter")
         if not isinstance(key, str) or not key or key.strip() != key:
             raise InputError(f"{place}: needs `key`, a text without spaces around it")
@@ -143,7 +202,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         if key in keys:
             raise InputError(f"{place}: another table has the same key")
         parse_filter(read := tuple(map(str, conditions or ())))
-        keys[key] = ApiKey(key, name if read else "", read)
+        keys[key] = ApiKey(key, name if read else "", read, name, **limits)
     if not keys:
         raise InputError(f"{path}: has no key")
     return list(keys.values())

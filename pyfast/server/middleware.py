@@ -4,6 +4,7 @@ body; a short way to the functions that take a JSON body; and a counter."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping, Sequence
 from typing import Any, get_type_hints
@@ -34,7 +35,14 @@ class Guard:
     arrived. For the paths in `STREAMED`, it does not wait for the body.
     """
 
-    def __init__(self, app: Any, limits: Limits, keys: Sequence[ApiKey], hosts: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        keys: Sequence[ApiKey],
+        hosts: Collection[str] | None,
+        count: Callable[[str, str], Any],
+    ) -> None:
         """Wrap an application.
 
         Args:
@@ -44,11 +52,14 @@ class Guard:
             hosts: The host names that requests may use for this server. None: any. The list protects a server
                 without keys from DNS rebinding, in which a web page in a browser on this machine reaches the
                 server under another host name.
+            count: A function that returns the counter of a key's requests, by the name of the key and `accepted`
+                or `refused`.
         """
         self._app = app
         self._limits = limits
         self._keys = [(one.key.encode(), one) for one in keys]
         self._hosts = hosts
+        self._count = count
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Check one request and pass it to the application, or refuse it with an error."""
@@ -56,18 +67,20 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        try:
-            scope["api_key"] = self._check(scope["path"], headers)
-            if scope["path"] not in STREAMED:
-                receive = _replayed(await self._body(headers, receive), receive)
-        except ApiError as error:
-            await error.response()(scope, receive, send)
-            return
-        except _Gone:
-            return
-        await self._app(scope, receive, send)
+        with contextlib.ExitStack() as held:
+            try:
+                scope["api_key"] = self._check(scope["path"], headers, held)
+                if scope["path"] not in STREAMED:
+                    receive = _replayed(await self._body(headers, receive), receive)
+            except ApiError as error:
+                await error.response()(scope, receive, send)
+                return
+            except _Gone:
+                return
+            await self._app(scope, receive, send)
 
-    def _check(self, path: str, headers: dict[bytes, bytes]) -> ApiKey:
+    def _check(self, path: str, headers: dict[bytes, bytes], held: contextlib.ExitStack) -> ApiKey:
+        """Return the key of a request. It counts as a request of the key until `held` is left."""
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         if self._hosts is not None and name not in self._hosts:
@@ -81,6 +94,12 @@ class Guard:
             raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
         if known[0].filter and path == "/metrics":
             raise ApiError(403, "this key cannot see what others ask", "forbidden")
+        try:
+            held.enter_context(known[0].request())
+        except ApiError:
+            self._count(known[0].name, "refused").inc()
+            raise
+        self._count(known[0].name, "accepted").inc()
         return known[0]
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:

@@ -77,4 +77,5 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
 def failure(record: Record) -> ApiError:
     """Make an error with the reason why a question failed. Its code is that of the failure's kind. The status says
     that the same request would fail again, so that clients do not repeat what costs money."""
-    return ApiError(422, f"the question failed: {record.reason}", f"failed_{record.error}")
+    kind = None if record.error == "question" else "server_error"
+    return ApiError(422, f"the question failed: {record.reason}", f"failed_{record.error}", kind=kind)

@@ -7,10 +7,11 @@ clients of OpenAI's API send some fields by themselves. Those that cannot change
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from pyfast.errors import did_you_mean
 
 T = TypeVar("T")
 
@@ -42,12 +43,12 @@ class _Request(BaseModel):
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
                     raise FieldError(name, "not possible here")
             elif value is not None:
-                near = get_close_matches(name, [*cls.model_fields, *cls._IGNORED], 1)
+                near = did_you_mean(name, [*cls.model_fields, *cls._IGNORED])
                 lacks = [
                     own for own, field in cls.model_fields.items() if field.is_required() and own not in given
                 ]
-                more = f"; did you mean {near[0]}?" if near else f"; {lacks[0]} is missing" if lacks else ""
-                raise FieldError(name, f"there is no such field{more}")
+                more = f"; {lacks[0]} is missing" if lacks else ""
+                raise FieldError(name, f"there is no such field{near or more}")
         return kept
 
 
@@ -431,8 +432,9 @@ class BatchList(_Page[BatchObject]):
 class Status(BaseModel):
     """The state of the server."""
 
-    status: Literal["ok", "ready", "stopping"] = Field(
-        description="ok: the server runs. ready: it accepts questions. stopping: it accepts no questions"
+    status: Literal["ok", "ready", "waiting", "stopping"] = Field(
+        description="ok: the server runs. ready: it accepts questions. waiting: the LLM did not answer yet."
+        " stopping: it accepts no questions"
     )
 
 

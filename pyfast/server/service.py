@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pyfast.api.engine import Engine
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
-from pyfast.errors import InputError
+from pyfast.errors import InputError, OutageError
 from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.commit import parse_filter
@@ -34,6 +35,8 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The format of the metrics, as an HTTP header says it"""
+_RETRY_S = 2  # seconds between two attempts to start the LLMs
+_LOG = logging.getLogger("pyfast")
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -49,6 +52,7 @@ class Asked:
     index: str
     filter: tuple[str, ...]
     documents: Sequence[str] | None
+    key: ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Metrics:
         self.calls = self._counter("pyfast_llm_calls", "LLM calls", "system")
         kinds = "Tokens of LLM calls: prompt, cached (a part of prompt), completion"
         self.tokens = self._counter("pyfast_tokens", kinds, "system", "kind")
+        self.key_requests = self._counter("pyfast_key_requests", "Requests by API key", "key", "state")
+        self.key_tokens = self._counter("pyfast_key_tokens", "Tokens of LLM calls by API key", "key")
         admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
         admitted.set_function(lambda: queue.admitted)
         waiting = Gauge("pyfast_questions_waiting", "Questions that wait for a place", registry=self._registry)
@@ -115,6 +121,10 @@ class Service:
         self.metrics = Metrics(self.queue)
         self.started_at = int(time.time())
         self.is_ready = False
+        self.started = asyncio.Event()
+        """Set when the LLMs have started"""
+        self.down = ""
+        """Why the LLMs have not started yet, although they are asked again and again. Empty: they have started"""
         indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
         self._has_index = any(one is not None for one in indexes.values())
         self.systems = _served(served, self._has_index)
@@ -134,16 +144,45 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs, and keep them loaded while the `with` block runs. Raises `LLMUnavailableError` if
-        an LLM cannot be started."""
+        """Start the LLMs, and keep them loaded while the `with` block runs. If a server with an LLM cannot be
+        reached, requests get status 503 until it answers. Raises `LLMUnavailableError` if an LLM of another kind
+        cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
-            for engine in self._served.values():
-                await stack.enter_async_context(engine)
-            self.is_ready = True
+            later: asyncio.Future[None] | None = None
+            try:
+                await self._start(stack)
+            except OutageError as error:
+                self.down = str(error)
+                _LOG.warning("%s; requests get status 503 until the LLM answers", error)
+                later = asyncio.ensure_future(self._start_later(stack))
             try:
                 yield
             finally:
-                self.is_ready = False
+                self.is_ready, self.down = False, ""
+                if later is not None:
+                    later.cancel()
+                    await asyncio.gather(later, return_exceptions=True)
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        """Start all engines, or none of them. They end with `stack`."""
+        async with contextlib.AsyncExitStack() as trying:
+            for engine in self._served.values():
+                await trying.enter_async_context(engine)
+            stack.push_async_exit(trying.pop_all())
+        self.is_ready, self.down = True, ""
+        self.started.set()
+
+    async def _start_later(self, stack: contextlib.AsyncExitStack) -> None:
+        while not self.is_ready:
+            await asyncio.sleep(_RETRY_S)
+            try:
+                await self._start(stack)
+                _LOG.info("the LLM answers; the server takes questions")
+            except OutageError as error:
+                self.down = str(error)
+            except Exception as error:  # Each reply and the log say what is wrong.
+                self.down = str(error)
+                _LOG.error("the LLM cannot be started", exc_info=error)
 
     @property
     def models(self) -> list[str]:
@@ -153,9 +192,12 @@ class Service:
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
     def engine(self, index: str) -> Engine:
-        """Return the engine of an index. Raises `ApiError` 404 if there is no such index."""
+        """Return the engine of an index. Raises `ApiError` 404 if there is no such index, and 503 if the LLM has
+        not started yet."""
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
+        if self.down:
+            raise ApiError(503, self.down, "llm_unavailable", retry_after=_RETRY_S)
         return self._served[index]
 
     @property
@@ -180,7 +222,8 @@ class Service:
         system, index = self.resolve(request.model)
         question, history = conversation(request.messages, self.limits)
         settings = self.settings(system, request.settings)
-        return Asked(question, history, system, settings, index, self.narrowed(request, key), request.documents)
+        narrowed = self.narrowed(request, key)
+        return Asked(question, history, system, settings, index, narrowed, request.documents, key)
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return the settings of a system, with those that a request gives. Raises `ApiError` if a request may
@@ -244,6 +287,8 @@ class Service:
         counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
         for kind, count in counts.items():
             metrics.tokens(asked.system, kind).inc(count)
+        asked.key.use.add(used := usage.prompt_tokens + usage.completion_tokens)
+        metrics.key_tokens(asked.key.name).inc(used)
         if record.state == "failed":
             raise failure(record)
         return Answered(record, cached, view.title)

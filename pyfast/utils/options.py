@@ -8,13 +8,12 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from pyfast.errors import InputError
+from pyfast.errors import InputError, did_you_mean
 from pyfast.utils.extras import explained
 
 T = TypeVar("T")
@@ -141,6 +140,17 @@ class RunOptions(Options):
     ] = None
     """A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
     documents: Documents = "own"
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            "A column of the file of questions that has another name than pyfast's, such as question=Frage or"
+            " answers=Antwort; repeatable.",
+            flag="--column",
+            typed=list[str] | None,
+            read="pairs",
+        ),
+    ] = None
+    """The folder of the run then gets a copy of the questions with pyfast's names"""
     outage: Annotated[
         float, Option("How many minutes to wait for an LLM that answers no call. 0: stop at once.", min=0.0)
     ] = 30.0
@@ -423,8 +433,8 @@ class ServerOptions(Options):
     keys: Annotated[
         str | Path | None,
         Option(
-            "A TOML file with API keys, each in a table [NAME] with key and, to let its clients see only some"
-            " documents, filter.",
+            "A TOML file with API keys, each in a table [NAME] with key. filter lets its clients see only some"
+            " documents; requests_per_minute, requests_at_once and tokens_per_day limit them.",
             typed=Path | None,
         ),
     ] = None
@@ -662,9 +672,8 @@ def read_values(
             raise InputError(f"{where[:-1]}: expected a table")
         for name, value in part.items():
             if name not in wanted[kind]:
-                near = get_close_matches(name, wanted[kind], 1)
-                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(wanted[kind])}"
-                raise InputError(f"{where}{name}: no such option; {hint}")
+                hint = did_you_mean(name, wanted[kind]) or f"; there are: {', '.join(wanted[kind])}"
+                raise InputError(f"{where}{name}: no such option{hint}")
             if not _fits(value, of := told(kind.__dataclass_fields__[name])[0]):
                 raise InputError(f"{where}{name}: expected {_in_words(of)}, got {value!r}")
         read[kind] = part

@@ -46,7 +46,7 @@ NAMES += [
     "verify",
     "view",
 ]
-NAMES += ["changed_answers", "sync_documents"]
+NAMES += ["changed_answers", "list_documents", "sync_documents", "write_figures"]
 NAMES += ["add_documents", "compact_index", "delete_documents", "describe_index", "update_documents"]
 NAMES += ["errors", "ops", "systems"]
 NAMES += ["Cluster", "GraphConvqaOptions", "HseqOptions", "IndexOptions", "Load", "RunOptions", "Sampling"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+import pandas as pd
 import processes
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binomtest
 from test_evaluate import lines
@@ -142,6 +146,61 @@ def test_holm_counts_only_the_figures_asked_for() -> None:
     assert report.rows[0]["recall"] == pyfast.evaluate(b, gold).rows[0]["recall"]
     with pytest.raises(InputError, match="no figure 'rouge'; there are: em, f1, precision, recall"):
         pyfast.compare([a, b], gold, figures=["em", "rouge"])
+
+
+def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
+    """Each kind of file is read by another library, and has the numbers of the report and of the comparison."""
+    names = [f"item {k}" for k in range(8)]
+    gold = [{"id": name, "answers": [name], "type": "a_b" if name < "item 4" else "c|d"} for name in names]
+    new, old = in_memory({name: name for name in names}), in_memory(dict.fromkeys(names, "no"))
+    runs = {"100% {new}_run": new, "old|run": old}
+    reports = {name: pyfast.evaluate(run, gold) for name, run in runs.items()}
+    found = pyfast.compare([*runs.values()], gold)
+    for kind in ("csv", "parquet", "xlsx", "jsonl", "md", "tex"):
+        pyfast.write_figures(reports, tmp_path / f"f.{kind}")
+        pyfast.write_figures(found, tmp_path / f"d.{kind}")
+        with pytest.raises(InputError, match="exists already"):
+            pyfast.write_figures(found, tmp_path / f"d.{kind}")
+    flat = [
+        {"run": run, "by": row.by, "group": row.value, "questions": row.questions}
+        | {f"{n}{end}": getattr(f, of) for n, f in row.figures.items() for end, of in ENDS.items()}
+        for run, report in reports.items()
+        for row in report.rows
+    ]
+    assert len(flat) == 6 and pq.read_table(tmp_path / "f.parquet").to_pylist() == flat
+    assert [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()] == flat
+    sheet = pd.read_excel(tmp_path / "f.xlsx", keep_default_na=False)
+    for frame in (pd.read_csv(tmp_path / "f.csv", keep_default_na=False), sheet):
+        assert frame.to_dict("records") == flat
+    differences = [asdict(one) for one in found.differences]
+    assert pd.read_csv(tmp_path / "d.csv").to_dict("records") == differences
+    shown, tex = (re.sub(" +", " ", (tmp_path / name).read_text()) for name in ("d.md", "d.tex"))
+    for one in found.differences:
+        assert f"{one.low:+.3f} to {one.high:+.3f} | {one.p:.4f} | {one.p_holm:.4f} |" in shown
+        assert f"{one.low:+.3f} to {one.high:+.3f} & {one.p:.4f} & {one.p_holm:.4f} " in tex
+    assert tex.count(r"\toprule") == 2 and "run 1" in tex
+    tex, shown = (tmp_path / "f.tex").read_text(), (tmp_path / "f.md").read_text()
+    assert r"100\% \{new\}\_run" in tex and r"old\|run" in shown and "1.000 [1.000, 1.000]" in shown
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line} == {7, 9}
+    with pytest.raises(InputError, match="expected a name that ends in"):
+        pyfast.write_figures(found, tmp_path / "f.doc")
+
+
+ENDS = {"": "value", "_low": "low", "_high": "high"}
+
+
+def test_the_commands_write_tables(tmp_path: Path) -> None:
+    gold = lines(tmp_path / "gold.jsonl", *({**one, "question": "?"} for one in GOLD))
+    runs = [tmp_path / system for system in ("direct", "cot")]
+    for run in runs:
+        pyfast.answer(gold, llm="instant", system=run.name, run=run)
+    done = processes.pyfast("compare", *runs, "--figure", "em", "--out", tmp_path / "d.csv")
+    pyfast.write_figures(pyfast.compare(runs, figures=["em"]), tmp_path / "same.csv")
+    assert done.returncode == 0 and (tmp_path / "d.csv").read_bytes() == (tmp_path / "same.csv").read_bytes()
+    again = processes.pyfast("evaluate", *runs, "--out", tmp_path / "d.csv")
+    assert again.returncode == 1 and "--overwrite" in again.stderr
+    assert processes.pyfast("evaluate", *runs, "--out", tmp_path / "d.csv", "--overwrite").returncode == 0
+    assert pd.read_csv(tmp_path / "d.csv")["run"].tolist() == list(map(str, runs))
 
 
 def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import openpyxl
 import orjson
 import pandas as pd
+import pptx
 import pyarrow.parquet as pq
 import pytest
 from openpyxl.utils.escape import unescape
@@ -22,6 +24,7 @@ from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError, MissingPackageError
 from pyfast.systems import Settings, System
+from pyfast.utils.options import RunOptions
 
 ANSWERS = [
     "=1+1",
@@ -247,3 +250,150 @@ def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pyte
 def test_the_command(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", str(run), "--out", str(tmp_path / "r.csv"), "--metric", "em_f1"])
     assert done.exit_code == 0 and done.stdout == f"{tmp_path / 'r.csv'}: 15 rows\n"
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over a workbook with two sheets, slides, and a CSV file; it cites what it found."""
+    folder = tmp_path_factory.mktemp("office")
+    (folder / "files").mkdir()
+    book = openpyxl.Workbook()
+    book.active.title = "Pumps"
+    for row in (("pump", "litres"), ("Aster", "12"), ("Borage", "90")):
+        book.active.append(row)
+    for row in (("valve", "bar"), ("Clover", "3"), ("Dahlia", "7")):
+        (book["Valves 2"] if "Valves 2" in book.sheetnames else book.create_sheet("Valves 2")).append(row)
+    book.save(folder / "files" / "parts.xlsx")
+    slides = pptx.Presentation()
+    for title in ("Elder opens at noon", "Fennel closes at night"):
+        slides.slides.add_slide(slides.slide_layouts[5]).shapes.title.text = title
+    slides.save(folder / "files" / "shifts.pptx")
+    (folder / "files" / "sites.csv").write_text("site,town\nGorse,Oslo\nHeather,Rome\n")
+    asked = [f"What of {name}?" for name in ("Borage", "Dahlia", "Fennel", "Heather")]
+    table = [["Nr", "Frage", "Antwort", "Team", "em", "Tags"]]
+    table += [[str(10 + k), text, "90", "Süd", str(k), "[1, 2]"] for k, text in enumerate(asked)]
+    with (folder / "q.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(table)
+    pyfast.build_index(folder / "files", folder / "IDX")
+    columns = {"id": "Nr", "question": "Frage", "answers": "Antwort"}
+    pyfast.answer(
+        folder / "q.csv",
+        index=folder / "IDX",
+        llm="instant",
+        system="rag",
+        run=folder / "run",
+        options=RunOptions(columns=columns),
+    )
+    return folder
+
+
+def test_each_source_has_a_row(office: Path) -> None:
+    """Its place is looked up in the file itself, by other libraries."""
+    run = pyfast.Run(office / "run")
+    rows = run.to_arrow(sources=True).to_pylist()
+    pairs = [(record, rank, one) for record in run.records for rank, one in enumerate(record.evidence, 1)]
+    assert len(rows) == len(pairs) > 3 and pyfast.export([run], office / "s.csv", sources=True) == len(rows)
+    seen = set()
+    for row, (record, rank, one) in zip(rows, pairs, strict=True):
+        assert (row["id"], row["answer"], row["rank"], row["uri"]) == (record.id, record.answer, rank, one.uri)
+        assert row["score"] == one.score and row["question"].startswith("What of ")
+        name, kind = row["uri"].partition("#")[0], row["uri"].partition("#")[0].rpartition(".")[2]
+        seen.add(kind)
+        if kind == "pptx":
+            slide = pptx.Presentation(office / "files" / name).slides[row["page"] - 1]
+            assert slide.shapes.title.text == row["snippet"] and row["sheet"] is row["row"] is None
+            continue
+        if kind == "xlsx":
+            values = list(openpyxl.load_workbook(office / "files" / name)[row["sheet"]].values)
+        else:
+            values = list(csv.reader((office / "files" / name).open()))
+        head, cells = values[0], values[row["row"]]
+        assert row["snippet"] == " | ".join(f"{a}: {b}" for a, b in zip(head, cells, strict=True))
+        assert row["page"] is None and row["title"]
+    assert seen == {"pptx", "xlsx", "csv"}
+    assert run.to_pandas(sources=True)["uri"].tolist() == [row["uri"] for row in rows]
+    for wrong in ({"wide": True}, {"gold": office / "q.csv"}, {"metrics": ["em_f1"]}):
+        with pytest.raises(InputError):
+            pyfast.export([run], office / "x.csv", sources=True, **wrong)
+
+
+def test_sources_without_the_index(office: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    moved = tmp_path / "run"
+    shutil.copytree(office / "run", moved)
+    text = (moved / "run.toml").read_text()
+    (moved / "run.toml").write_text(text.replace(str(office / "IDX"), str(tmp_path / "gone")))
+    rows = pyfast.Run(moved).to_arrow(sources=True).to_pylist()
+    whole = pyfast.Run(office / "run").to_arrow(sources=True).to_pylist()
+    assert [(row["uri"], row["sheet"], row["row"]) for row in rows] == [
+        (row["uri"], row["sheet"], row["row"]) for row in whole
+    ]
+    assert not any(row["page"] for row in rows) and caplog.text.count("no titles and no pages") == 1
+
+
+def test_columns_of_the_asker_stay(office: Path, tmp_path: Path) -> None:
+    """Also those with the names of pyfast's columns; the gold is found under its other name."""
+    table = pyfast.Run(office / "run").to_arrow()
+    assert table.column_names[:6] == ["run", "id", "question", "Team", "question.em", "Tags"]
+    rows = table.to_pylist()
+    assert [row["id"] for row in rows] == ["10", "11", "12", "13"] and rows[0]["gold"] == ["90"]
+    assert [(row["Team"], row["question.em"], row["Tags"]) for row in rows] == [
+        ("Süd", str(k), "[1,2]") for k in range(4)
+    ]
+    assert pyfast.verify(office / "run").passed
+    own: list[dict[str, Any]] = [{"n": k, "note": ["a"] if k else "b", "run": "x"} for k in range(3)]
+    asked = [{"id": str(k), "question": f"Q{k}?", **one} for k, one in enumerate(own)]
+    talk = {"id": "t", "team": "N", "turns": [{"question": "And?", "n": 7}, {"question": "So?", "team": "S"}]}
+    for name, several in (("one", asked), ("two", [*asked[:2], talk])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in several))
+        pyfast.answer(tmp_path / f"{name}.jsonl", llm="instant", system=SAYS_NOTHING, run=tmp_path / name)
+    pyfast.export([tmp_path / "one"], tmp_path / "x.parquet")
+    assert [
+        (row["n"], row["note"], row["question.run"]) for row in pq.read_table(tmp_path / "x.parquet").to_pylist()
+    ] == [(0, "b", "x"), (1, '["a"]', "x"), (2, '["a"]', "x")]
+    runs = [tmp_path / "one", tmp_path / "two"]
+    assert pyfast.export(runs, tmp_path / "w.csv", wide=True) == 5
+    frame = pd.read_csv(tmp_path / "w.csv")
+    assert frame.columns.tolist().count("n") == 1 and frame["n"].fillna(-1).tolist() == [0, 1, 2, 7, -1]
+    assert frame["team"].fillna("").tolist() == ["", "", "", "N", "S"]
+
+
+async def _says_nothing(question: Question, ctx: Context, settings: Settings) -> Answer:
+    return Answer(None)
+
+
+SAYS_NOTHING = System("nothing", _says_nothing, Settings, (), needs_index=False)
+
+
+def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Answers are those of a file with pyfast's names; a sample, a resumed run and the commands know them too."""
+    text = (office / "q.csv").read_text()
+    (tmp_path / "own.csv").write_text(text.replace("Nr;Frage;Antwort", "id;question;answers"))
+    given: dict[str, Any] = {"index": office / "IDX", "llm": "instant", "system": "rag"}
+    same = pyfast.answer(tmp_path / "own.csv", run=tmp_path / "a", **given)
+    assert list(same.records) == list(pyfast.Run(office / "run").records)
+    assert pyfast.evaluate(office / "run").as_json() == pyfast.evaluate(tmp_path / "a").as_json()
+    few: dict[str, Any] = {"columns": {"id": "Nr", "question": "Frage", "answers": "Antwort"}, "sample": 2}
+    for _ in range(2):  # The second one resumes.
+        run = pyfast.answer(
+            office / "q.csv", llm="instant", system=SAYS_NOTHING, run=tmp_path / "few", options=RunOptions(**few)
+        )
+    assert len(run.records) == 2 and run.to_arrow().select(["gold", "Team"]).to_pylist()[0]["gold"] == ["90"]
+    for columns, fault in (
+        ({"question": "Frge"}, r"needs a `question`"),
+        ({"question": "Frage", "answers": "Antwrt"}, "no column 'Antwrt'; did you mean Antwort"),
+        ({"question": "Frage", "anwers": "Antwort"}, "no field 'anwers'; did you mean answers"),
+    ):
+        with pytest.raises(InputError, match=fault):
+            pyfast.answer(office / "q.csv", llm="instant", system="direct", options=RunOptions(columns=columns))
+    with pytest.raises(InputError, match="belong to a file"):
+        pyfast.answer(["Who?"], llm="instant", system="direct", options=RunOptions(columns={"id": "x"}))
+    names = ["--column", "question=Frage", "--column", "answers=Antwort", "--column", "id=Nr"]
+    where = ["answer", str(office / "q.csv"), "--llm=instant", "--system=direct", "--run", str(tmp_path / "b")]
+    assert CliRunner().invoke(app, [*where, *names, "--dry-run"]).exit_code == 0
+    assert CliRunner().invoke(app, [*where, *names]).exit_code == 0
+    told = json.loads(CliRunner().invoke(app, ["status", str(tmp_path / "b"), "--json"]).output)
+    status = pyfast.Run(tmp_path / "b").status
+    assert told["ended"] == 4 and told == json.loads(json.dumps(status.as_json())) and told["stages"]
+    assert told["states"] == status.states and told["seconds"]["p50"] == status.seconds[50]
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "b"), "--out", str(tmp_path / "b.csv")])
+    assert done.exit_code == 0 and pd.read_csv(tmp_path / "b.csv")["Team"].tolist() == ["Süd"] * 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import processes
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -367,3 +370,27 @@ def test_a_damaged_part_is_not_written_on(index: Path) -> None:
 def test_stop_words_of_bm25_are_stop_words_of_the_forward_index() -> None:
     """So weights can be made of the counts that BM25 reads."""
     assert LUCENE <= ENGLISH == ENGLISH_STOP_WORDS
+
+
+def test_the_documents_of_an_index_and_its_columns(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "wide.csv").write_text("a,b,c,d\n1,2,3,4\n5,6,7,8\n")
+    (files / "note.md").write_text("# Titan\n\nA moon.\n\nOf Saturn.\n")
+    pyfast.build_index(files, tmp_path / "IDX", columns=2)
+    expected = [("note.md", "Titan", "markdown", 2)]
+    expected += [(f"wide.csv#columns-{k}-{k}", "wide", "table", 2) for k in (2, 3, 4)]
+    assert [dataclasses.astuple(one) for one in pyfast.list_documents(tmp_path / "IDX")] == expected
+    assert pyfast.sync_documents(tmp_path / "IDX", files).unchanged == 4  # with the columns of the build
+    (files / "wide.csv").write_text("a,b,c,d\n1,2,3,9\n5,6,7,8\n")
+    assert pyfast.sync_documents(tmp_path / "IDX", files).uris["replaced"] == ["wide.csv#columns-4-4"]
+    assert pyfast.update_documents(tmp_path / "IDX", files).unchanged == 4  # of the next commit, too
+    for wrong, meant in (("wide.csw", "wide.csv"), ("nota.md", "note.md")):
+        with pytest.raises(InputError, match=f"has no document '{wrong}'; did you mean {meant}?"):
+            pyfast.delete_documents(tmp_path / "IDX", wrong)
+    pyfast.delete_documents(tmp_path / "IDX", "wide.csv#columns-3-3")
+    assert [one.uri for one in pyfast.list_documents(tmp_path / "IDX", "wide*3")] == []
+    shown = processes.pyfast("corpus", "list", tmp_path / "IDX", "w*", "--json", "--out", tmp_path / "d.csv")
+    assert [one["uri"] for one in json.loads(shown.stdout)] == ["wide.csv#columns-2-2", "wide.csv#columns-4-4"]
+    assert (tmp_path / "d.csv").read_text().splitlines()[1] == '"wide.csv#columns-2-2","wide","table",2'
+    assert "2 documents" in processes.pyfast("corpus", "list", tmp_path / "IDX", "w*").stdout

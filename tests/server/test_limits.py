@@ -4,15 +4,19 @@ import asyncio
 import contextlib
 import re
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from http_server import TITAN, Gate, serving, until
 
 import pyfast
 from pyfast.errors import InputError, LLMUnavailableError
 from pyfast.llm import Completion, Request
+from pyfast.server.limits import read_keys
+from pyfast.utils.options import ServerOptions
 
 
 async def raw(port: int, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -290,3 +294,80 @@ def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.Mon
 def test_what_does_not_fit_is_refused_before_it_listens(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(pyfast.errors.PyfastError, match=fault):
         pyfast.serve(**{"llm": "instant", "port": 0, **options})
+
+
+async def test_limits_of_a_key(tmp_path: Path) -> None:
+    """Each key has its own; the clock of the minute and of the day says when to come again."""
+    (tmp_path / "keys.toml").write_text(
+        '[few]\nkey = "A"\nrequests_per_minute = 2\n'
+        '[slow]\nkey = "B"\nrequests_at_once = 1\n'
+        '[poor]\nkey = "C"\ntokens_per_day = 150\n[free]\nkey = "D"\n'
+    )
+    gate, options = Gate(), ServerOptions(keys=tmp_path / "keys.toml")
+    gate.open.set()
+    async with serving(None, gate, options=options) as served:
+
+        async def ask(key: str) -> tuple[int, int, str]:
+            body = {"model": "direct", "messages": TITAN}
+            said = {"Authorization": f"Bearer {key}"}
+            status, reply, headers = await served.post("/v1/chat/completions", body, headers=said)
+            fault = reply.get("error", {})
+            assert status == 200 or (fault["code"], fault["type"]) == ("rate_limit_exceeded", "rate_limit_error")
+            return status, int(headers.get("Retry-After", 0)), fault.get("message", "")
+
+        assert [(await ask("A"))[0] for _ in range(3)] == [200, 200, 429]
+        _, pause, fault = await ask("A")
+        assert 50 <= pause <= 60 and "requests_per_minute = 2" in fault
+        assert [(await ask("C"))[0] for _ in range(3)] == [200, 200, 429]  # 110 tokens each
+        _, pause, _ = await ask("C")
+        assert abs(pause - (86_400 - time.time() % 86_400)) < 20
+        gate.open.clear()
+        first = asyncio.ensure_future(ask("B"))
+        await until(lambda: gate.working == 1)
+        assert (await ask("B"))[:2] == (429, 1)
+        gate.open.set()
+        assert (await first)[0] == 200 and (await ask("B"))[0] == 200 and (await ask("D"))[0] == 200
+        async with served.client.get(served.url + "/metrics", headers={"Authorization": "Bearer D"}) as reply:
+            told = await reply.text()
+        for line in (
+            'requests_total{key="few",state="accepted"} 2.0',
+            'requests_total{key="few",state="refused"} 2.0',
+            'tokens_total{key="poor"} 220.0',
+        ):
+            assert f"pyfast_key_{line}" in told
+    for wrong in ("requests_per_minute = 0", "tokens_per_day = 1.5", "requests_at_once = true", "tokens = 4"):
+        (tmp_path / "wrong.toml").write_text(f'[a]\nkey = "A"\n{wrong}\n')
+        with pytest.raises(InputError, match="tokens is unknown" if wrong == "tokens = 4" else "whole number"):
+            read_keys(tmp_path / "wrong.toml")
+
+
+async def test_it_starts_while_the_llm_is_down(tmp_path: Path) -> None:
+    """The port answers nothing at first; then a server of an LLM listens there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with serving(None, f"openai:m@http://127.0.0.1:{port}") as served:
+        status, said, headers = await served.ask()
+        assert (status, said["error"]["code"]) == (503, "llm_unavailable") and int(headers["Retry-After"]) >= 1
+        assert "nothing answers at" in said["error"]["message"]
+        for path, code, told in (("/health", 200, "ok"), ("/ready", 503, "waiting")):
+            async with served.client.get(served.url + path) as reply:
+                assert (reply.status, await reply.json()) == (code, {"status": told})
+
+        async def completions(request: web.Request) -> web.Response:
+            choice = {"message": {"content": '{"answer": "Huygens"}'}, "finish_reason": "stop"}
+            return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
+
+        llm = web.Application()
+        llm.router.add_post("/v1/chat/completions", completions)
+        runner = web.AppRunner(llm)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            await until(lambda: served.app.state.service.is_ready)
+            status, said, _ = await served.ask()
+            assert status == 200 and said["choices"][0]["message"]["content"] == "Huygens"
+            async with served.client.get(served.url + "/ready") as reply:
+                assert (reply.status, await reply.json()) == (200, {"status": "ready"})
+        finally:
+            await runner.cleanup()

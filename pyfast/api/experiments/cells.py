@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
@@ -36,7 +35,7 @@ from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import rows_of
-from pyfast.evaluation.results import check_kind, write_results
+from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
@@ -71,8 +70,8 @@ class Experiment:
         Args:
             baseline: The name of the row with which all other rows are compared. None: the first row that was
                 run.
-            out: A file for the differences with their intervals and p-values, whose name ends in .csv, .jsonl,
-                .parquet or .xlsx. An existing file is replaced.
+            out: A file for the differences with their intervals and p-values, whose name ends in .md, .tex,
+                .csv, .jsonl, .parquet or .xlsx. An existing file is replaced.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
@@ -82,7 +81,7 @@ class Experiment:
             InputError: No row that was run has this name, or the name of `out` ends in something else.
         """
         if out is not None:
-            check_kind(Path(out))
+            check_new(Path(out), overwrite=True)
         name = baseline or (self.cells[0].row if self.cells else "")
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
@@ -100,9 +99,11 @@ class Experiment:
         corrected = holm([one.p for one in differences])
         differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
         if out is not None:
-            rows = [{**place, **asdict(one)} for place, one in zip(places, differences, strict=True)]
-            table = pa.Table.from_pylist(rows).drop_columns(["a", "b"] if rows else [])
-            write_results(Path(out), table.schema, table.to_batches())
+            both = list(zip(places, differences, strict=True))
+            records = [{**place, **asdict(one)} for place, one in both]
+            records = [{key: one[key] for key in one if key not in ("a", "b")} for one in records]
+            rows = [[*place.values(), *difference_cells(one)] for place, one in both]
+            write_table(Path(out), records, [(["set", "model", "row", "baseline", *DIFFERENCE], rows)])
         return differences
 
 

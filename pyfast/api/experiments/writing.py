@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pyfast.api.experiments.plan import Plan
 from pyfast.api.experiments.plots import plot_pareto
 from pyfast.engine import read_questions
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.cost import Cost
+from pyfast.evaluation.tables import grid_text, in_columns, shown, with_interval, write_table
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
-from pyfast.utils.files import write_atomically, written_aside
+from pyfast.utils.files import write_atomically
 
 _TEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -77,27 +73,18 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
     `folder`. Under each table stand the differences from the paper, and what the questions of each set search
     (`sets`)."""
-    from tabulate import tabulate
-
-    for name, style in (("tables.md", "github"), ("tables.tex", "latex_booktabs")):
-        head, rows = summary_of(plan, cells)
-        texts = [f"# {plan.title}\n"] if plan.title and name.endswith("md") else []
-        texts.append(f"{tabulate(rows, head, tablefmt=style, disable_numparse=True)}\n")
+    for kind in (".md", ".tex"):
+        texts = [f"# {plan.title}\n"] if plan.title and kind == ".md" else []
+        texts.append(f"{grid_text(summary_of(plan, cells), kind)}\n")
         for model in plan.models:
-            head, rows = _table(plan, cells, model)
             lines = _differences(plan, cells, model, sets)
-            comment = "%% " if name.endswith("tex") else ""
-            shown = tabulate(rows, head, tablefmt=style, disable_numparse=True)
-            texts += [f"{comment}Model: {model}.\n", f"{shown}\n", _listed(lines, name.endswith("tex"))]
-        write_atomically(folder / name, "\n".join(texts))
+            comment = "%% " if kind == ".tex" else ""
+            table = grid_text(_table(plan, cells, model), kind)
+            texts += [f"{comment}Model: {model}.\n", f"{table}\n", _listed(lines, kind == ".tex")]
+        write_atomically(folder / f"tables{kind}", "\n".join(texts))
     records = [_record(cell) for cell in cells]
-    text = io.StringIO(newline="")
-    table = csv.DictWriter(text, list(dict.fromkeys(key for record in records for key in record)))
-    table.writeheader()
-    table.writerows(records)
-    write_atomically(folder / "tables.csv", text.getvalue())
-    with written_aside(folder / "cells.parquet") as aside:
-        pq.write_table(pa.Table.from_pylist(records), aside)
+    for name in ("tables.csv", "cells.parquet"):
+        write_table(folder / name, records)
     quality = plan.columns[0]
     points = [
         (f"{cell.row} ({cell.set})", _price(cell.cost), cell.figures[quality].value)
@@ -120,9 +107,9 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
             [
                 *(cell.row, cell.set, cell.model),
                 *("" if one is None else f"{one.value:.3f}" for one in figures),
-                *map(_shown, spent),
-                *(_shown(cell.latency.get(name), 3) for name in measured),
-                *([_shown(cost.money, 6)] if currency else []),
+                *(shown(value, 1) for value in spent),
+                *(shown(cell.latency.get(name), 3) for name in measured),
+                *([shown(cost.money, 6)] if currency else []),
             ]
         )
     return [*head, *(f"{name} s, 1 client" for name in measured), *([currency] if currency else [])], rows
@@ -183,8 +170,7 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
         for name, column in columns:
             cell = by_place.get((name, row.name))
             figure = None if cell is None else cell.figures.get(column)
-            shown = "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
-            line.append(row.not_run or shown)
+            line.append(row.not_run or with_interval(figure))
             if (name, column) in published:
                 paper = row.paper.get(name, {}).get(column)
                 line.append("" if paper is None else f"{paper:.3f}")
@@ -196,20 +182,11 @@ def _currency(cells: Sequence[Cell]) -> str | None:
     return next((cell.cost.currency for cell in cells if cell.cost.currency), None)
 
 
-def _shown(value: float | None, digits: int = 1) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
-
-
 def _record(cell: Cell) -> dict[str, Any]:
     """Convert a cell to one flat record."""
-    figures = {
-        f"{name}{suffix}": value
-        for name, figure in cell.figures.items()
-        for suffix, value in (("", figure.value), ("_low", figure.low), ("_high", figure.high))
-    }
     cost = {name: value for name, value in asdict(cell.cost).items() if name not in ("run", "per_right")}
     each = {f"{name}_per_right": value for name, value in cell.cost.per_right.items()}
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
     speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
-    return {**place, "questions": len(cell.scored), **figures, **paper, **cost, **each, **speed}
+    return {**place, "questions": len(cell.scored), **in_columns(cell.figures), **paper, **cost, **each, **speed}

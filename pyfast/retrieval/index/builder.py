@@ -25,6 +25,7 @@ import numpy as np
 
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
 from pyfast.corpus.formats.limits import check_memory
+from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.readers import DocumentSource, Root, stored_roots
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.corpus.storage import add_sums
@@ -103,6 +104,7 @@ def build_index(
     spread: Spread = map,
     roots: Mapping[Root, str] | None = None,
     hardware: Hardware = HARDWARE_DEFAULTS,
+    columns: int = COLUMNS,
 ) -> Index:
     """Build the index of `sources` in the folder `out` and open it.
 
@@ -124,6 +126,7 @@ def build_index(
         spread: A function like `map` that calls the encoders, for example in other processes.
         roots: What the documents were read from. After all sources are read, it must be complete.
         hardware: Where models encode the passages.
+        columns: The maximum number of columns of a table in `sources`, for documents that are added later.
 
     Returns:
         The index.
@@ -158,7 +161,7 @@ def build_index(
         encode = partial(vectors_of, aside=unfinished(out), spread=spread, hardware=hardware)
         build.add_parts(memory, encode)
         build.merge()
-        build.commit(roots or {})
+        build.commit(roots or {}, columns)
         if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
     shutil.rmtree(unfinished(out), ignore_errors=True)
@@ -342,8 +345,8 @@ class _Build:
         for one in before:
             shutil.rmtree(folder / one["name"])
 
-    def commit(self, roots: Mapping[Root, str]) -> None:
-        """Write the manifest of the index, whose only part is finished. `roots` is as in `build_index`."""
+    def commit(self, roots: Mapping[Root, str], columns: int) -> None:
+        """Write the manifest of the index, whose only part is finished. The arguments are as in `build_index`."""
         (part,) = self.finished
         (self._folder / _STATE).unlink(missing_ok=True)
         manifest = {
@@ -352,6 +355,7 @@ class _Build:
             "parts": [{"name": part["name"], "documents": part["documents"], "deleted": None}],
             **{name: part[name] for name in ("documents", "passages", "corpus")},
             "roots": stored_roots(roots, self._folder),
+            "columns": columns,
             "parameters": self._parameters,
         }
         write_manifest(self._folder, manifest)

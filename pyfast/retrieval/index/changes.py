@@ -15,6 +15,8 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ import numpy as np
 import pyfast.retrieval.index.manifest as manifests
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.encode import digest_of
+from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.schema import Kind
 from pyfast.corpus.storage import add_sums
-from pyfast.errors import InputError
+from pyfast.errors import InputError, did_you_mean
 from pyfast.retrieval.index.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
 from pyfast.retrieval.index.part_maker import make_part
 from pyfast.retrieval.index.part_merging import merge_parts
@@ -43,6 +47,8 @@ belong to a tier or to lower tiers, pyfast merges them
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier, without deleted documents"""
+_MOST_COMPARED = 50_000
+"""The maximum number of uris among which pyfast looks for the one that was meant"""
 _LOG = logging.getLogger("pyfast")
 
 
@@ -110,6 +116,38 @@ def describe_index(folder: Path) -> IndexInfo:
     kept = sum(size for name, size in sizes.items() if name not in manifest["files"])
     numbers = tuple(commit_numbers(folder))
     return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """A document of an index."""
+
+    uri: str
+    title: str
+    kind: str
+    """`text`, `markdown`, `table` or `graph`"""
+    passages: int
+
+
+def list_documents(folder: Path, pattern: str) -> Iterator[DocumentInfo]:
+    """Yield the documents of an index whose uris match a pattern, in their order in the index. Raises
+    `IndexFormatError` as `describe_index` does, and if a part is damaged.
+    """
+    manifest = read_manifest(folder, check=False)
+    for entry in manifest["parts"]:
+        corpus = Corpus.mapped(manifests.map_part(folder, manifest, entry["name"]))
+        counts = corpus.document_table.column("passages")
+        kinds = corpus.document_table.column("kind")
+        for number in np.flatnonzero(manifests.live_documents(folder, entry)).tolist():
+            if fnmatchcase(uri := corpus.uri(number), pattern):
+                kind = Kind(kinds[number].as_py()).name.lower()
+                yield DocumentInfo(uri, corpus.title(number), kind, counts[number].as_py())
+
+
+def columns_of(folder: Path) -> int:
+    """Return the maximum number of columns of a table with which an index was built. Raises `IndexFormatError` as
+    `describe_index` does."""
+    return int(read_manifest(folder, check=False).get("columns", COLUMNS))
 
 
 def roots_of(folder: Path) -> Roots:
@@ -222,7 +260,9 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
         known = {*existing, *(one[: mark.start()] for one in existing for mark in re.finditer("#", one))}
         for uri in uris:
             if uri not in known:
-                raise InputError(f"{folder}: has no document {uri!r}")
+                every = chain.from_iterable((one, _file_of(one)) for one in writer.below(("",)))
+                near = did_you_mean(uri, dict.fromkeys(islice(every, _MOST_COMPARED)))
+                raise InputError(f"{folder}: has no document {uri!r}{near}")
         writer.delete(list(existing.values()))
         return writer.commit(deleted=len(existing))
 
@@ -292,7 +332,7 @@ class _Writer:
         self._before = read_manifest(folder, check=False)
         self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
-        self._facts["roots"] = self._before.get("roots", [])
+        self._facts |= {"roots": self._before.get("roots", []), "columns": self._before.get("columns", COLUMNS)}
         self._parts: list[_Entry] = []
         for part in self._before["parts"]:
             if part["deleted"] is not None:

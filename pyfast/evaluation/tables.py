@@ -1,0 +1,129 @@
+"""Figures and comparisons as tables: Markdown and LaTeX for people, other kinds of files for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from pyfast.errors import InputError
+from pyfast.evaluation.compare import Comparison, Difference
+from pyfast.evaluation.evaluate import Figure, Report
+from pyfast.evaluation.results import KINDS, write_results
+from pyfast.utils.extras import explained
+from pyfast.utils.files import write_atomically
+
+Grid = tuple[Sequence[str], Sequence[Sequence[object]]]
+"""A header and rows, for people"""
+Records = Sequence[Mapping[str, Any]]
+"""Rows by the names of their columns, for programs"""
+_STYLES = {".md": "github", ".tex": "latex_booktabs"}
+
+
+def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KINDS, *_STYLES)) -> None:
+    """Raise `InputError` if the end of a file's name names none of these kinds of tables, its folder does not
+    exist, or it exists itself and `overwrite` is False."""
+    if path.suffix.lower() not in kinds:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(kinds[:-1])} or {kinds[-1]}")
+    if path.exists() and not overwrite:  # It may be the file of the questions.
+        raise InputError(f"{path}: exists already; give overwrite (--overwrite) to replace it")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist")
+
+
+def write_table(path: Path, records: Records, grids: Sequence[Grid] = ()) -> None:
+    """Write a table into a file, whose name says its kind: `grids` as Markdown or LaTeX, `records` otherwise."""
+    kind = path.suffix.lower()
+    if kind in _STYLES:
+        write_atomically(path, "\n".join(f"{grid_text(grid, kind)}\n" for grid in grids))
+    elif kind == ".jsonl":
+        write_atomically(path, b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in records))
+    else:
+        names = dict.fromkeys(name for one in records for name in one)
+        table = pa.table({name: [one.get(name) for one in records] for name in names})
+        write_results(path, table.schema, table.to_batches())
+
+
+def grid_text(grid: Grid, kind: str) -> str:
+    """Write a table as Markdown (`.md`) or LaTeX (`.tex`)."""
+    with explained():
+        from tabulate import tabulate
+    head, rows = grid
+    if kind == ".md":
+        head, *rows = ([str(cell).replace("|", r"\|") for cell in row] for row in (head, *rows))
+    return tabulate(rows, head, tablefmt=_STYLES[kind], disable_numparse=True)
+
+
+def in_columns(figures: Mapping[str, Figure]) -> dict[str, float]:
+    """Return the value and the bounds of each figure, by the names of their columns."""
+    return {
+        f"{name}{suffix}": value
+        for name, figure in figures.items()
+        for suffix, value in (("", figure.value), ("_low", figure.low), ("_high", figure.high))
+    }
+
+
+def with_interval(figure: Figure | None) -> str:
+    """Write a figure with its 95 % interval."""
+    return "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+
+
+def tables_of(results: Mapping[str, Report] | Comparison) -> tuple[Records, list[Grid]]:
+    """Make the tables of reports, by the names of their runs, or of a comparison."""
+    if isinstance(results, Comparison):
+        return [asdict(one) for one in results.differences], [cost_grid(results), difference_grid(results)]
+    rows = [(run, row) for run, report in results.items() for row in report.rows]
+    names = list(dict.fromkeys(name for _, row in rows for name in row.figures))
+    records = [
+        {"run": run, "by": row.by, "group": row.value, "questions": row.questions} | in_columns(row.figures)
+        for run, row in rows
+    ]
+    lines = [(row, [run, row.questions, *map(with_interval, map(row.figures.get, names))]) for run, row in rows]
+    head = ["run", "questions", *names]
+    grids: list[Grid] = [(head, [line for row, line in lines if row.by == "all"])]
+    if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
+        grids.append((["by", "", *head], groups))
+    return records, grids
+
+
+def difference_grid(comparison: Comparison) -> Grid:
+    """Make a table of the differences between runs. Each run is named by its place in the table of costs."""
+    numbers = {cost.run: number for number, cost in enumerate(comparison.costs, start=1)}
+    rows = [[f"{numbers[one.a]}, {numbers[one.b]}", *difference_cells(one)] for one in comparison.differences]
+    return ["runs", *DIFFERENCE], rows
+
+
+DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
+
+
+def difference_cells(one: Difference) -> list[str]:
+    """Return what the columns `DIFFERENCE` show of a difference."""
+    return [
+        *(one.figure.replace("_", " "), f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}"),
+        *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p:.4f}", f"{one.p_holm:.4f}"),
+    ]
+
+
+def cost_grid(comparison: Comparison) -> Grid:
+    """Make a table of the costs of runs: of a question, and of a right answer."""
+    currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
+    spent = {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 2}
+    spent |= {"money": 6} if currency else {}
+    rows = list[list[object]]()
+    for number, cost in enumerate(comparison.costs, start=1):
+        means = (shown(getattr(cost, name), digits) for name, digits in spent.items())
+        rows.append([number, cost.run, shown(cost.right, 3), *means])
+        if cost.right:
+            each = (shown(cost.per_right[name], max(digits, 2)) for name, digits in spent.items())
+            rows.append(["", "per right", "", *each])
+    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
+    return ["", "run", *heads], rows
+
+
+def shown(value: float | None, digits: int = 2) -> str:
+    """Write a number with so many digits. None is empty."""
+    return "" if value is None else f"{value:.{digits}f}"
