@@ -37,6 +37,7 @@ def main() -> int:
     from simulation.seeds import simulated, told
 
     install()
+    gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     where = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=where) as root:
