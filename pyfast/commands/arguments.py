@@ -3,7 +3,7 @@ parameters and of the fields of its objects of options."""
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, wraps
 from pathlib import Path
@@ -96,6 +96,19 @@ class Searched(Options):
         import pyfast.api.index
 
         return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or (), hardware)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Options):
+    """How files are read."""
+
+    readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
+    """An additional reader of file formats, MODULE:NAME; repeatable."""
+    columns: Annotated[int, Option(min=2)] = 64
+    """The maximum number of columns of a table. A wider table is cut into several tables, each with the first
+    column of the wide table."""
+    strict: bool = False
+    """Stop at the first file that cannot be read."""
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
