@@ -188,7 +188,7 @@ def carry_out_with(
     job: Callable[..., Job],
     folder: str | Path,
     system: str,
-    role: str,
+    role: Role,
     llm: GivenLLM,
     llm_options: Mapping[str, Any] | None,
     concurrency: int | None,
