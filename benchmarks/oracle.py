@@ -29,7 +29,7 @@ from rich.table import Table
 import pyfast
 from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
-from pyfast.evaluation.metrics import score, score_set
+from pyfast.evaluation.metrics import score, set_overlap
 from pyfast.retrieval import Index, build_index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -64,9 +64,9 @@ def measure(
         for gold, record, of in zip(golds, run.records, kinds, strict=True):
             if of != kind:
                 continue
-            scored = score_set if is_set(gold) else score
+            scored = set_overlap if is_set(gold) else score
             held.append(holds(gold, record, index))
-            matched.append(scored(record.answer, gold["answers"]).em)
+            matched.append(scored(record.answer, gold["answers"])[0])
             if held[-1]:
                 where.append(matched[-1])
         shares = (fmean(held), fmean(matched), fmean(where) if where else float("nan"))

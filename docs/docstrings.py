@@ -1,5 +1,5 @@
-"""What the site makes of docstrings. They say `Example:`; griffe knows the section as `Examples:`. The type of an
-option has its meaning."""
+"""What the site makes of docstrings. They say `Example:`; griffe knows the section as `Examples:`. An
+option of a shared type has the meaning of that type."""
 
 import dataclasses
 from typing import Any
@@ -18,13 +18,13 @@ class ExampleSections(griffe.Extension):
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        """Give an option of `pyfast.utils.options` its type, and its meaning as its documentation."""
+        """Give an option of `pyfast.utils.options` its type alone, and its meaning."""
         kind = getattr(options, attr.parent.name, None) if attr.parent is not None else None
         if not (isinstance(kind, type) and issubclass(kind, options.Options)):
             return
         for one in dataclasses.fields(kind):
-            if one.name == attr.name and isinstance(attr.annotation, griffe.ExprSubscript):
-                more = "" if attr.docstring is None else f"\n\n{attr.docstring.value}"
-                attr.docstring = griffe.Docstring(f"{options.told(one)[1].help}{more}", parent=attr)
-                elements = getattr(attr.annotation.slice, "elements", [attr.annotation])
-                attr.annotation = elements[0]
+            if one.name == attr.name:
+                if attr.docstring is None:
+                    attr.docstring = griffe.Docstring(options.meanings(kind)[one.name], parent=attr)
+                if getattr(attr.annotation, "canonical_name", "") == "Annotated":
+                    attr.annotation = attr.annotation.slice.elements[0]

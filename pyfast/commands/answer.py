@@ -7,13 +7,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
-from pyfast.utils.options import Cluster, Hardware, RunOptions, Sampling
+from pyfast.utils.options import Cluster, Hardware, Option, RunOptions, Sampling
 
 if TYPE_CHECKING:
     from pyfast.api.estimate import Estimate
@@ -21,51 +19,38 @@ if TYPE_CHECKING:
 
 @with_options
 def answer(
-    questions: Annotated[
-        Path,
-        typer.Argument(
-            help="A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or for a"
-            " conversation `id` and `turns`."
-        ),
-    ],
-    run: Annotated[Path, typer.Option(help="The folder of the run. If it exists, the run resumes.")],
+    questions: Path,
+    *,
+    run: Path,
     asked: Asked,
     searched: Searched,
     hardware: Hardware,
     options: RunOptions,
     sampling: Sampling,
     cluster: Cluster | None,
-    index: Annotated[
-        Path | None, typer.Option(help="The folder of an index. The systems `direct` and `cot` need no index.")
-    ] = None,
-    shared_updates: Annotated[
-        bool,
-        typer.Option(
-            "--shared-updates",
-            help="For subqrag: a triple that one question learns can be used by all questions of the run.",
-        ),
-    ] = False,
+    index: Path | None = None,
+    shared_updates: bool = False,
     limit: Limit = None,
     concurrency: Concurrency = None,
-    accept_duplicates: Annotated[
-        bool,
-        typer.Option(
-            "--accept-duplicates",
-            help="For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not store"
-            " metadata of batches. After a kill, a batch may then be submitted and paid twice.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Answer nothing: estimate LLM calls, tokens and price.")
-    ] = False,
-    based_on: Annotated[
-        Path | None, typer.Option("--from", help="With --dry-run: an earlier run of the system to estimate from.")
-    ] = None,
-    prices: Annotated[
-        Path | None, typer.Option(help="With --dry-run: the file of a price list, for the price.")
-    ] = None,
+    accept_duplicates: bool = False,
+    dry_run: bool = False,
+    based_on: Annotated[Path | None, Option(flag="--from")] = None,
+    prices: Path | None = None,
 ) -> None:
-    """Answer questions, or resume a run."""
+    """Answer questions, or resume a run.
+
+    Args:
+        questions: A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or for a
+            conversation `id` and `turns`.
+        run: The folder of the run. If it exists, the run resumes.
+        index: The folder of an index. The systems `direct` and `cot` need no index.
+        shared_updates: For subqrag: a triple that one question learns can be used by all questions of the run.
+        accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
+            store metadata of batches. After a kill, a batch may then be submitted and paid twice.
+        dry_run: Answer nothing: estimate LLM calls, tokens and price.
+        based_on: With --dry-run: an earlier run of the system to estimate from.
+        prices: With --dry-run: the file of a price list, for the price.
+    """
     import pyfast.api.answer
     import pyfast.api.estimate
     from pyfast.api.telemetry import export_spans

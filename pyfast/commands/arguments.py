@@ -1,9 +1,10 @@
-"""Arguments that several commands share. A command takes an object of options, and `with_options` makes an option
-of the command line of each of its fields."""
+"""Arguments that several commands share, and `with_options`, which makes what a command line takes of a function's
+parameters and of the fields of its objects of options."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -11,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from pyfast.errors import InputError
-from pyfast.utils.options import Hardware, Option, Options, RunOptions, read_values, told
+from pyfast.utils.options import Hardware, Option, Options, RunOptions, meanings, read_values, told
 
 IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
@@ -40,24 +41,13 @@ class LlmOptions(Options):
     """Options and limits of language models."""
 
     llm_options: Annotated[
-        Mapping[str, Any],
-        Option(
-            "An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of"
-            " one role; repeatable.",
-            flag="--llm-option",
-            typed=list[str] | None,
-            read="values",
-        ),
+        Mapping[str, Any], Option(flag="--llm-option", typed=list[str] | None, read="values")
     ] = field(default_factory=dict)
-    budget: Annotated[
-        Mapping[str, str] | None,
-        Option(
-            "A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole"
-            " run, such as run_tokens=1000000; repeatable.",
-            typed=list[str] | None,
-            read="pairs",
-        ),
-    ] = None
+    """An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of one role;
+    repeatable."""
+    budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
+    """A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole run, such as
+    run_tokens=1000000; repeatable."""
 
     @property
     def given(self) -> dict[str, Any]:
@@ -69,61 +59,37 @@ class LlmOptions(Options):
 class Models(LlmOptions):
     """The language models of a command, with their options and limits."""
 
-    llm: Annotated[
-        Mapping[str, str],
-        Option(
-            "The LLM: embedded, embedded:base, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER,"
-            " openai:MODEL@URL, batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for"
-            " the prompts of one role, such as pick=vllm:MODEL; repeatable.",
-            typed=list[str],
-            shown=("embedded",),
-            read="models",
-        ),
-    ] = field(default_factory=dict)
+    llm: Annotated[Mapping[str, str], Option(typed=list[str], shown=("embedded",), read="models")] = field(
+        default_factory=dict
+    )
+    """The LLM: embedded, embedded:base, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL,
+    batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for the prompts of one role, such as
+    pick=vllm:MODEL; repeatable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Models):
     """Who answers: a system with its settings, and the language models."""
 
-    system: Annotated[str, Option("A system, as `pyfast systems` lists them, or MODULE:NAME.")] = "n2n"
-    settings: Annotated[
-        Mapping[str, str],
-        Option(
-            "A setting of the system, such as graph=off or preset=paper; repeatable.",
-            flag="--set",
-            typed=list[str] | None,
-            read="pairs",
-        ),
-    ]
+    system: str = "n2n"
+    """A system, as `pyfast systems` lists them, or MODULE:NAME."""
+    settings: Annotated[Mapping[str, str], Option(flag="--set", typed=list[str] | None, read="pairs")]
+    """A setting of the system, such as graph=off or preset=paper; repeatable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched(Options):
     """How passages are found in an index."""
 
-    retriever: Annotated[
-        str,
-        Option(
-            "The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late,"
-            " hybrid (hybrid:bm25+sparse), or MODULE:NAME."
-        ),
-    ] = "bm25"
-    rerank: Annotated[
-        str,
-        Option(
-            "The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both,"
-            " http:URL#MODEL (a model on a server), or MODULE:NAME."
-        ),
-    ] = "off"
-    filter: Annotated[
-        list[str] | None,
-        Option(
-            "Search only documents that meet this condition, such as source=reports/*, level=table_row,"
-            " time>=1990 (of triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all"
-            " conditions."
-        ),
-    ] = None
+    retriever: str = "bm25"
+    """The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late, hybrid
+    (hybrid:bm25+sparse), or MODULE:NAME."""
+    rerank: str = "off"
+    """The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, http:URL#MODEL (a
+    model on a server), or MODULE:NAME."""
+    filter: list[str] | None = None
+    """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (of
+    triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all conditions."""
 
     def open(self, index: str | Path, hardware: Hardware) -> Any:
         """Open an index."""
@@ -132,18 +98,46 @@ class Searched(Options):
         return pyfast.api.index.open_index(index, self.retriever, self.rerank, self.filter or (), hardware)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Options):
+    """How files are read."""
+
+    readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
+    """An additional reader of file formats, MODULE:NAME; repeatable."""
+    columns: Annotated[int | None, Option(min=2)] = 64
+    """The maximum number of columns of a table. A wider table is cut into several tables, each with the first
+    column of the wide table."""
+    strict: bool = False
+    """Stop at the first file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingAgain(Reading):
+    """How files are read for an index that exists."""
+
+    columns: Annotated[int | None, Option(min=2)] = None
+    """The maximum number of columns of a table, as in `pyfast index`. By default as when the index was built."""
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take objects of options. Each of its arguments whose type is a class of `Options` becomes the
-    options of the fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class."""
+    """Make a command of a function. A parameter whose type is a class of `Options` becomes the options of its
+    fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class. Any other parameter is an argument
+    or, if it is keyword-only, an option. The docstring says under `Args:` what it means."""
     hints = get_type_hints(command, include_extras=True)
+    summary, meant = _documented(command)
     groups: dict[str, tuple[type[Options], list[str]]] = {}
     parameters: list[inspect.Parameter] = []
-    for name in inspect.signature(command).parameters.values():
-        if (group := _group(hints[name.name])) is None:
-            parameters.append(name.replace(annotation=hints[name.name], kind=inspect.Parameter.KEYWORD_ONLY))
-        else:
-            groups[name.name] = group
-            parameters += (_parameter(one) for one in fields(group[0]) if one.name in group[1])
+    for one in inspect.signature(command).parameters.values():
+        hint = hints[one.name]
+        if (group := _group(hint)) is not None:
+            groups[one.name], of_fields = group, meanings(group[0])
+            chosen = (it for it in fields(group[0]) if it.name in group[1])
+            parameters += (_parameter(it.name, it.type, it.default, of_fields[it.name]) for it in chosen)
+        elif one.name in meant:
+            is_option = one.kind is inspect.Parameter.KEYWORD_ONLY
+            parameters.append(_parameter(one.name, hint, one.default, meant[one.name], is_option))
+        else:  # Its type says all.
+            parameters.append(_keyword(one.name, hint, one.default))
     wanted = {kind: names for kind, names in groups.values() if kind.TABLE or kind is RunOptions}
     if RunOptions in wanted:
         parameters.append(_keyword("options_file", _OPTIONS_FILE, None))
@@ -164,7 +158,15 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__doc__ = summary
     return called
+
+
+def _documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says before `Args:`, and there of each parameter."""
+    summary, _, meant = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", meant, re.MULTILINE)
+    return summary, dict(entries)
 
 
 def _group(hint: Any) -> tuple[type[Options], list[str]] | None:
@@ -181,25 +183,27 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _parameter(one: Field[Any]) -> inspect.Parameter:
-    """Make the parameter of typer for a field."""
-    of, about = told(one)
-    default: Any = one.default if isinstance(one.default, str | int | float | None) else None
+def _parameter(name: str, hint: Any, given: Any, meaning: str, is_option: bool = True) -> inspect.Parameter:
+    """Make typer's parameter. `given` is its default in Python, and the first paragraph of `meaning` its help."""
+    help = " ".join(meaning.partition("\n\n")[0].split())
+    of, about = told(hint)
+    default: Any = None if given is MISSING or given == () else given
     if about.shown is not None:
         default = about.shown if isinstance(about.shown, str) else list(about.shown)
-    flag = about.flag or f"--{one.name.replace('_', '-')}"
+    flag = (about.flag or f"--{name.replace('_', '-')}") if is_option else ""
     flag = f"{flag}/--no-{flag[2:]}" if default is True else flag
-    return _keyword(one.name, _annotation(about.typed or of, about, flag), default)
+    return _keyword(name, _annotation(about.typed or of, flag, help, about), default)
 
 
 @cache
-def _annotation(typed: Any, about: Option, flag: str) -> Any:
-    return Annotated[typed, typer.Option(flag, help=about.help, min=about.min, max=about.max)]
+def _annotation(typed: Any, flag: str, help: str, about: Option) -> Any:
+    limits: dict[str, Any] = {"help": help, "min": about.min, "max": about.max}
+    return Annotated[typed, typer.Option(flag, **limits) if flag else typer.Argument(**limits)]
 
 
 def _read(one: Field[Any], given: Any) -> Any:
     """Make the value of a field from what the command line gave for it."""
-    about = told(one)[1]
+    about = told(one.type)[1]
     if not about.read or (given is None and one.default is None):
         return given
     return _READERS[about.read](about.flag or f"--{one.name}", given)

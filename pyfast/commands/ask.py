@@ -8,12 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
 from pyfast.commands.terminal import SNIPPET, clock, console, cut, json_line, lines, plain, tokens
 from pyfast.errors import CallError
-from pyfast.utils.options import Hardware, RunOptions
+from pyfast.utils.options import Hardware, Option, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.engine import Event, Step, Watch
@@ -26,15 +24,22 @@ _SAID = 120  # the maximum number of characters shown of a reply
 @with_options
 def ask(
     index: IndexFolder,
-    question: Annotated[str, typer.Argument(help="The question, in quotes.")],
+    question: str,
     asked: Asked,
     searched: Searched,
     hardware: Hardware,
     options: Annotated[RunOptions, "outage"],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record, with its trace, as JSON.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print the LLM's raw replies, too.")] = False,
+    *,
+    as_json: Annotated[bool, Option(flag="--json")] = False,
+    verbose: bool = False,
 ) -> None:
-    """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing."""
+    """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing.
+
+    Args:
+        question: The question, in quotes.
+        as_json: Print the record, with its trace, as JSON.
+        verbose: Print the LLM's raw replies, too.
+    """
     import pyfast.api.answer
 
     opened = searched.open(index, hardware)

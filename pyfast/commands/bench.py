@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pyfast.commands.arguments import Asked, with_options
 from pyfast.commands.terminal import json_line, say, show_table
-from pyfast.utils.options import Load
+from pyfast.utils.options import Load, Option
 
 if TYPE_CHECKING:
     from pyfast.api.experiments import Bench
@@ -18,23 +16,30 @@ if TYPE_CHECKING:
 
 @with_options
 def bench(
-    questions: Annotated[Path, typer.Argument(help="A file of questions.")],
+    questions: Path,
     asked: Annotated[Asked, "settings", "llm", "llm_options", "budget"],
     load: Load,
-    system: Annotated[
-        list[str],
-        typer.Option(help="A system, as `pyfast systems` lists them, or MODULE:NAME; repeatable."),
-    ] = ["n2n"],  # noqa: B006
-    index: Annotated[
-        Path | None, typer.Option(help="The folder of an index. The systems direct and cot need no index.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many questions the engine works on at once.")] = 256,
-    journal: Annotated[bool, typer.Option("--journal", help="Write a journal, as a run does.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for bench.json and bench.png.")] = None,
-    compare: Annotated[Path | None, typer.Option(help="An earlier bench.json to compare with.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    *,
+    system: list[str] = ["n2n"],  # noqa: B006
+    index: Path | None = None,
+    concurrency: Annotated[int, Option(min=1)] = 256,
+    journal: bool = False,
+    out: Path | None = None,
+    compare: Path | None = None,
+    json: bool = False,
 ) -> None:
-    """Measure latency and throughput under load, in this process."""
+    """Measure latency and throughput under load, in this process.
+
+    Args:
+        questions: A file of questions.
+        system: A system, as `pyfast systems` lists them, or MODULE:NAME; repeatable.
+        index: The folder of an index. The systems direct and cot need no index.
+        concurrency: How many questions the engine works on at once.
+        journal: Write a journal, as a run does.
+        out: A folder for bench.json and bench.png.
+        compare: An earlier bench.json to compare with.
+        json: Print the result as JSON.
+    """
     import pyfast.api.experiments.latency
 
     result = pyfast.api.experiments.latency.bench(

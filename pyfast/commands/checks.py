@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import pairs
+from pyfast.commands.arguments import pairs, with_options
 from pyfast.commands.terminal import plain, say, show_table
+from pyfast.utils.options import Option
 
 if TYPE_CHECKING:
     from pyfast.api.conformance import CheckResult
 
 
+@with_options
 def check(
-    system: Annotated[str, typer.Argument(help="A system, or MODULE:NAME.")],
-    index: Annotated[
-        Path | None, typer.Option(help="The folder of an index. Without it, the check makes a small index.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting of the system, such as graph=off; repeatable.")
-    ] = None,
+    system: str, *, index: Path | None = None, setting: Annotated[list[str] | None, Option(flag="--set")] = None
 ) -> None:
     """Check that a system can be resumed, keeps its budgets, and survives hostile questions and unusable
     replies.
+
+    Args:
+        system: A system, or MODULE:NAME.
+        index: The folder of an index. Without it, the check makes a small index.
+        setting: A setting of the system, such as graph=off; repeatable.
     """
     from pyfast.api.conformance import check_system
 
@@ -43,9 +44,14 @@ def _tell(result: CheckResult) -> None:
         print(f"      likely causes: {result.causes}", flush=True)
 
 
-def verify(path: Annotated[Path, typer.Argument(help="The folder of a run or an index.")]) -> None:
+@with_options
+def verify(path: Path) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal. The return code is 1 if something is damaged, and 2 if it is not, but something cannot be read."""
+    journal. The return code is 1 if something is damaged, and 2 if it is not, but something cannot be read.
+
+    Args:
+        path: The folder of a run or an index.
+    """
     import pyfast.api.verification
 
     verification = pyfast.api.verification.verify(path)

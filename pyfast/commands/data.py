@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+
+from pyfast.commands.arguments import with_options
 
 app = typer.Typer(no_args_is_help=True, help="Published data sets.")
 
@@ -16,18 +17,16 @@ def data() -> None:
 
 
 @app.command()
-def convert(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa,"
-            " hipporag, beir or flashrag."
-        ),
-    ],
-    source: Annotated[Path, typer.Argument(help="The file of questions, or the folder of the download.")],
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
-) -> None:
-    """Convert a data set from its authors' files into a corpus, questions and gold answers."""
+@with_options
+def convert(name: str, source: Path, *, out: Path) -> None:
+    """Convert a data set from its authors' files into a corpus, questions and gold answers.
+
+    Args:
+        name: hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag,
+            beir or flashrag.
+        source: The file of questions, or the folder of the download.
+        out: The folder to make.
+    """
     import pyfast.api.evaluation
 
     made = pyfast.api.evaluation.convert(name, source, out)

@@ -5,29 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pyfast.commands.answer import show_estimate
 from pyfast.commands.arguments import Models, with_options
 from pyfast.errors import InputError
+from pyfast.utils.options import Option
 
 
 @with_options
 def estimate(
-    questions: Annotated[str, typer.Option(help="The number of questions, such as 1e8, or a file of questions.")],
-    based_on: Annotated[Path, typer.Option("--from", help="An earlier run of the system to estimate from.")],
+    *,
+    questions: str,
+    based_on: Annotated[Path, Option(flag="--from")],
     models: Annotated[Models, "llm"],
-    system: Annotated[
-        str | None, typer.Option("--system", help="The system; by default the system of the earlier run.")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, help="How many workers of a cluster will answer the questions.")
-    ] = 1,
-    prices: Annotated[
-        Path | None, typer.Option(help="The file of a price list. It must have a price for the LLM of --llm.")
-    ] = None,
+    system: str | None = None,
+    workers: Annotated[int, Option(min=1)] = 1,
+    prices: Path | None = None,
 ) -> None:
-    """Estimate hours, LLM calls, tokens and price of a run from an earlier run."""
+    """Estimate hours, LLM calls, tokens and price of a run from an earlier run.
+
+    Args:
+        questions: The number of questions, such as 1e8, or a file of questions.
+        based_on: An earlier run of the system to estimate from.
+        system: The system; by default the system of the earlier run.
+        workers: How many workers of a cluster will answer the questions.
+        prices: The file of a price list. It must have a price for the LLM of --llm.
+    """
     import pyfast.api.estimate
     from pyfast.engine import recorded_value
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain, say, show_table
 from pyfast.errors import InputError
-from pyfast.utils.options import OF_EXPERIMENT, Cluster, RunOptions
+from pyfast.utils.options import OF_EXPERIMENT, Cluster, Option, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.api.experiments.cells import Experiment
@@ -22,40 +20,34 @@ def experiment(
     given: Annotated[LlmOptions, "llm_options"],
     options: Annotated[RunOptions, *OF_EXPERIMENT],
     cluster: Cluster | None,
-    plan: Annotated[str | None, typer.Argument(help="A TOML file, or the name of a plan: see --list.")] = None,
-    data: Annotated[Path, typer.Option(help="The folder that has a subfolder for each data set.")] = Path("."),
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The folder of the experiment. If the folder exists, the experiment resumes."),
-    ] = None,
-    llm: Annotated[
-        list[str] | None,
-        typer.Option(help="An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Ask only the first N questions of each data set.")
-    ] = None,
-    latency: Annotated[
-        int | None,
-        typer.Option(min=0, help="Let one client ask N questions of each cell, to measure the latency; 0: none."),
-    ] = None,
-    prices: Annotated[Path | None, typer.Option(help="The file of a price list, for costs in money.")] = None,
+    plan: str | None = None,
+    *,
+    data: Path = Path("."),
+    out: Path | None = None,
+    llm: list[str] | None = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    latency: Annotated[int | None, Option(min=0)] = None,
+    prices: Path | None = None,
     concurrency: Concurrency = None,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Compare each row of the table with the first row, or with the row that --baseline names.",
-        ),
-    ] = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="With --compare: the row with which the others are compared; by default the first."),
-    ] = None,
-    list_plans: Annotated[bool, typer.Option("--list", help="Show the plans that come with pyfast.")] = False,
+    compare: bool = False,
+    baseline: str | None = None,
+    list_plans: Annotated[bool, Option(flag="--list")] = False,
 ) -> None:
     """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
-    command."""
+    command.
+
+    Args:
+        plan: A TOML file, or the name of a plan: see --list.
+        data: The folder that has a subfolder for each data set.
+        out: The folder of the experiment. If the folder exists, the experiment resumes.
+        llm: An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable.
+        limit: Ask only the first N questions of each data set.
+        latency: Let one client ask N questions of each cell, to measure the latency; 0: none.
+        prices: The file of a price list, for costs in money.
+        compare: Compare each row of the table with the first row, or with the row that --baseline names.
+        baseline: With --compare: the row with which the others are compared; by default the first.
+        list_plans: Show the plans that come with pyfast.
+    """
     import pyfast.api.experiments.cells
     from pyfast.api.experiments.plan import ready_plans
 

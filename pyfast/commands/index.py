@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import IndexFolder, with_options
+from pyfast.commands.arguments import IndexFolder, Reading, ReadingAgain, with_options
 from pyfast.commands.evaluation import Overwrite, Table
 from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
@@ -23,46 +24,30 @@ if TYPE_CHECKING:
     from pyfast.retrieval import BuildProgress
     from pyfast.retrieval.index.changes import Change
 
-Readers = Annotated[
-    list[str] | None,
-    typer.Option("--reader", help="An additional reader of file formats, MODULE:NAME; repeatable."),
-]
-_COLUMNS = (
-    "The maximum number of columns of a table. A wider table is cut into several tables, each with the first"
-    " column of the wide table."
-)
-Columns = Annotated[int, typer.Option(min=2, help=_COLUMNS)]
-SameColumns = Annotated[
-    int | None, typer.Option("--columns", min=2, help=f"{_COLUMNS} By default as when the index was built.")
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first file that cannot be read.")]
-
 
 @with_options
 def index(
-    sources: Annotated[
-        list[Path], typer.Argument(help="Files or folders; docs/formats.md lists the formats that pyfast reads.")
-    ],
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    sources: list[Path],
+    *,
+    out: Path,
     options: IndexOptions,
     hardware: Hardware,
     cluster: Cluster | None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
-    reader: Readers = None,
-    columns: Columns = 64,
-    vectors: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Also encode the passages as vectors, for retrievers other than BM25: dense, late,"
-            " KIND:MODEL, such as sparse:MODEL, or dense:openai:MODEL@URL for a model on a server; repeatable."
-        ),
-    ] = None,
-    strict: Strict = False,
+    overwrite: bool = False,
+    vectors: list[str] | None = None,
+    reading: Reading,
 ) -> None:
     """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
 
     To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
     index was built but a file, or a part of one, could not be read.
+
+    Args:
+        sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
+        out: The folder to make.
+        overwrite: Replace an existing index.
+        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late, KIND:MODEL, such
+            as sparse:MODEL, or dense:openai:MODEL@URL for a model on a server; repeatable.
     """
     from pyfast.api.index import build_index
     from pyfast.llm.protocol import ON_GPU, calls_counted
@@ -73,15 +58,13 @@ def index(
             sources,
             out,
             overwrite=overwrite,
-            readers=reader or (),
-            columns=columns,
             vectors=vectors or (),
-            strict=strict,
             on_unread=unread.append,
             on_progress=on_progress,
             options=options,
             hardware=hardware,
             cluster=cluster,
+            **asdict(reading),
         )
     print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
     seconds = sum(call.seconds for call in calls if ON_GPU in call.name)
@@ -150,99 +133,79 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 
 
 @app.command()
-def add(
-    index: IndexFolder,
-    sources: _Sources,
-    reader: Readers = None,
-    columns: SameColumns = None,
-    strict: Strict = False,
-) -> None:
+@with_options
+def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
     """Add documents. For a process that has the index open, nothing changes."""
-    import pyfast.api.index
+    from pyfast.api.index import add_documents
 
-    with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.api.index.add_documents(
-            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
-        )
-    _tell_change(index, change)
-    exit_if_incomplete(unread)
+    _change(add_documents, index, sources, reading)
 
 
 @app.command()
-def update(
-    index: IndexFolder,
-    sources: _Sources,
-    reader: Readers = None,
-    columns: SameColumns = None,
-    strict: Strict = False,
-) -> None:
+@with_options
+def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
     """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
     file no longer has are deleted."""
-    import pyfast.api.index
+    from pyfast.api.index import update_documents
 
+    _change(update_documents, index, sources, reading)
+
+
+@app.command()
+@with_options
+def sync(index: IndexFolder, sources: _Sources, *, dry_run: bool = False, reading: ReadingAgain) -> None:
+    """Add, replace and delete documents, so that the index has what the folders have.
+
+    Args:
+        dry_run: Change nothing: print what would change.
+    """
+    from pyfast.api.index import sync_documents
+
+    _change(partial(sync_documents, dry_run=dry_run), index, sources, reading, in_full=True)
+
+
+def _change(
+    change_by: Callable[..., Change],
+    index: Path,
+    sources: list[Path],
+    reading: ReadingAgain,
+    in_full: bool = False,
+) -> None:
+    """Change an index by what files have, and tell what changed: with `in_full`, each document."""
     with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.api.index.update_documents(
-            index, sources, readers=reader or (), columns=columns, strict=strict, on_unread=unread.append
-        )
+        change = change_by(index, sources, on_unread=unread.append, **asdict(reading))
+    if in_full:
+        for name, uris in change.uris.items():
+            for uri in uris:
+                print(plain(f"{name}: {uri}"))
+        for old, new in change.renamed:
+            print(plain(f"renamed: {old} -> {new}"))
     _tell_change(index, change)
     exit_if_incomplete(unread)
 
 
 @app.command()
-def sync(
-    index: IndexFolder,
-    sources: _Sources,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what would change.")] = False,
-    reader: Readers = None,
-    columns: SameColumns = None,
-    strict: Strict = False,
-) -> None:
-    """Add, replace and delete documents, so that the index has what the folders have."""
-    import pyfast.api.index
-
-    with unread_listed() as unread, console().status("reading and indexing"):
-        change = pyfast.api.index.sync_documents(
-            index,
-            sources,
-            dry_run=dry_run,
-            readers=reader or (),
-            columns=columns,
-            strict=strict,
-            on_unread=unread.append,
-        )
-    for name, uris in change.uris.items():
-        for uri in uris:
-            print(plain(f"{name}: {uri}"))
-    for old, new in change.renamed:
-        print(plain(f"renamed: {old} -> {new}"))
-    _tell_change(index, change)
-    exit_if_incomplete(unread)
-
-
-@app.command()
-def delete(
-    index: IndexFolder,
-    uris: Annotated[list[str], typer.Argument(help="The uris of the documents, as evidence names them.")],
-) -> None:
+@with_options
+def delete(index: IndexFolder, uris: list[str]) -> None:
     """Delete documents. The uri of a file deletes its tables and other parts too, the uri of a part only this
-    part."""
+    part.
+
+    Args:
+        uris: The uris of the documents, as evidence names them.
+    """
     import pyfast.api.index
 
     _tell_change(index, pyfast.api.index.delete_documents(index, uris))
 
 
 @app.command()
-def compact(
-    index: IndexFolder,
-    erase: Annotated[
-        bool,
-        typer.Option(
-            "--erase",
-            help="Remove earlier commits too, so that no text of a deleted document stays in the parts.",
-        ),
-    ] = False,
-) -> None:
-    """Merge all parts of an index into one part, without the deleted documents."""
+@with_options
+def compact(index: IndexFolder, *, erase: bool = False) -> None:
+    """Merge all parts of an index into one part, without the deleted documents.
+
+    Args:
+        erase: Remove earlier commits too, so that no text of a deleted document stays in the parts.
+    """
     import pyfast.api.index
 
     with console().status("joining the parts"):

@@ -5,31 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, Models, read_models, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say, show_table
-from pyfast.utils.options import OF_EVERY_RUN, RunOptions
+from pyfast.utils.options import OF_EVERY_RUN, Option, RunOptions
 
 
 @with_options
 def judge(
-    run_a: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    run_b: Annotated[Path, typer.Argument(help="The folder of another run over the same questions.")],
-    run: Annotated[Path, typer.Option(help="The folder of the judge's run. If it exists, the run resumes.")],
+    run_a: Path,
+    run_b: Path,
+    *,
+    run: Path,
     models: Models,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
-    questions: Annotated[
-        Path | None, typer.Option(help="The file of questions, if it is no longer where RUN_A read it.")
-    ] = None,
-    ties: Annotated[
-        bool,
-        typer.Option("--ties/--no-ties", help="Whether the judge may say that two answers are equally good."),
-    ] = True,
+    questions: Path | None = None,
+    ties: bool = True,
     concurrency: Concurrency = None,
 ) -> None:
-    """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders."""
+    """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders.
+
+    Args:
+        run_a: The folder of a finished run.
+        run_b: The folder of another run over the same questions.
+        run: The folder of the judge's run. If it exists, the run resumes.
+        questions: The file of questions, if it is no longer where RUN_A read it.
+        ties: Whether the judge may say that two answers are equally good.
+    """
     from pyfast.api.judgement import judge_runs
 
     judged = watched(
@@ -61,18 +63,28 @@ def judge(
 @with_options
 def questions(
     index: IndexFolder,
-    out: Annotated[Path, typer.Option(help="The file of questions to write, in JSON lines.")],
-    run: Annotated[Path, typer.Option(help="The folder of the run. To resume a stopped run, repeat the command.")],
-    llm: Annotated[list[str], typer.Option(help="The LLM that writes the questions, as in `pyfast answer`.")],
+    *,
+    out: Path,
+    run: Path,
+    llm: list[str],
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
-    users: Annotated[int, typer.Option(min=1, help="How many users the LLM invents.")] = 5,
-    tasks: Annotated[int, typer.Option(min=1, help="How many tasks each user has.")] = 5,
-    per_task: Annotated[int, typer.Option("--questions", min=1, help="How many questions each task has.")] = 10,
+    users: Annotated[int, Option(min=1)] = 5,
+    tasks: Annotated[int, Option(min=1)] = 5,
+    per_task: Annotated[int, Option(flag="--questions", min=1)] = 10,
     concurrency: Concurrency = None,
 ) -> None:
     """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. These questions have no gold
-    answers."""
+    answers.
+
+    Args:
+        out: The file of questions to write, in JSON lines.
+        run: The folder of the run. To resume a stopped run, repeat the command.
+        llm: The LLM that writes the questions, as in `pyfast answer`.
+        users: How many users the LLM invents.
+        tasks: How many tasks each user has.
+        per_task: How many questions each task has.
+    """
     from pyfast.api.open_questions import write_questions
 
     llms = read_models(llm)

@@ -10,7 +10,7 @@ import typer
 from pyfast.commands.arguments import Concurrency, IndexFolder, Limit, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain
-from pyfast.utils.options import OF_EXTRACTION, Cluster, RunOptions
+from pyfast.utils.options import OF_EXTRACTION, Cluster, Option, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge
@@ -35,31 +35,12 @@ def build(
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EXTRACTION],
     cluster: Cluster | None,
-    llm: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The LLM that reads the texts, as in `pyfast answer`. Without it, rules extract the triples."
-        ),
-    ] = None,
+    *,
+    llm: list[str] | None = None,
     embedder: _Embedder = _MODEL,
-    chunk_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=50,
-            help="The size of a chunk in tokens. By default, it is the size that an earlier extraction"
-            " used, or 1200 if there was none.",
-        ),
-    ] = None,
-    packed: Annotated[
-        bool, typer.Option("--packed", help="Read several short documents in one call, up to the size of a chunk.")
-    ] = False,
-    passes: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="How often the LLM reads each chunk. After the first time, the LLM looks for missing triples.",
-        ),
-    ] = 1,
+    chunk_tokens: Annotated[int | None, Option(min=50)] = None,
+    packed: bool = False,
+    passes: Annotated[int, Option(min=1)] = 1,
     limit: Limit = None,
     concurrency: Concurrency = None,
 ) -> None:
@@ -68,6 +49,13 @@ def build(
 
     --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
     already in the knowledge graph stay.
+
+    Args:
+        llm: The LLM that reads the texts, as in `pyfast answer`. Without it, rules extract the triples.
+        chunk_tokens: The size of a chunk in tokens. By default, it is the size that an earlier extraction used, or
+            1200 if there was none.
+        packed: Read several short documents in one call, up to the size of a chunk.
+        passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples.
     """
     import pyfast.api.knowledge
     from pyfast.knowledge.extraction import extraction_folder
@@ -118,23 +106,26 @@ def show(index: IndexFolder) -> None:
 
 
 @app.command()
-def export(
-    index: IndexFolder,
-    out: Annotated[Path, typer.Option(help="The file to write, with the suffix .graphml or .nt (N-Triples).")],
-) -> None:
-    """Write the knowledge graph as GraphML or N-Triples. Only GraphML keeps the times of triples."""
+@with_options
+def export(index: IndexFolder, *, out: Path) -> None:
+    """Write the knowledge graph as GraphML or N-Triples. Only GraphML keeps the times of triples.
+
+    Args:
+        out: The file to write, with the suffix .graphml or .nt (N-Triples).
+    """
     from pyfast.api.knowledge import export_knowledge
 
     print(export_knowledge(index, out))
 
 
 @app.command()
-def merge(
-    index: IndexFolder,
-    source: Annotated[Path, typer.Argument(help="Another index, or the folder of a run.")],
-    embedder: _Embedder = _MODEL,
-) -> None:
-    """Add the knowledge graph of another index, or the triples that a run of subqrag has extracted."""
+@with_options
+def merge(index: IndexFolder, source: Path, embedder: _Embedder = _MODEL) -> None:
+    """Add the knowledge graph of another index, or the triples that a run of subqrag has extracted.
+
+    Args:
+        source: Another index, or the folder of a run.
+    """
     from pyfast.api.knowledge import merge_knowledge
 
     _tell(index, merge_knowledge(index, source, embedder=embedder))

@@ -7,33 +7,31 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pyfast.commands.arguments import RunFolder, RunFolders
+from pyfast.commands.arguments import RunFolder, RunFolders, with_options
 from pyfast.commands.evaluation import Gold, Metrics, Prices
 from pyfast.commands.terminal import lines
 from pyfast.errors import InputError
+from pyfast.utils.options import Option
 
 
+@with_options
 def report(
     runs: RunFolders,
-    out: Annotated[
-        Path, typer.Option(help="The folder to write (with --single: the file). An existing report is replaced.")
-    ],
+    *,
+    out: Path,
     gold: Gold = None,
     metric: Metrics = None,
     prices: Prices = None,
-    single: Annotated[
-        str | None,
-        typer.Option(
-            help="The id of a question: write only this question, as one file that a browser opens from the disk."
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(help="How many processes may work at once. [default: one for each core]", min=1)
-    ] = None,
+    single: str | None = None,
+    processes: Annotated[int | None, Option(min=1)] = None,
 ) -> None:
-    """Write runs as web pages, for any web server."""
+    """Write runs as web pages, for any web server.
+
+    Args:
+        out: The folder to write (with --single: the file). An existing report is replaced.
+        single: The id of a question: write only this question, as one file that a browser opens from the disk.
+        processes: How many processes may work at once. [default: one for each core]
+    """
     import pyfast.reports.pages
     from pyfast.engine import dedicate_process
 
@@ -47,14 +45,20 @@ def report(
     print(f"{out}: copy it to any web server; on this machine: pyfast view {' '.join(map(str, runs))}")
 
 
+@with_options
 def view(
     runs: RunFolders,
     gold: Gold = None,
     metric: Metrics = None,
     prices: Prices = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port on this machine. 0: any free port.")] = 0,
+    *,
+    port: Annotated[int, Option(min=0, max=65_535)] = 0,
 ) -> None:
-    """Show runs in a browser on this machine, even while they are in progress."""
+    """Show runs in a browser on this machine, even while they are in progress.
+
+    Args:
+        port: The port on this machine. 0: any free port.
+    """
     import pyfast.reports.pages
 
     def started(address: str) -> None:
@@ -64,24 +68,24 @@ def view(
         pyfast.reports.pages.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
 
 
+@with_options
 def show(
     run: RunFolder,
-    id: Annotated[str | None, typer.Argument(help="The id of a question.")] = None,
-    wrong: Annotated[
-        bool,
-        typer.Option(
-            "--wrong",
-            help="Show the questions with wrong answers, the lowest score first. Press Enter for the next"
-            " question.",
-        ),
-    ] = False,
+    id: str | None = None,
+    *,
+    wrong: bool = False,
     gold: Gold = None,
-    prompts: Annotated[bool, typer.Option("--prompts", help="Show the full prompts and replies.")] = False,
-    all: Annotated[
-        bool, typer.Option("--all", help="Show all passages of each list, and all texts in full.")
-    ] = False,
+    prompts: bool = False,
+    all: bool = False,
 ) -> None:
-    """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls."""
+    """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls.
+
+    Args:
+        id: The id of a question.
+        wrong: Show the questions with wrong answers, the lowest score first. Press Enter for the next question.
+        prompts: Show the full prompts and replies.
+        all: Show all passages of each list, and all texts in full.
+    """
     import pyfast.reports.text_report
     from pyfast.reports import wrong_questions
 

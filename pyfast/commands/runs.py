@@ -77,8 +77,7 @@ def _duration(seconds: float) -> str:
 
 
 def prompts(
-    run: RunFolder,
-    id: Annotated[str, typer.Argument(help="The id of a question that has ended.")],
+    run: RunFolder, id: Annotated[str, typer.Argument(help="The id of a question that has ended.")]
 ) -> None:
     """Show the prompts of one question, and the LLM's replies."""
     import pyfast.api.run

@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
 from pyfast.errors import InputError
-from pyfast.utils.options import Hardware, ServerOptions
+from pyfast.utils.options import Hardware, Option, ServerOptions
 
 
 @with_options
@@ -19,38 +17,26 @@ def serve(
     searched: Searched,
     hardware: Hardware,
     options: ServerOptions,
-    index: Annotated[
-        list[str] | None,
-        typer.Option(help="An index, or NAME=INDEX; repeatable. Requests that name no index use the first."),
-    ] = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(help="A system to serve; repeatable. Without it: all systems that need no settings."),
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, as SYSTEM.NAME=VALUE; repeatable.")
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS."
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port at which the server listens. 0: any free port.")
-    ] = 8000,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=65_536, help="How many questions about one index are in progress at once.")
-    ] = 64,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit",
-            help="A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.",
-        ),
-    ] = None,
+    *,
+    index: list[str] | None = None,
+    system: list[str] | None = None,
+    setting: Annotated[list[str] | None, Option(flag="--set")] = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65_535)] = 8000,
+    concurrency: Annotated[int, Option(min=1, max=65_536)] = 64,
+    limit: list[str] | None = None,
 ) -> None:
-    """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS."""
+    """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS.
+
+    Args:
+        index: An index, or NAME=INDEX; repeatable. Requests that name no index use the first.
+        system: A system to serve; repeatable. Without it: all systems that need no settings.
+        setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
+        host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
+        port: The port at which the server listens. 0: any free port.
+        concurrency: How many questions about one index are in progress at once.
+        limit: A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.
+    """
     import pyfast.server.http_server
     from pyfast.api.telemetry import export_spans
     from pyfast.engine import dedicate_process
@@ -103,14 +89,19 @@ def mcp(
     asked: Asked,
     searched: Searched,
     hardware: Hardware,
-    http: Annotated[bool, typer.Option("--http", help="Use HTTP in place of standard input and output.")] = False,
-    host: Annotated[str, typer.Option(help="With --http: the address at which the server listens.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=1, max=65_535, help="With --http: the port at which the server listens.")
-    ] = 8001,
+    *,
+    http: bool = False,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=1, max=65_535)] = 8001,
 ) -> None:
     """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
-    (MCP)."""
+    (MCP).
+
+    Args:
+        http: Use HTTP in place of standard input and output.
+        host: With --http: the address at which the server listens.
+        port: With --http: the port at which the server listens.
+    """
     import pyfast.server.mcp
 
     pyfast.server.mcp.serve_mcp(

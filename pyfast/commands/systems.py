@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
+from pyfast.commands.arguments import with_options
 from pyfast.commands.terminal import console, plain
 
 
-def systems(
-    name: Annotated[
-        str | None, typer.Argument(help="A system, or MODULE:NAME; without it, the command lists all systems.")
-    ] = None,
-) -> None:
-    """List the systems, or show the settings, presets and prompts of one system."""
+@with_options
+def systems(name: str | None = None) -> None:
+    """List the systems, or show the settings, presets and prompts of one system.
+
+    Args:
+        name: A system, or MODULE:NAME; without it, the command lists all systems.
+    """
     if name is None:
         _list()
     else:

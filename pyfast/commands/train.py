@@ -12,7 +12,7 @@ import typer
 
 from pyfast.commands.arguments import RunFolders, pairs, with_options
 from pyfast.commands.terminal import console, plain, say, show_table
-from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions
+from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions, Option
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
@@ -27,15 +27,14 @@ _Out = Annotated[Path, typer.Option(help="The folder of the training. If it exis
 @app.command()
 @with_options
 def graph_convqa(
-    conversations: Annotated[
-        Path, typer.Argument(help="JSON lines with `id` and `turns`. Each turn has `answers`.")
-    ],
-    index: Annotated[Path, typer.Option(help="The index with the evidence.")],
-    model: _Model,
-    out: _Out,
-    options: GraphConvqaOptions,
+    conversations: Path, *, index: Path, model: _Model, out: _Out, options: GraphConvqaOptions
 ) -> None:
-    """Train graph_convqa's encoder and language model on conversations."""
+    """Train graph_convqa's encoder and language model on conversations.
+
+    Args:
+        conversations: JSON lines with `id` and `turns`. Each turn has `answers`.
+        index: The index with the evidence.
+    """
     from pyfast.api.training import train_graph_convqa
 
     with _progress() as on_step:
@@ -48,27 +47,23 @@ def graph_convqa(
 @app.command()
 @with_options
 def hseq_iterator(
-    sources: Annotated[
-        list[str], typer.Argument(help="QUESTIONS=INDEX: questions with gold answers, and their index.")
-    ],
+    sources: list[str],
     model: _Model,
     out: _Out,
     options: HseqOptions,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="A setting of hseq, NAME=VALUE. Give the settings that later runs will use; repeatable."
-        ),
-    ] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="With --set guidance=head: the LLM that makes the plans, written like --llm of `pyfast answer`."
-        ),
-    ] = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Estimate time and memory; train nothing.")] = False,
+    *,
+    setting: Annotated[list[str] | None, Option(flag="--set")] = None,
+    head: str | None = None,
+    estimate: bool = False,
 ) -> None:
-    """Train the iterator of hseq on questions with gold answers. The trained adapter is in OUT/adapter."""
+    """Train the iterator of hseq on questions with gold answers. The trained adapter is in OUT/adapter.
+
+    Args:
+        sources: QUESTIONS=INDEX: questions with gold answers, and their index.
+        setting: A setting of hseq, NAME=VALUE. Give the settings that later runs will use; repeatable.
+        head: With --set guidance=head: the LLM that makes the plans, written like --llm of `pyfast answer`.
+        estimate: Estimate time and memory; train nothing.
+    """
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
     given, settings = pairs("SOURCES", sources), pairs("--set", setting)
@@ -94,20 +89,18 @@ def distill(
     runs: RunFolders,
     out: _Out,
     options: DistillOptions,
-    model: Annotated[
-        Path | None,
-        typer.Option(help="The folder of the model to train, in safetensors. Without it: only write examples."),
-    ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(help="The gold answers, as in `pyfast evaluate`; by default those of the run's questions."),
-    ] = None,
-    not_in: Annotated[
-        list[Path] | None,
-        typer.Option(help="Questions or gold answers of a test; the runs may have no question of it; repeatable."),
-    ] = None,
+    *,
+    model: Path | None = None,
+    gold: Path | None = None,
+    not_in: list[Path] | None = None,
 ) -> None:
-    """Teach a model (LoRA) the prompts and replies of finished runs, from the questions that came out right."""
+    """Teach a model (LoRA) the prompts and replies of finished runs, from the questions that came out right.
+
+    Args:
+        model: The folder of the model to train, in safetensors. Without it: only write examples.
+        gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
+        not_in: Questions or gold answers of a test; the runs may have no question of it; repeatable.
+    """
     import pyfast.api.training
 
     with _progress() as on_step:
@@ -136,12 +129,15 @@ def distill(
 
 
 @app.command()
-def merge(
-    model: Annotated[Path, typer.Argument(help="The folder of the model that was trained.")],
-    adapter: Annotated[Path, typer.Argument(help="The folder of the trained adapter, in peft's format.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
-) -> None:
-    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model."""
+@with_options
+def merge(model: Path, adapter: Path, out: Path) -> None:
+    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model.
+
+    Args:
+        model: The folder of the model that was trained.
+        adapter: The folder of the trained adapter, in peft's format.
+        out: The folder to write.
+    """
     from pyfast.api.training import merge_adapter
 
     print(merge_adapter(model, adapter, out))

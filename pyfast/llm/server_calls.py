@@ -210,9 +210,7 @@ def connector() -> aiohttp.TCPConnector:
 
 
 async def read_body(
-    response: aiohttp.ClientResponse,
-    most: int = LARGEST_ANSWER,
-    on_piece: Callable[[bytes], None] | None = None,
+    response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER, on_piece: Callable[[bytes], None] | None = None
 ) -> bytes:
     """Read the body of a reply. Raises `CallError` if it has more than `most` bytes. The body is read piece
     by piece, so that an endless body cannot fill the memory. `on_piece` is called with each piece."""

@@ -143,10 +143,7 @@ def bm25(
     for part in parts:
         if not isinstance(part, TermCounts):
             raise ArrayError(f"parts: expected ops.TermCounts, got {type(part).__name__}")
-    documents, lengths = sizes or (
-        [sum(part.live for part in parts)],
-        [sum(part.total_length for part in parts)],
-    )
+    documents, lengths = sizes or ([sum(part.live for part in parts)], [sum(part.total_length for part in parts)])
     return call(
         native.bm25,
         parts=[_arrays(part) for part in parts],

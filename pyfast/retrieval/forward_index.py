@@ -23,11 +23,7 @@ from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, write_che
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """The parameters of `weigh`, with scikit-learn's names"""
-_X = {
-    f"{WEIGHTS}/indptr.npy": np.int64,
-    f"{WEIGHTS}/indices.npy": np.int32,
-    f"{WEIGHTS}/weights.npy": np.float32,
-}
+_X = {f"{WEIGHTS}/indptr.npy": np.int64, f"{WEIGHTS}/indices.npy": np.int32, f"{WEIGHTS}/weights.npy": np.float32}
 _TRANSPOSED = f"{WEIGHTS}/transposed_weights.npy"
 _AT_ONCE = 1 << 20
 """About how many values are read in one step"""

@@ -76,9 +76,7 @@ async def file(request: Request, file_id: str) -> FileObject:
 
 
 @router.get(
-    "/v1/files/{file_id}/content",
-    responses={200: {"content": {"application/jsonl": {}}}},
-    response_class=Response,
+    "/v1/files/{file_id}/content", responses={200: {"content": {"application/jsonl": {}}}}, response_class=Response
 )
 async def content(request: Request, file_id: str) -> Response:
     """Return the content of a file."""

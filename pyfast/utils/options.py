@@ -1,13 +1,19 @@
 """The options that several functions share, as frozen dataclasses: `RunOptions`, `Sampling`, `Cluster` and others.
 
-A field here is the one place for an option's name, type, default and meaning. The functions of the API take the
-objects, the command line makes its options from the fields, and `read_options` reads them from a TOML file.
+A field here is the one place for an option's name, type, default and meaning, which is the first paragraph of the
+text below it. The functions of the API take the objects, the command line makes its options from the fields, and
+`read_options` reads them from a TOML file.
 """
 
+import ast
+import inspect
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import zip_longest
 from math import inf
 from pathlib import Path
 from types import UnionType
@@ -18,23 +24,23 @@ from pyfast.utils.extras import explained
 
 T = TypeVar("T")
 FollowUps = Literal["off", "rewrite", "resolve"]
-"""How a later turn becomes a question.
-
-`off`: the turn stays unchanged. `rewrite`: the LLM rewrites the turn. `resolve`: the LLM finds terms of
-earlier turns that the turn leaves out, and pyfast adds these terms to the turn
-"""
+"""What to do with later questions of a conversation, if the system answers only single questions. rewrite: the LLM
+rewrites each question so that it can be understood alone. resolve: the LLM adds the names that the question leaves
+out. off: the questions stay unchanged."""
 Sync = Literal["normal", "full"]
 Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
 Accents = Literal["fold", "keep"]
+Documents = Literal["own", "all"]
+"""own: a question with the field `documents` searches only these documents. all: every question searches the whole
+index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What the command line shows of an option, and how it reads it. `Annotated[TYPE, Option(...)]` is the type of
-    the option's field."""
+    """How the command line reads an option, if not as its type says. `Annotated[TYPE, Option(...)]` is the type of
+    such an option's field."""
 
-    help: str
     min: float | None = None
     """The smallest number that is valid"""
     max: float | None = None
@@ -52,10 +58,38 @@ class Option:
         return "Option(...)"  # so that signatures stay readable
 
 
-def told(one: Field[Any]) -> tuple[Any, Option]:
-    """Return (the type, the description) of an option."""
-    of, about = get_args(one.type)
+def told(hint: Any) -> tuple[Any, Option]:
+    """Return (the type, what the command line must know) of an option with a type hint."""
+    of, about = get_args(hint) if get_origin(hint) is Annotated else (hint, Option())
     return of, about
+
+
+def meanings(kind: type[Any]) -> dict[str, str]:
+    """Return what each option of a dataclass means: the text below its field, or below the name of its type. The
+    command line shows the first paragraph."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):  # without `object`
+        texts = _texts(base.__module__)
+        found |= {name: text for (owner, name), text in texts.items() if owner == base.__name__}
+    return found
+
+
+@cache
+def _texts(module: str) -> dict[tuple[str, str], str]:
+    """Return the text below each name of a module, by the name of its class and its own."""
+    content = ast.parse(inspect.getsource(sys.modules[module])).body
+    texts: dict[tuple[str, str], str] = {}
+    bodies = [("", content), *((one.name, one.body) for one in content if isinstance(one, ast.ClassDef))]
+    for owner, body in bodies:
+        for named, below in zip_longest(body, body[1:]):
+            match named, below:
+                case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)), ast.Expr(
+                    ast.Constant(str(text))
+                ):
+                    texts[owner, name] = inspect.cleandoc(text)
+                case ast.AnnAssign(target=ast.Name(name), annotation=ast.Name(of)), _ if ("", of) in texts:
+                    texts[owner, name] = texts["", of]
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +102,7 @@ class Options:
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid."""
         for one in fields(self):
-            (of, about), value = told(one), getattr(self, one.name)
+            (of, about), value = told(one.type), getattr(self, one.name)
             if get_origin(of) is Literal and value not in (known := get_args(of)):
                 names = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
                 raise InputError(f"{one.name}: expected {names}, got {value!r}")
@@ -107,91 +141,57 @@ def at_least_one(name: str, value: int) -> int:
     return value
 
 
-FOLLOW_UPS = Option(
-    "What to do with later questions of a conversation, if the system answers only single"
-    " questions. rewrite: the LLM rewrites each question so that it can be understood alone."
-    " resolve: the LLM adds the names that the question leaves out. off: the questions stay"
-    " unchanged."
-)
-
-
-Documents = Annotated[
-    Literal["own", "all"],
-    Option(
-        "own: a question with the field `documents` searches only these documents. all: every"
-        " question searches the whole index."
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(Options):
     """How a run is carried out: what it does with failures and outages, and what it stores."""
 
-    prompts: Annotated[
-        str | Path | None, Option("A TOML file with prompts that replace the system's own.", typed=Path | None)
-    ] = None
-    follow_ups: Annotated[FollowUps, FOLLOW_UPS] = "off"
-    sample: Annotated[
-        int | None,
-        Option(
-            "Take only N questions, drawn uniformly. The same N always draws the same questions.", min=1, max=10**9
-        ),
-    ] = None
-    """A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
+    prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
+    """A TOML file with prompts that replace the system's own."""
+    follow_ups: FollowUps = "off"
+    sample: Annotated[int | None, Option(min=1, max=10**9)] = None
+    """Take only N questions, drawn uniformly. The same N always draws the same questions.
+
+    A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
     documents: Documents = "own"
-    columns: Annotated[
-        Mapping[str, str] | None,
-        Option(
-            "A column of the file of questions that has another name than pyfast's, such as question=Frage or"
-            " answers=Antwort; repeatable.",
-            flag="--column",
-            typed=list[str] | None,
-            read="pairs",
-        ),
-    ] = None
-    """The folder of the run then gets a copy of the questions with pyfast's names"""
-    outage: Annotated[
-        float, Option("How many minutes to wait for an LLM that answers no call. 0: stop at once.", min=0.0)
-    ] = 30.0
-    """An LLM answers no call if it cannot be reached, is overloaded or has internal errors. After this time the
-    run stops, and you can resume it"""
-    strict: Annotated[
-        bool,
-        Option(
-            "A question fails if the LLM gives no usable reply. Without --strict, the system takes a simpler step."
-        ),
-    ] = False
-    """The simpler step is called the system's fallback. `run.status.fall_backs` counts these steps"""
-    max_failures: Annotated[
-        int | str | None,
-        Option(
-            "Stop if more questions or chunks fail than this allows: a number, or a share such as 5%.",
-            typed=str | None,
-        ),
-    ] = None
-    reuse: Annotated[
-        str | Path | Sequence[str | Path],
-        Option(
-            "The folder of an earlier run, whose LLM replies serve equal requests of this run; repeatable.",
-            typed=list[Path] | None,
-            read="several",
-        ),
-    ] = ()
-    """The LLM must be the same. A reply at a temperature above 0 serves only the question with the same id. The
-    run copies the replies when it starts, so you can then delete the earlier run"""
-    sync: Annotated[
-        Sync, Option("normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.")
-    ] = "normal"
-    """With `full`, pyfast needs more time to store each reply"""
-    keep_prompts: Annotated[bool, Option("Store the prompts in the run's folder.")] = True
-    """`Run.prompts` reads them. Use False for private data"""
-    restart: Annotated[bool, Option("Start again; the old folder gets another name.")] = False
-    accept_code: Annotated[
-        bool, Option("Resume a run that another version of the code started; the answers may then differ.")
-    ] = False
-    """The other version is of pyfast or of the system's code. The file run.toml then records both versions"""
-    retry_failed: Annotated[bool, Option("Try the failed questions or chunks again.")] = False
+    columns: Annotated[Mapping[str, str] | None, Option(flag="--column", typed=list[str] | None, read="pairs")] = (
+        None
+    )
+    """A column of the file of questions that has another name than pyfast's, such as question=Frage or
+    answers=Antwort; repeatable.
+
+    The folder of the run then gets a copy of the questions with pyfast's names"""
+    outage: Annotated[float, Option(min=0.0)] = 30.0
+    """How many minutes to wait for an LLM that answers no call. 0: stop at once.
+
+    An LLM answers no call if it cannot be reached, is overloaded or has internal errors. After this time the run
+    stops, and you can resume it"""
+    strict: bool = False
+    """A question fails if the LLM gives no usable reply. Without --strict, the system takes a simpler step.
+
+    The simpler step is called the system's fallback. `run.status.fall_backs` counts these steps"""
+    max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
+    """Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."""
+    reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
+    """The folder of an earlier run, whose LLM replies serve equal requests of this run; repeatable.
+
+    The LLM must be the same. A reply at a temperature above 0 serves only the question with the same id. The run
+    copies the replies when it starts, so you can then delete the earlier run"""
+    sync: Sync = "normal"
+    """normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.
+
+    With `full`, pyfast needs more time to store each reply"""
+    keep_prompts: bool = True
+    """Store the prompts in the run's folder.
+
+    `Run.prompts` reads them. Use False for private data"""
+    restart: bool = False
+    """Start again; the old folder gets another name."""
+    accept_code: bool = False
+    """Resume a run that another version of the code started; the answers may then differ.
+
+    The other version is of pyfast or of the system's code. The file run.toml then records both versions"""
+    retry_failed: bool = False
+    """Try the failed questions or chunks again."""
 
     @property
     def reused(self) -> list[Path]:
@@ -206,14 +206,12 @@ class Sampling(Options):
 
     TABLE: ClassVar[str] = "sampling"
 
-    temperature: Annotated[
-        float,
-        Option(
-            "The LLM's temperature. A temperature that the system sets for a prompt takes precedence.", min=0.0
-        ),
-    ] = 0.0
-    seed: Annotated[int, Option("The seed of the LLM's sampling.", min=0)] = 0
-    """pyfast also sends it at temperature 0, where most servers ignore it"""
+    temperature: Annotated[float, Option(min=0.0)] = 0.0
+    """The LLM's temperature. A temperature that the system sets for a prompt takes precedence."""
+    seed: Annotated[int, Option(min=0)] = 0
+    """The seed of the LLM's sampling.
+
+    pyfast also sends it at temperature 0, where most servers ignore it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,29 +220,17 @@ class Cluster(Options):
 
     TABLE: ClassVar[str] = "cluster"
 
-    address: Annotated[
-        str,
-        Option(
-            "Let the workers of a Ray cluster do the work. local: processes on this machine. auto:"
-            " the cluster to which this machine belongs. HOST:PORT: the address of a cluster.",
-            flag="--ray",
-            typed=str | None,
-        ),
-    ]
-    workers: Annotated[
-        int | None,
-        Option("With --ray: the number of workers; by default as many as the cluster has resources for.", min=1),
-    ] = None
+    address: Annotated[str, Option(flag="--ray", typed=str | None)]
+    """Let the workers of a Ray cluster do the work. local: processes on this machine. auto: the cluster to which
+    this machine belongs. HOST:PORT: the address of a cluster."""
+    workers: Annotated[int | None, Option(min=1)] = None
+    """With --ray: the number of workers; by default as many as the cluster has resources for."""
     resources: Annotated[
-        Mapping[str, float] | None,
-        Option(
-            "With --ray: the resources of each worker, such as GPU=1; repeatable.",
-            flag="--worker-resources",
-            typed=list[str] | None,
-            read="values",
-        ),
+        Mapping[str, float] | None, Option(flag="--worker-resources", typed=list[str] | None, read="values")
     ] = None
-    """The names are Ray's, such as `{"GPU": 1}`. Default: one `CPU`"""
+    """With --ray: the resources of each worker, such as GPU=1; repeatable.
+
+    The names are Ray's, such as `{"GPU": 1}`. Default: one `CPU`"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid, and `MissingPackageError` if Ray is not installed."""
@@ -275,44 +261,28 @@ class IndexOptions(Options):
     """How texts are cut into passages and words, and how much memory the build of an index may use. All but
     `memory` hold for documents that are added later, too."""
 
-    passage_length: Annotated[
-        int,
-        Option("The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."),
-    ] = 4000
-    passage_overlap: Annotated[
-        int,
-        Option(
-            "The maximum number of characters that neighbouring passages of a cut paragraph share."
-            " They share whole sentences. If not even one fits, they share its last words."
-        ),
-    ] = 0
-    tokenizer: Annotated[
-        Tokenizer,
-        Option(
-            "What counts as a word. words: words, and digits and letters that stand alone. characters:"
-            " also each character of a script without blanks between words, such as Chinese and Thai."
-        ),
-    ] = "words"
-    stemmer: Annotated[
-        str,
-        Option(
-            "The language of the texts, for the Snowball stemmer: all forms of a word are one term. none:"
-            " each form is its own term."
-        ),
-    ] = "english"
-    stop_words: Annotated[
-        StopWords, Option("The words that searches ignore; use none for texts that are not English.")
-    ] = "english"
-    accents: Annotated[
-        Accents, Option("fold: words with and without accents are the same term. keep: they differ.")
-    ] = "fold"
-    memory: Annotated[
-        int, Option("How many MB of memory to use. A corpus that needs more memory is indexed part by part.")
-    ] = 2000
-    """At least 600. The page cache, the vectors and their model do not count. The parts are merged at the end.
-    If the process is killed, call `build_index` again with the same arguments. The new call keeps the finished
-    parts, and does not read the files of these parts again. If a file has changed in the meantime, this file and
-    all files after it are read again"""
+    passage_length: int = 4000
+    """The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."""
+    passage_overlap: int = 0
+    """The maximum number of characters that neighbouring passages of a cut paragraph share. They share whole
+    sentences. If not even one fits, they share its last words."""
+    tokenizer: Tokenizer = "words"
+    """What counts as a word. words: words, and digits and letters that stand alone. characters: also each
+    character of a script without blanks between words, such as Chinese and Thai."""
+    stemmer: str = "english"
+    """The language of the texts, for the Snowball stemmer: all forms of a word are one term. none: each form is
+    its own term."""
+    stop_words: StopWords = "english"
+    """The words that searches ignore; use none for texts that are not English."""
+    accents: Accents = "fold"
+    """fold: words with and without accents are the same term. keep: they differ."""
+    memory: int = 2000
+    """How many MB of memory to use. A corpus that needs more memory is indexed part by part.
+
+    At least 600. The page cache, the vectors and their model do not count. The parts are merged at the end. If the
+    process is killed, call `build_index` again with the same arguments. The new call keeps the finished parts, and
+    does not read the files of these parts again. If a file has changed in the meantime, this file and all files
+    after it are read again"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,18 +291,13 @@ class Hardware(Options):
 
     TABLE: ClassVar[str] = "hardware"
 
-    device: Annotated[
-        str,
-        Option(
-            "Where models encode texts and vectors are searched: cpu, cuda (a GPU) or cuda:NUMBER. auto: models"
-            " run on a GPU if there is one, and searches on the CPU."
-        ),
-    ] = "auto"
-    """With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
-    precision: Annotated[
-        Literal["float32", "float16", "bfloat16"],
-        Option("The precision of models that encode texts. A GPU is several times faster with 16-bit numbers."),
-    ] = "float32"
+    device: str = "auto"
+    """Where models encode texts and vectors are searched: cpu, cuda (a GPU) or cuda:NUMBER. auto: models run on a
+    GPU if there is one, and searches on the CPU.
+
+    With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
+    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    """The precision of models that encode texts. A GPU is several times faster with 16-bit numbers."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid."""
@@ -347,62 +312,43 @@ class Load(Options):
     times that are fixed in advance. In a closed loop (`clients`), each client asks its next question after it
     gets an answer."""
 
-    rates: Annotated[
-        Sequence[float],
-        Option(
-            "Open loop: the number of questions that arrive in a second, even if earlier questions"
-            " have not ended; repeatable.",
-            flag="--rate",
-            typed=list[float] | None,
-            read="several",
-        ),
-    ] = ()
-    arrivals: Annotated[
-        Literal["poisson", "gamma", "constant"],
-        Option("Open loop: the distribution of the gaps between two questions."),
-    ] = "poisson"
-    burstiness: Annotated[
-        float,
-        Option("With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts."),
-    ] = 1.0
-    """Above 1, the gaps are more even than with `poisson`"""
-    trace: Annotated[
-        str | Path | None,
-        Option(
-            "Open loop: a file with the times at which questions arrive, a number of seconds on each line."
-            " The first question arrives at once, so only the differences matter.",
-            typed=Path | None,
-        ),
-    ] = None
-    clients: Annotated[
-        Sequence[int],
-        Option(
-            "Closed loop: the number of clients. A client asks its next question when its last"
-            " question has ended; repeatable.",
-            typed=list[int] | None,
-            read="several",
-        ),
-    ] = ()
-    sweep: Annotated[
-        bool, Option("Find the highest number of questions a second that this process can answer.")
-    ] = False
-    """`bench` doubles the number of clients until the throughput rises by less than 5 %. Then it measures open
-    loops at 50, 70, 80 and 90 % of the highest throughput"""
-    count: Annotated[int, Option("Number of questions in each repetition.", min=1)] = 200
-    """For the load of `trace`, it is the number of arrival times. If you give fewer questions, they are asked
-    again with other ids. The LLM's prefix cache then helps more than in real use"""
-    warm_up: Annotated[int, Option("Number of questions that are asked first and not measured.", min=0)] = 20
-    repeats: Annotated[int, Option("How often each load is measured.", min=1)] = 3
-    """Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
-    objective: Annotated[
-        float | None,
-        Option(
-            "A number of seconds. The goodput (useful throughput) counts only questions that take at"
-            " most this long."
-        ),
-    ] = None
-    seed: Annotated[int, Option("The seed of the arrival times.", min=0)] = 0
-    """Each repetition draws new times"""
+    rates: Annotated[Sequence[float], Option(flag="--rate", typed=list[float] | None, read="several")] = ()
+    """Open loop: the number of questions that arrive in a second, even if earlier questions have not ended;
+    repeatable."""
+    arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
+    """Open loop: the distribution of the gaps between two questions."""
+    burstiness: float = 1.0
+    """With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts.
+
+    Above 1, the gaps are more even than with `poisson`"""
+    trace: Annotated[str | Path | None, Option(typed=Path | None)] = None
+    """Open loop: a file with the times at which questions arrive, a number of seconds on each line. The first
+    question arrives at once, so only the differences matter."""
+    clients: Annotated[Sequence[int], Option(typed=list[int] | None, read="several")] = ()
+    """Closed loop: the number of clients. A client asks its next question when its last question has ended;
+    repeatable."""
+    sweep: bool = False
+    """Find the highest number of questions a second that this process can answer.
+
+    `bench` doubles the number of clients until the throughput rises by less than 5 %. Then it measures open loops
+    at 50, 70, 80 and 90 % of the highest throughput"""
+    count: Annotated[int, Option(min=1)] = 200
+    """Number of questions in each repetition.
+
+    For the load of `trace`, it is the number of arrival times. If you give fewer questions, they are asked again
+    with other ids. The LLM's prefix cache then helps more than in real use"""
+    warm_up: Annotated[int, Option(min=0)] = 20
+    """Number of questions that are asked first and not measured."""
+    repeats: Annotated[int, Option(min=1)] = 3
+    """How often each load is measured.
+
+    Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
+    objective: float | None = None
+    """A number of seconds. The goodput (useful throughput) counts only questions that take at most this long."""
+    seed: Annotated[int, Option(min=0)] = 0
+    """The seed of the arrival times.
+
+    Each repetition draws new times"""
     documents: Documents = "own"
 
 
@@ -411,59 +357,40 @@ class ServerOptions(Options):
     """How a server answers: its prompts, and what it does in outages, with conversations, with files and
     batches, and at its end."""
 
-    outage: Annotated[
-        float,
-        Option(
-            "How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once.", min=0.0
-        ),
-    ] = 0.0
-    prompts: Annotated[
-        str | Path | None,
-        Option("A TOML file with prompts that replace the systems' own.", typed=Path | None),
-    ] = None
-    follow_ups: Annotated[FollowUps, FOLLOW_UPS] = "rewrite"
-    jobs: Annotated[
-        str | Path | None,
-        Option(
-            "A folder for the files and batches of clients. Without it, the server does not offer /v1/batches.",
-            typed=Path | None,
-        ),
-    ] = None
-    """Unfinished batches continue when the server starts again"""
-    keys: Annotated[
-        str | Path | None,
-        Option(
-            "A TOML file with API keys, each in a table [NAME] with key. filter lets its clients see only some"
-            " documents; requests_per_minute, requests_at_once and tokens_per_day limit them.",
-            typed=Path | None,
-        ),
-    ] = None
+    outage: Annotated[float, Option(min=0.0)] = 0.0
+    """How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once."""
+    prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
+    """A TOML file with prompts that replace the systems' own."""
+    follow_ups: FollowUps = "rewrite"
+    jobs: Annotated[str | Path | None, Option(typed=Path | None)] = None
+    """A folder for the files and batches of clients. Without it, the server does not offer /v1/batches.
+
+    Unfinished batches continue when the server starts again"""
+    keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
+    """A TOML file with API keys, each in a table [NAME] with key. filter lets its clients see only some documents;
+    requests_per_minute, requests_at_once and tokens_per_day limit them."""
     client_settings: Annotated[
-        Sequence[str],
-        Option(
-            "A setting that requests may change, as SYSTEM.NAME; repeatable.",
-            flag="--client-setting",
-            typed=list[str] | None,
-            read="several",
-        ),
+        Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
-    views: Annotated[
-        int,
-        Option(
-            "How many filters of requests and keys keep their documents in temporary files at once.",
-            min=1,
-        ),
-    ] = 32
-    grace: Annotated[
-        float, Option("How many seconds the server waits for requests in progress when it is stopped.", min=0.0)
-    ] = 30.0
+    """A setting that requests may change, as SYSTEM.NAME; repeatable."""
+    views: Annotated[int, Option(min=1)] = 32
+    """How many filters of requests and keys keep their documents in temporary files at once."""
+    grace: Annotated[float, Option(min=0.0)] = 30.0
+    """How many seconds the server waits for requests in progress when it is stopped."""
 
 
-Epochs = Annotated[int, Option("How often the training goes through all examples.", min=1)]
-LearningRate = Annotated[float, Option("The highest learning rate of Adam.", min=0.0)]
-Accumulation = Annotated[int, Option("Number of examples for each step of the optimizer.", min=1)]
-LoraRank = Annotated[int, Option("The rank of LoRA's updates.", min=1)]
-LoraAlpha = Annotated[int, Option("The scale of LoRA's updates.", min=1)]
+Epochs = Annotated[int, Option(min=1)]
+"""How often the training goes through all examples."""
+LearningRate = Annotated[float, Option(min=0.0)]
+"""The highest learning rate of Adam."""
+Accumulation = Annotated[int, Option(min=1)]
+"""Number of examples for each step of the optimizer.
+
+In all processes together"""
+LoraRank = Annotated[int, Option(min=1)]
+"""The rank of LoRA's updates."""
+LoraAlpha = Annotated[int, Option(min=1)]
+"""The scale of LoRA's updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,60 +400,51 @@ class TrainingOptions(Options):
     epochs: Epochs = 1
     learning_rate: LearningRate = 5e-5
     accumulation: Accumulation = 4
-    """In all processes together"""
     lora_rank: LoraRank = 128
     lora_alpha: LoraAlpha = 32
-    seed: Annotated[
-        int, Option("The seed for the order of examples, the initial weights and the dropout.", min=0)
-    ] = 0
-    minutes: Annotated[
-        float | None, Option("Stop after this many minutes; to resume the training, repeat the command.", min=0.0)
-    ] = None
-    autocast: Annotated[
-        bool, Option("Compute in bfloat16 where torch's autocast can. A GPU is several times faster then.")
-    ] = False
-    """The trained weights stay in float32"""
+    seed: Annotated[int, Option(min=0)] = 0
+    """The seed for the order of examples, the initial weights and the dropout."""
+    minutes: Annotated[float | None, Option(min=0.0)] = None
+    """Stop after this many minutes; to resume the training, repeat the command."""
+    autocast: bool = False
+    """Compute in bfloat16 where torch's autocast can. A GPU is several times faster then.
+
+    The trained weights stay in float32"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphConvqaOptions(TrainingOptions):
     """How `train_graph_convqa` trains."""
 
-    graph: Annotated[bool, Option("Whether to train with the evidence graph, or on text only.")] = True
-    """True: the LLM gets the evidence as a graph, which the encoder reads. False: the LLM gets the evidence as
-    text, and there is no encoder, as in one row of the paper's comparison"""
-    layers: Annotated[int, Option("Number of layers of the encoder.", min=1)] = 2
-    heads: Annotated[
-        int, Option("Number of attention heads in each layer; the hidden size is divided among them.", min=1)
-    ] = 2
-    dropout: Annotated[float, Option("Dropout of the encoder's attention.", min=0.0, max=0.99)] = 0.5
-    residual: Annotated[
-        bool,
-        Option(
-            "Add the encoder's output to the token embeddings. Off: the output replaces the"
-            " embeddings, as in the paper."
-        ),
-    ] = True
-    memory: Annotated[
-        Literal["on", "off", "random"],
-        Option(
-            "Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn."
-            " on: the items that are most similar to the query. random: random items. off: none."
-        ),
-    ] = "on"
-    """The query consists of all questions and answers so far"""
-    memory_share: Annotated[
-        float, Option("The share of a turn's evidence that --memory may replace.", min=0, max=1)
-    ] = 1 / 3
-    passages: Annotated[
-        int,
-        Option(
-            "Number of passages that the search for a turn finds. Their evidence items are then ranked.", min=1
-        ),
-    ] = 50
-    k: Annotated[int, Option("Number of evidence items that a turn gets: the best-ranked items.", min=1)] = 20
-    max_prompt_tokens: Annotated[int, Option("Maximum tokens of a prompt.", min=128)] = 1024
-    """Evidence that does not fit is left out, and a warning says how much"""
+    graph: bool = True
+    """Whether to train with the evidence graph, or on text only.
+
+    True: the LLM gets the evidence as a graph, which the encoder reads. False: the LLM gets the evidence as text,
+    and there is no encoder, as in one row of the paper's comparison"""
+    layers: Annotated[int, Option(min=1)] = 2
+    """Number of layers of the encoder."""
+    heads: Annotated[int, Option(min=1)] = 2
+    """Number of attention heads in each layer; the hidden size is divided among them."""
+    dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.5
+    """Dropout of the encoder's attention."""
+    residual: bool = True
+    """Add the encoder's output to the token embeddings. Off: the output replaces the embeddings, as in the
+    paper."""
+    memory: Literal["on", "off", "random"] = "on"
+    """Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn. on: the items that
+    are most similar to the query. random: random items. off: none.
+
+    The query consists of all questions and answers so far"""
+    memory_share: Annotated[float, Option(min=0, max=1)] = 1 / 3
+    """The share of a turn's evidence that --memory may replace."""
+    passages: Annotated[int, Option(min=1)] = 50
+    """Number of passages that the search for a turn finds. Their evidence items are then ranked."""
+    k: Annotated[int, Option(min=1)] = 20
+    """Number of evidence items that a turn gets: the best-ranked items."""
+    max_prompt_tokens: Annotated[int, Option(min=128)] = 1024
+    """Maximum tokens of a prompt.
+
+    Evidence that does not fit is left out, and a warning says how much"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -534,19 +452,17 @@ class AdapterOptions(TrainingOptions):
     """The options that the trainings of adapters share."""
 
     accumulation: Accumulation = 16
-    batch: Annotated[int, Option("Maximum number of examples that go through the model together.", min=1)] = 1
-    """They have similar lengths"""
-    precision: Annotated[Literal["float32", "bfloat16"], Option("Precision of the model's own weights.")] = (
-        "float32"
-    )
-    """The trained updates are always in float32"""
-    checkpointing: Annotated[
-        bool,
-        Option(
-            "Do not store the layers' outputs, but compute them again for the gradient. This needs"
-            " less memory and more time."
-        ),
-    ] = False
+    batch: Annotated[int, Option(min=1)] = 1
+    """Maximum number of examples that go through the model together.
+
+    They have similar lengths"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the model's own weights.
+
+    The trained updates are always in float32"""
+    checkpointing: bool = False
+    """Do not store the layers' outputs, but compute them again for the gradient. This needs less memory and more
+    time."""
     lora_rank: LoraRank = 16
 
 
@@ -555,26 +471,21 @@ class DistillOptions(AdapterOptions):
     """How `distill` chooses examples and trains on them. During the first 3 % of the steps, the learning rate
     rises. Then it falls along a cosine."""
 
-    right: Annotated[
-        str | Path,
-        Option(
-            "Which questions give examples. gold: those whose answer is right by the gold answers. all: all that"
-            " did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred.",
-            typed=str,
-        ),
-    ] = "gold"
-    min_f1: Annotated[
-        float, Option("With --right gold: the smallest F1 of an answer that counts as right.", min=0, max=1)
-    ] = 1.0
-    held_out: Annotated[
-        float, Option("The share of the questions that only measure the trained model.", min=0, max=0.9)
-    ] = 0.1
-    """The text of a question decides, so that a question of several runs is on one side"""
-    size: Annotated[int, Option("Maximum number of examples. Each prompt gets an equal share.", min=1)] = 4000
-    """A prompt with fewer examples than its share leaves the rest to the others"""
-    max_tokens: Annotated[
-        int, Option("Maximum tokens of an example, prompt and reply together. Longer ones are left out.", min=16)
-    ] = 2048
+    right: Annotated[str | Path, Option(typed=str)] = "gold"
+    """Which questions give examples. gold: those whose answer is right by the gold answers. all: all that did not
+    fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
+    min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
+    """With --right gold: the smallest F1 of an answer that counts as right."""
+    held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
+    """The share of the questions that only measure the trained model.
+
+    The text of a question decides, so that a question of several runs is on one side"""
+    size: Annotated[int, Option(min=1)] = 4000
+    """Maximum number of examples. Each prompt gets an equal share.
+
+    A prompt with fewer examples than its share leaves the rest to the others"""
+    max_tokens: Annotated[int, Option(min=16)] = 2048
+    """Maximum tokens of an example, prompt and reply together. Longer ones are left out."""
     epochs: Epochs = 2
     learning_rate: LearningRate = 2e-4
 
@@ -584,28 +495,25 @@ class HseqOptions(AdapterOptions):
     """How `train_hseq_iterator` trains. During the first 3 % of the steps, the learning rate rises. Then it
     falls along a cosine."""
 
-    weights: Annotated[
-        Sequence[float],
-        Option(
-            "The weights of the sources, such as 2,1. The number of examples from a source is in"
-            " proportion to its weight. By default, all weights are equal.",
-            typed=str,
-            shown="",
-            read="numbers",
-        ),
-    ] = ()
-    size: Annotated[int, Option("Number of examples from all sources together.", min=1)] = 512
-    """An example is one step of hseq"""
-    max_positives: Annotated[int, Option("Maximum number of positives for a question.", min=1)] = 4
-    """Positives are the segments that the iterator learns to choose"""
-    lexical_weight: Annotated[
-        float, Option("Weight of positives that only share words with the question.", min=0, max=1)
-    ] = 0.3
-    """0: the training uses no such positives"""
-    verdict_weight: Annotated[
-        float, Option("Weight of the tokens that say whether the evidence is sufficient.", min=0.0)
-    ] = 1.0
-    """The weight in the loss. All other tokens of an action have the weight 1"""
+    weights: Annotated[Sequence[float], Option(typed=str, shown="", read="numbers")] = ()
+    """The weights of the sources, such as 2,1. The number of examples from a source is in proportion to its
+    weight. By default, all weights are equal."""
+    size: Annotated[int, Option(min=1)] = 512
+    """Number of examples from all sources together.
+
+    An example is one step of hseq"""
+    max_positives: Annotated[int, Option(min=1)] = 4
+    """Maximum number of positives for a question.
+
+    Positives are the segments that the iterator learns to choose"""
+    lexical_weight: Annotated[float, Option(min=0, max=1)] = 0.3
+    """Weight of positives that only share words with the question.
+
+    0: the training uses no such positives"""
+    verdict_weight: Annotated[float, Option(min=0.0)] = 1.0
+    """Weight of the tokens that say whether the evidence is sufficient.
+
+    The weight in the loss. All other tokens of an action have the weight 1"""
     learning_rate: LearningRate = 2e-5
 
 
@@ -674,7 +582,7 @@ def read_values(
             if name not in wanted[kind]:
                 hint = did_you_mean(name, wanted[kind]) or f"; there are: {', '.join(wanted[kind])}"
                 raise InputError(f"{where}{name}: no such option{hint}")
-            if not _fits(value, of := told(kind.__dataclass_fields__[name])[0]):
+            if not _fits(value, of := told(kind.__dataclass_fields__[name].type)[0]):
                 raise InputError(f"{where}{name}: expected {_in_words(of)}, got {value!r}")
         read[kind] = part
     return {kind: read[kind] for kind in wanted}

@@ -27,10 +27,7 @@ from pyfast.ops.arrays import Int32, Int64, as_numpy, thread_count
 from pyfast.retrieval.forward_index import save_weights
 from pyfast.retrieval.index.parts import Part, open_part
 from pyfast.retrieval.part_files import Mask, RenderedPassages, new_array, pieces, save_arrays
-from pyfast.retrieval.terms import (
-    Terms,
-    stop_columns,
-)
+from pyfast.retrieval.terms import Terms, stop_columns
 from pyfast.retrieval.vectors.passage_vectors import join_vectors, save_vectors
 from pyfast.utils.blocks import map_folder, write_checksums
 
