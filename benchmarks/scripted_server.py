@@ -20,7 +20,7 @@ from pyfast.llm.instant import Instant
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 _QUERY = re.compile(r"(?:User Query|Query): (.+)")
 LLM = Instant()
-SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
+SECONDS = 0.0
 SCHEMAS: dict[bytes, Any] = {}  # the LLM remembers what it made of an object
 
 
@@ -83,4 +83,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
     asyncio.run(main())

@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import closing
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -259,12 +260,22 @@ def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: 
     assert time.monotonic() - started < 20
 
 
+PAPERS = ("n2n-table-1", "n2n-table-2", "subqrag-table-2", "mtqa-table-3", "hseq-table-5", "convqa-table-2")
+
+
+def test_the_plan_of_the_page_on_quality_has_every_system_of_single_questions() -> None:
+    rows = read_plan("quality").rows
+    registered = {one.name for one in entry_points(group="pyfast.systems")} - {"graph_convqa"}
+    assert {row.system for row in rows} == registered
+    for row in rows:
+        settings = load_system(row.system).configure(dict(row.settings))
+        assert settings.model_dump()["abstain"] is False
+
+
 def test_plans_of_the_papers_can_be_run() -> None:
     """Each row's system takes its settings; the published figures are those of the paper's page."""
-    assert set(ready_plans()) == {
-        *("n2n-table-1", "n2n-table-2", "subqrag-table-2", "mtqa-table-3", "hseq-table-5", "convqa-table-2")
-    }
-    for name in ready_plans():
+    assert set(ready_plans()) == {*PAPERS, "quality"}
+    for name in PAPERS:
         plan = read_plan(name)
         assert plan.limit is None and plan.paper_model and all(row.paper for row in plan.rows)
         for row in plan.rows:
@@ -374,7 +385,7 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
 
 
 def test_every_plan_of_a_paper_knows_its_differences() -> None:
-    for name in ready_plans():
+    for name in PAPERS:
         plan = read_plan(name)
         assert len(plan.paper_differences) >= 3 and all(line.endswith(".") for line in plan.paper_differences)
     assert read_plan("n2n-table-1").documents == "all"  # as its title says: over the whole corpus

@@ -68,22 +68,27 @@ def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, 
     return front
 
 
-def plot_pareto(points: Sequence[tuple[str, float, float]], unit: str, quality: str, path: Path) -> None:
-    """Draw the points (name, cost, quality) into a PNG file, with the Pareto front as a line. `unit` is the
-    unit of the cost, and `quality` is the name of the measured quality. Without matplotlib, only warn."""
-    figure = _empty_plot(8, 5)
-    if figure is None:
+def plot_pareto(
+    panels: Mapping[str, Sequence[tuple[str, float, float]]], unit: str, quality: str, path: Path
+) -> None:
+    """Draw the points (name, cost, quality) of each data set into a panel of a PNG file, with the Pareto front as
+    a line. `unit` is the unit of the cost, and `quality` is the name of the measured quality. Without matplotlib,
+    only warn."""
+    wide = min(len(panels), 2)
+    deep = -(-len(panels) // max(wide, 1))
+    figure = _empty_plot(5.5 * wide + 2.5, 4 * deep)
+    if figure is None or not panels:
         return
-    axes = figure.subplots()
-    dearest = max((cost for _, cost, _ in points), default=0.0)
-    for name, cost, value in points:
-        axes.plot(cost, value, "o", color="tab:blue")
-        side = "right" if cost > dearest / 2 else "left"
-        axes.annotate(name, (cost, value), (0, 6), textcoords="offset points", ha=side, fontsize="small")
-    front = pareto_front(points)
-    axes.plot(
-        [cost for _, cost, _ in front], [value for *_, value in front], "o-", color="tab:orange", label="front"
-    )
-    axes.set(xlabel=unit, ylabel=quality, xlim=(0, None), ylim=(0, None))
-    axes.legend()
+    names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
+    styles = {name: {"marker": "os^DvP*X"[at // 10 % 8], "color": f"C{at % 10}"} for at, name in enumerate(names)}
+    shown: dict[str, Any] = {}
+    for axes, (title, points) in zip(
+        figure.subplots(deep, wide, squeeze=False).flat, panels.items(), strict=False
+    ):
+        front = pareto_front(points)
+        (shown["front"],) = axes.plot([one[1] for one in front], [one[2] for one in front], "-", color="0.7")
+        for name, cost, value in points:
+            (shown[name],) = axes.plot(cost, value, linestyle="none", markersize=8, clip_on=False, **styles[name])
+        axes.set(xlabel=unit, ylabel=quality, title=title, xlim=(0, None), ylim=(0, None))
+    figure.legend(shown.values(), shown.keys(), loc="outside right center")
     figure.savefig(path, format="png")

@@ -86,12 +86,12 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     for name in ("tables.csv", "cells.parquet"):
         write_table(folder / name, records)
     quality = plan.columns[0]
-    points = [
-        (f"{cell.row} ({cell.set})", _price(cell.cost), cell.figures[quality].value)
-        for cell in cells
-        if quality in cell.figures
-    ]
-    plot_pareto(points, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+    panels: dict[str, list[tuple[str, float, float]]] = {}
+    for cell in cells:
+        if quality in cell.figures:
+            name = cell.row if len(plan.models) == 1 else f"{cell.row} ({cell.model})"
+            panels.setdefault(cell.set, []).append((name, _price(cell.cost), cell.figures[quality].value))
+    plot_pareto(panels, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
 
 
 def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
