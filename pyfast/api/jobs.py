@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -182,6 +182,35 @@ def carry_out(job: Job, models: OpenedModels, watch: Watch = UNWATCHED) -> Run:
     that the user passed as objects stay loaded."""
     result = run_blocking(_carry_out(job, models, watch))
     return Run.finished(job.folder, job.questions, result.summary, result.records)
+
+
+def carry_out_with(
+    job: Callable[..., Job],
+    folder: str | Path,
+    system: str,
+    role: Role,
+    llm: GivenLLM,
+    llm_options: Mapping[str, Any] | None,
+    concurrency: int | None,
+    budget: Mapping[str, Any] | None,
+    options: RunOptions,
+    watch: Watch,
+) -> Run:
+    """Carry out a job that calls the LLM in one role, `role` of `system`: check the arguments, open the models,
+    and make the job with them. The run keeps no prompts."""
+    limits = Budget.parse(budget or {})
+    used = opened(llm, llm_options)
+    check_roles(system, (role,), used.by_role)
+    models = used.full()
+    made = job(
+        folder=Path(folder),
+        llm=models,
+        concurrency=at_once(concurrency, models),
+        budget=limits,
+        options=replace(options, keep_prompts=False),
+    )
+    begin(made)
+    return carry_out(made, used, watch)
 
 
 async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionResult:

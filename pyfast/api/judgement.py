@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.jobs import at_once, begin, carry_out
-from pyfast.api.models import GivenLLM, opened
+from pyfast.api.jobs import carry_out_with
+from pyfast.api.models import GivenLLM
 from pyfast.api.run import GoldLike, Run, gold_of
-from pyfast.engine import Budget, Job, Questions, Watch
+from pyfast.engine import Job, Questions, Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
 from pyfast.evaluation.judged import PROMPTS, judge_answer, open_answers
-from pyfast.llm.roles import check_roles
 from pyfast.systems.system import source_digest
 from pyfast.utils.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
 
@@ -88,7 +87,7 @@ def judge_runs(
         prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
         places={"run_a": str(run_a), "run_b": str(run_b)},
     )
-    done = _carried_out(job, run, llm, llm_options, concurrency, budget, options, watch)
+    done = carry_out_with(job, run, "judge", JUDGE.role, llm, llm_options, concurrency, budget, options, watch)
     left = done.status.questions - done.status.ended
     rows, failed = ([], 0) if left else win_rates(Path(run))
     return Judgement(done, rows, failed)
@@ -141,29 +140,4 @@ def judge_answers(
         prompts=tuple(PROMPTS.values()),
         places={"run": str(run)},
     )
-    return _carried_out(job, judged, llm, llm_options, concurrency, budget, options, watch)
-
-
-def _carried_out(
-    job: Callable[..., Job],
-    folder: str | Path,
-    llm: GivenLLM,
-    llm_options: Mapping[str, Any] | None,
-    concurrency: int | None,
-    budget: Mapping[str, Any] | None,
-    options: RunOptions,
-    watch: Watch,
-) -> Run:
-    limits = Budget.parse(budget or {})
-    used = opened(llm, llm_options)
-    check_roles("judge", (JUDGE.role,), used.by_role)
-    models = used.full()
-    made = job(
-        folder=Path(folder),
-        llm=models,
-        concurrency=at_once(concurrency, models),
-        budget=limits,
-        options=replace(options, keep_prompts=False),
-    )
-    begin(made)
-    return carry_out(made, used, watch)
+    return carry_out_with(job, judged, "judge", JUDGE.role, llm, llm_options, concurrency, budget, options, watch)

@@ -4,7 +4,6 @@ systems."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import orjson
 
 from pyfast.api.index import index_of
-from pyfast.api.jobs import at_once, begin, carry_out
-from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Budget, Job, Question, Questions, Watch
+from pyfast.api.jobs import carry_out_with
+from pyfast.api.models import GivenLLM
+from pyfast.engine import Job, Question, Questions, Watch
 from pyfast.engine.events import UNWATCHED
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation.open_questions import (
@@ -25,7 +24,6 @@ from pyfast.evaluation.open_questions import (
     OPEN_USERS,
     open_questions,
 )
-from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.systems.system import source_digest
 from pyfast.utils.files import write_atomically
@@ -83,12 +81,8 @@ def write_questions(
             raise InputError(f"{name}: expected at most {most}, got {size}")
     options = options.only("write_questions", *OF_EVERY_RUN)
     here = index_of(index)
-    limits = Budget.parse(budget or {})
-    used = opened(llm, llm_options)
-    check_roles("questions", (OPEN_USERS.role,), used.by_role)
-    models = used.full()
-    job = Job(
-        folder=Path(run),
+    job = partial(
+        Job,
         questions=Questions(lambda: iter([Question("questions", "")]), 1, "questions about a corpus"),
         system="questions",
         system_code=source_digest(open_questions),
@@ -96,14 +90,10 @@ def write_questions(
         settings=sizes,
         prompts=(OPEN_USERS, OPEN_QUESTIONS),
         index=here,
-        llm=models,
         places={"index": str(here.folder)},
-        concurrency=at_once(concurrency, models),
-        budget=limits,
-        options=replace(options, keep_prompts=False),
     )
-    begin(job)
-    done = carry_out(job, used, watch)
+    role = OPEN_USERS.role
+    done = carry_out_with(job, run, "questions", role, llm, llm_options, concurrency, budget, options, watch)
     record = next(iter(done.records), None)
     if record is None or record.answer is None:
         reason = "it was stopped" if record is None else record.reason or "the model wrote none"
