@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from pyfast.corpus import Level, TextDocument, encode, read
-from pyfast.retrieval.terms import tokenize
+from pyfast.retrieval.terms import WORDS
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hybridqa", "musique", "hotpotqa", "nq")
@@ -48,12 +48,12 @@ class Source:
         level, parent = np.asarray(corpus.level), np.asarray(corpus.parent)
         sentences = np.flatnonzero(level == Level.SENTENCE)
         self.sentences = [corpus.content(i) for i in sentences.tolist()]
-        self.lengths = np.array([len(tokenize(sentence)) for sentence in self.sentences])
+        self.lengths = np.array([len(WORDS.words(sentence)) for sentence in self.sentences])
         _, first = np.unique(parent[sentences], return_index=True)
         self.sizes = np.add.reduceat(self.lengths, first)
         self.titles = [document.title for document in documents]
         self.passages = [corpus.content(i) for i in corpus.passages().tolist()]
-        counted = Counter(word for text in self.passages for word in tokenize(text))
+        counted = Counter(word for text in self.passages for word in WORDS.words(text))
         self.once = {word for word, count in counted.items() if count == 1}
         self.rare = [any(word.lower() in self.once for word in _WORD.findall(it)) for it in self.sentences]
         """Whether a sentence has a word of `once`"""
@@ -109,7 +109,7 @@ def growth(passages: Iterable[str], cuts: list[int]) -> list[int]:
     before = 0
     for cut in cuts:
         for text in islice(left, cut - before):
-            seen.update(tokenize(text))
+            seen.update(WORDS.words(text))
         found.append(len(seen))
         before = cut
     return found
@@ -122,14 +122,14 @@ def comparison(source: Source, seed: int = SEED) -> list[tuple[str, float, float
     real = [source.passages[k] for k in order]
     rows: list[tuple[str, float, float]] = []
     texts = (real, made)
-    lengths = [np.array([len(tokenize(text)) for text in some]) for some in texts]
+    lengths = [np.array([len(WORDS.words(text)) for text in some]) for some in texts]
     for what, of in (
         ("mean", np.mean),
         ("median", np.median),
         ("90th percentile", lambda it: np.percentile(it, 90)),
     ):
         rows.append((f"words of a passage, {what}", *(float(of(some)) for some in lengths)))
-    counted = [Counter(word for text in some for word in tokenize(text)) for some in texts]
+    counted = [Counter(word for text in some for word in WORDS.words(text)) for some in texts]
     for top in (10, 100, 1000, 10_000):
         shares = [sum(n for _, n in some.most_common(top)) / some.total() for some in counted]
         rows.append((f"share of the {top:,} most frequent words", *shares))

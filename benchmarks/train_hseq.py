@@ -29,11 +29,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from selection import f1_interval, micro_averages
 
 from pyfast.commands.arguments import values
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
-from pyfast.evaluation.evidence import Counts, counts, f1_interval, micro_averages
+from pyfast.evaluation.evidence import Counts, counts
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index, open_window
 from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate

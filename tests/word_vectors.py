@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.terms import tokenize
+from pyfast.retrieval.terms import WORDS
 
 DIMENSIONS = 128
 
@@ -30,6 +30,6 @@ class WordVectors:
         self.encoded += texts
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         for row, text in enumerate(texts):
-            for word in tokenize(text):
+            for word in WORDS.words(text):
                 vectors[row] += _word(word)
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

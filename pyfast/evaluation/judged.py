@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -129,7 +129,7 @@ async def judge_answer(question: Question, ctx: Context) -> Answer:
     prompt = PROMPTS.get((bool(question.gold), bool(question.passages)))
     if prompt is None or question.given is None:
         return Answer(None)
-    answer, gold = quoted(question.given), quoted_all(question.gold)
+    answer, gold = quoted(question.given), ", ".join(map(quoted, question.gold))
     budget = ctx.text_budget(prompt) - len(question.text) - len(answer) - len(gold)
     turns = fit_last(question.earlier, lambda turns: len(transcript(turns)) <= budget // 2)
     earlier = transcript(turns)
@@ -146,11 +146,6 @@ async def judge_answer(question: Question, ctx: Context) -> Answer:
         said["passages"] = sorted({number for number in said["passages"] if number <= len(shown)})
         said["shown"] = len(shown)
     return Answer(said.get("correct", said.get("supported")), trace=said)
-
-
-def quoted_all(texts: Sequence[str]) -> str:
-    """Write gold answers as JSON strings, one after the other."""
-    return ", ".join(map(quoted, texts))
 
 
 def judged_by(folder: str | Path) -> Metric:

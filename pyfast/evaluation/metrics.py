@@ -201,18 +201,10 @@ def score(prediction: str | None, answers: Sequence[str]) -> Score:
     return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))
 
 
-def score_set(prediction: str | None, answers: Sequence[str]) -> Score:
-    """Compute EM and F1 for a question with a set of answers.
-
-    A correct answer names all answers of the set, with commas or semicolons between them.
-    """
-    em, overlap = set_overlap(prediction, answers)
-    return Score(em, overlap.f1)
-
-
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:
     """Compare the items of an answer with a set of gold answers. Returns (exact match, overlap of items). The
-    exact match is 1 if the items are the same, otherwise 0.
+    exact match is 1 if the items are the same, otherwise 0: a correct answer names all answers of the set, with
+    commas or semicolons between them.
     """
     if prediction is None or not answers:
         return 0.0, NOTHING

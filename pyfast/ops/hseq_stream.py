@@ -341,15 +341,6 @@ def subtree_ends(parent: npt.ArrayLike) -> Int64:
     return call(native.hseq_subtree_ends, parent=integers("parent", parent))
 
 
-def check_subtree_ends(parent: npt.ArrayLike, subtree_end: npt.ArrayLike) -> None:
-    """Raise `ArrayError` if `subtree_end` is not what `subtree_ends` returns. Needs no additional memory."""
-    call(
-        native.hseq_check_subtree_ends,
-        parent=integers("parent", parent),
-        subtree_end=integers("subtree_end", subtree_end),
-    )
-
-
 def _parts(cursors: Cursors) -> tuple[Any, Any, Any]:
     if not isinstance(cursors, Cursors):
         raise ArrayError(f"cursors: expected Cursors, got {type(cursors).__name__}")

@@ -113,12 +113,6 @@ WORDS = Analysis()
 """The default analysis"""
 
 
-def tokenize(text: str) -> list[str]:
-    """Divide a text into words, in the form in which words are compared: `text_forms.words` of
-    `text_forms.compared`."""
-    return words(compared(text))
-
-
 def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
     """Find the ids of the terms of a text, in order, with repetitions. Terms without an id are left out."""
     return [i for i in map(vocabulary.get, WORDS.tokens(text)) if i is not None]

@@ -16,9 +16,10 @@ from pool_problems import ends
 from references import hseq_stream_reference, neighbors_reference, window_reference
 from test_inputs import longest_pause
 
+from pyfast import _native as native
 from pyfast import ops
 from pyfast.errors import ArrayError
-from pyfast.ops.hseq_stream import Lists, check_subtree_ends, subtree_ends
+from pyfast.ops.hseq_stream import Lists, subtree_ends
 
 KINDS = ("children", "parent", "row", "column", "relation")
 # What may be under what, by level; the first two levels named are those of roots.
@@ -70,12 +71,12 @@ def test_subtree_ends(columns: tuple[np.ndarray, np.ndarray]) -> None:
         expected.append(max(inside) + 1)
     found = subtree_ends(parent)
     assert found.tolist() == expected
-    check_subtree_ends(parent, found)
+    native.hseq_check_subtree_ends(parent, found)
     for i in range(len(parent)):
         wrong = found.copy()
         wrong[i] += 1 if i % 2 else -1
-        with pytest.raises(ArrayError, match="subtree_end"):
-            check_subtree_ends(parent, wrong)
+        with pytest.raises(ValueError, match="subtree_end"):
+            native.hseq_check_subtree_ends(parent, wrong)
 
 
 class Questions(RuleBasedStateMachine):

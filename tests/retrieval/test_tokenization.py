@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slow_words import slow_words
 
-from pyfast.retrieval.terms import term_ids, tokenize
+from pyfast.retrieval.terms import WORDS, term_ids
 from pyfast.utils.text_forms import _MAYBE_MARKS, compared, marks, name_form, words
 
 some = st.one_of(st.text(), st.text("aB1_ -.,'\u2019\u00e9\u0130\u00df\u0301\u200b\u0660\u6f22\u0939\u093f\n\t"))
@@ -46,7 +46,7 @@ def test_forms_of_a_text_are_equal(text: str, accents: bool) -> None:
     ],
 )
 def test_the_same_words(one: str, other: str) -> None:
-    assert tokenize(one) == tokenize(other)
+    assert WORDS.words(one) == WORDS.words(other)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_the_same_words(one: str, other: str) -> None:
     ],
 )
 def test_signs_of_other_scripts_are_letters(word: str) -> None:
-    assert tokenize(word) == [word]
+    assert WORDS.words(word) == [word]
 
 
 def test_characters_that_stand_alone() -> None:
-    assert tokenize("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's pH 7.4 or 1,000 or 1.50, 12.5") == (
+    assert WORDS.words("Apollo 7, Vitamin C, AT&T, H&M, C++, U.S., it's pH 7.4 or 1,000 or 1.50, 12.5") == (
         [
             "apollo",
             "7",
@@ -86,7 +86,7 @@ def test_characters_that_stand_alone() -> None:
             "12",
         ]
     )
-    assert name_form(" Barack__Obama") == "barack obama" and tokenize("Barack_Obama") == ["barack", "obama"]
+    assert name_form(" Barack__Obama") == "barack obama" and WORDS.words("Barack_Obama") == ["barack", "obama"]
 
 
 def test_known_words_in_order_with_repetitions() -> None:
