@@ -29,11 +29,10 @@ from rich.table import Table
 import pyfast
 from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
-from pyfast.evaluation.metrics import score, set_overlap
 from pyfast.retrieval import Index, build_index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from oracle import Oracle, holds, is_set
+from oracle import Oracle, exact, holds
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = "hybridqa,hotpotqa,musique,2wiki,nq,metaqa,tatqa,convmix"
@@ -64,9 +63,8 @@ def measure(
         for gold, record, of in zip(golds, run.records, kinds, strict=True):
             if of != kind:
                 continue
-            scored = set_overlap if is_set(gold) else score
             held.append(holds(gold, record, index))
-            matched.append(scored(record.answer, gold["answers"])[0])
+            matched.append(exact(gold, record.answer))
             if held[-1]:
                 where.append(matched[-1])
         shares = (fmean(held), fmean(matched), fmean(where) if where else float("nan"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyfast import Index, Record
-from pyfast.evaluation.metrics import normalise
+from pyfast.evaluation.metrics import normalise, score, set_overlap
 from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
@@ -212,6 +212,11 @@ def asked(name: str, relation: str) -> str:
 def is_set(gold: dict[str, Any]) -> bool:
     """Whether the answers are to be given all; else they are forms of one."""
     return gold.get("answer_mode") == "all"
+
+
+def exact(gold: dict[str, Any], answer: str | None) -> float:
+    """1 if the answer is a gold answer, or where they are a set all of them; else 0."""
+    return set_overlap(answer, gold["answers"])[0] if is_set(gold) else score(answer, gold["answers"]).em
 
 
 def holds(gold: dict[str, Any], record: Record, index: Index) -> bool:
