@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -141,7 +142,11 @@ class Disk:
         names = dict(self._inodes)
         contents = {inode: bytearray(self._before[name]) for name, inode in names.items()}
         inodes = dict.fromkeys(entry.inode for entry in log)
-        loses = {inode: chance.choice(("nothing", "all", "the last", "any")) for inode in inodes}
+        loses = {inode: chance.choice(("nothing", "all", "the last", "any", "one")) for inode in inodes}
+        for entry in log:  # A lost write of a stream is the hardest to notice.
+            if entry.what == CREATE and entry.content.endswith(b".zst\0") and chance.random() < 0.5:
+                loses[entry.inode] = "one"
+        lost = {*inodes}  # which lose one write yet, if they lose one
         ends = {inode: chance.randint(synced.get(inode, -1) + 1, len(log)) for inode in loses}
         for place, entry in enumerate(log):
             if entry.what in (CREATE, RENAME, REMOVE, LINK):
@@ -162,6 +167,9 @@ class Disk:
                 if place > synced.get(entry.inode, -1):
                     how = loses[entry.inode]
                     if how == "all" or (how == "the last" and place >= ends[entry.inode]):
+                        continue
+                    if how == "one" and entry.inode in lost and place >= ends[entry.inode]:
+                        lost.discard(entry.inode)
                         continue
                     if how == "any":
                         drawn = chance.random()
@@ -186,6 +194,9 @@ def with_flips(image: Image, chance: Random, names: str) -> Image:
         return image
     name = chance.choice(sorted(of))
     content = bytearray(image[name])
+    replies = [found.start() for found in re.finditer(rb'answer\\"', content)]
     for _ in range(chance.randint(1, 3)):
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        # Most of a journal's bytes are nothing, or of rows that nobody reads again.
+        at = chance.choice(replies) + chance.randrange(30) if replies and chance.random() < 0.5 else len(content)
+        content[at if at < len(content) else chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     return {**image, name: bytes(content)}

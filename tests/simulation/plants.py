@@ -85,23 +85,24 @@ PLANTS = {
         '            except OSError as error:\n                raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None\n        finally:\n            self._check_place()',
         "            except OSError:\n                pass\n        finally:\n            self._check_place()",
     ),
+    "a damaged row of a run that is done stops it": Plant(
+        _JOURNAL, "CASE WHEN json_valid(entry) THEN entry ->> 3 END = ", "entry ->> 3 = "
+    ),
+    "a run whose journal has no tables is refused": Plant(
+        _JOURNAL, "            database.executescript(_SCHEMA)  # A power cut may have taken everything.\n", ""
+    ),
+    "a full disk at the start is no error of the run": Plant(
+        "engine/job.py",
+        "    except OSError as error:\n        raise RunError(",
+        "    except ZeroDivisionError as error:\n        raise RunError(",
+    ),
     "a journal that lost rows counts as done": Plant(
         _FOLDER, "                self._done = None  # Rows may be lost.\n", "                pass\n"
-    ),
-    "a stop drops what has ended": Plant(
-        "engine/run.py",
-        "                for number in sorted(finished):\n                    write(finished[number][0])\n",
-        "                pass\n",
     ),
     "the failed question takes its neighbours along": Plant(
         "engine/run.py",
         "    except (RunError, InputError):\n        raise\n    except TimeoutError",
         "    except (RunError, InputError):\n        raise\n    except PyfastError as error:\n        raise RunError(str(error)) from error\n    except TimeoutError",
-    ),
-    "a cancelled call keeps its place": Plant(
-        "engine/models.py",
-        "            if turn.done() and not turn.cancelled():  # The call was admitted at the same moment.\n                self.leave()\n",
-        "",
     ),
 }
 

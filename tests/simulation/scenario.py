@@ -33,7 +33,7 @@ ENDINGS = {
     "end": 4,
     "kill": 4,
     "kill in a write": 3,
-    "power cut": 3,
+    "power cut": 5,
     "stop": 2,
     "interrupt": 1,
     "disk full": 1,
@@ -123,7 +123,9 @@ def drawn(seed: int) -> Scenario:
                     chance.choice(("down", "busy", "hangs")),
                 )
             )
-        patience = chance.choice((0.0, 1.0, 30.0))
+        patience = chance.choice((0.0, 1.0, 30.0, 120.0))
+        if chance.random() < 0.3:  # Outages do not count.
+            budget["seconds"] = 1000.0
     return Scenario(
         seed,
         questions,
@@ -139,7 +141,7 @@ def drawn(seed: int) -> Scenario:
         budget=budget,
         outages=outages,
         patience=patience,
-        flips=chance.choice(("journal", "answers", "traces")) if chance.random() < 0.1 else "",
+        flips=chance.choice(("journal", "journal", "answers", "traces")) if chance.random() < 0.12 else "",
         jumps=chance.random() < 0.1,
         retries_failed=chance.random() < 0.1,
         grows=count > 3 and not conversations and chance.random() < 0.1,
