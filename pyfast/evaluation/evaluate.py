@@ -4,7 +4,7 @@ of questions.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -135,7 +135,11 @@ def evaluate(
     records = _by_id(answers)
     gold = gold if isinstance(gold, Path) else list(gold)
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
+    # A question that searches all documents can cite those of other questions.
+    cited = {uri for record in records.values() for uri in record.uris}
+    starts: dict[str, tuple[int, ...]] = {}
     for one in read_gold(gold):
+        starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in cited}
         if one.id in records and not (one.has_answer or one.supporting or one.supporting_facts):
             without.append(one.id)
             del records[one.id]
@@ -153,6 +157,8 @@ def evaluate(
     whole, not_indexed = list[str](), dict[str, None]()
 
     def complete(one: Gold) -> Gold:
+        if one.sentence_starts is not None:
+            one = one.model_copy(update={"sentence_starts": ChainMap({**one.sentence_starts}, starts)})
         if rows is None:
             return one
         one, is_whole, missing = with_rows(one, rows)

@@ -332,3 +332,17 @@ def test_bertscore_of_a_folder(tmp_path: Path) -> None:
     assert config is not None
     scored = [value["bertscore"] for value in bertscore_of(config.parent)(questions_of(LONG)) if value]
     assert scored[1] == 0 and scored[2] == pytest.approx(1, abs=1e-4) and 0.5 < float(scored[0]) < 1
+
+
+def test_sentences_of_another_question_count_as_what_they_are(tmp_path: Path) -> None:
+    """A question that searches all documents can cite a document that only another question names."""
+    first = {"id": "a", "answers": ["Io"], "supporting_facts": [["x", 0]], "sentence_starts": {"x": [0, 5]}}
+    other = {"id": "b", "answers": ["Io"], "supporting_facts": [["z", 1]], "sentence_starts": {"z": [0, 5, 9]}}
+    record = answered("a", "Io")
+    record["evidence"] = [{"uri": "x", "offsets": [0, 12]}, {"uri": "z", "offsets": [0, 12]}]
+    report = evaluate(
+        run(tmp_path / "run", record) / "answers.jsonl", lines(tmp_path / "gold.jsonl", first, other), ["hotpotqa"]
+    )
+    figures = report.rows[0].figures
+    assert figures["sp_precision"].value == pytest.approx(1 / 5)  # two sentences of x, three of z
+    assert figures["sp_recall"].value == 1.0
