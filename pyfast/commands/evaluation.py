@@ -355,6 +355,8 @@ def evaluate_retrieval(
 
 
 def _show_retrieval(report: RetrievalReport) -> None:
+    from pyfast.evaluation.tables import shown_p
+
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
     place = {name: number for number, name in enumerate(wholes, start=1)}
@@ -365,7 +367,7 @@ def _show_retrieval(report: RetrievalReport) -> None:
         differences = (
             (
                 *(f"{place[one.a]}, {place[one.b]}", one.figure, f"{one.difference:+.3f}"),
-                *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p_holm:.4f}"),
+                *(f"{one.low:+.3f} to {one.high:+.3f}", shown_p(one.p_holm)),
             )
             for one in report.differences
         )

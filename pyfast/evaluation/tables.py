@@ -100,11 +100,16 @@ def difference_grid(comparison: Comparison) -> Grid:
 DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
 
 
+def shown_p(p: float) -> str:
+    """Return a p-value as text. No p-value is 0."""
+    return "<0.0001" if p < 0.00005 else f"{p:.4f}"
+
+
 def difference_cells(one: Difference) -> list[str]:
     """Return what the columns `DIFFERENCE` show of a difference."""
     return [
         *(one.figure.replace("_", " "), f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}"),
-        *(f"{one.low:+.3f} to {one.high:+.3f}", f"{one.p:.4f}", f"{one.p_holm:.4f}"),
+        *(f"{one.low:+.3f} to {one.high:+.3f}", shown_p(one.p), shown_p(one.p_holm)),
     ]
 
 
