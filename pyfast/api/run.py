@@ -247,7 +247,7 @@ def results_of(
         questions = iter(()) if run._questions is None else run._questions.read()
     texts = {question.id: question.text for question in questions}
     if sources:
-        return Results(name, run.records, texts, {}, (), {}, document=_documents_of(run))
+        return Results(name, run.records, texts, {}, (), {}, _own_columns(run), _documents_of(run))
     return Results(name, run.records, texts, answers, scored, seconds, _own_columns(run))
 
 

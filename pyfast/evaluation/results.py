@@ -30,10 +30,13 @@ _LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()
 _SHARED = ("id", "question", "gold")  # what is the same in all runs
 _OWN = b"own"  # The metadata of the asker's own columns have the name in the file of questions.
 _PLACES = {"rank": pa.int64(), "uri": pa.string(), "title": pa.string(), "page": pa.int64(), "sheet": pa.string()}
-SOURCES = pa.schema(
-    [(name, pa.string()) for name in ("run", "id", "question", "answer")]
-    + [*_PLACES.items(), ("row", pa.int64()), ("score", pa.float64()), ("snippet", pa.string())]
-)
+_SOURCES = {
+    **dict.fromkeys(("run", "id", "question", "answer"), pa.string()),
+    **_PLACES,
+    "row": pa.int64(),
+    "score": pa.float64(),
+    "snippet": pa.string(),
+}
 """The columns of a table with a row for each source"""
 # FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 names no sheet.
 _SHEET = re.compile(
@@ -68,9 +71,9 @@ def schema_of(results: Sequence[Results]) -> pa.Schema:
     """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
     column, the column is called `score.NAME`, and a column of the asker's own `question.NAME`."""
     if any(one.document for one in results):
-        return SOURCES
-    figures = {_column(name): pa.float64() for one in results for name in names_of(one.scored)}
-    known = _FIRST | figures | _LAST
+        known: dict[str, pa.DataType] = dict(_SOURCES)
+    else:
+        known = _FIRST | {_column(name): pa.float64() for one in results for name in names_of(one.scored)} | _LAST
     rows = [row for one in results for row in one.own.values()]
     own = [
         pa.field(
@@ -104,17 +107,17 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     records = iter(results.records)
     while some := list(islice(records, AT_ONCE)):
         if results.document is not None:
-            rows = [row for one in some for row in _sources(one, results, results.document)]
+            rows = [row for one in some for row in _sources(one, results, schema, results.document)]
         else:
             rows = [_row(one, results, schema, figures.get(one.id, {})) for one in some]
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def _sources(
-    record: Record, results: Results, document: Callable[[str], Document | None]
+    record: Record, results: Results, schema: pa.Schema, document: Callable[[str], Document | None]
 ) -> Iterator[dict[str, Any]]:
-    question = results.questions.get(record.id)
-    texts = {"run": results.run, "id": record.id, "question": question, "answer": record.answer}
+    own, question = _own(record.id, results, schema), results.questions.get(record.id)
+    texts = {**own, "run": results.run, "id": record.id, "question": question, "answer": record.answer}
     for rank, one in enumerate(record.evidence, start=1):
         found, sheet, (first, last) = document(one.uri), _SHEET.search(one.uri), one.offsets
         pages = found.outline.pages if isinstance(found, TextDocument) else ()
@@ -130,6 +133,16 @@ def _sources(
             "score": one.score,
             "snippet": _snippet(one),
         }
+
+
+def _own(id: str, results: Results, schema: pa.Schema) -> dict[str, Any]:
+    """Return what a question has in the asker's own columns."""
+    own = dict[str, Any]()
+    for column in filter(_is_own, schema):
+        value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
+        is_json = column.type == pa.string() and not isinstance(value, str | None)
+        own[column.name] = orjson.dumps(value, default=str).decode() if is_json else value
+    return own
 
 
 def _snippet(one: Evidence) -> str:
@@ -151,13 +164,8 @@ def _row(
         "question": results.questions.get(id),
         **{name: getattr(record, name) for name in ("answer", "state", "reason")},
     }
-    own = dict[str, Any]()
-    for column in filter(_is_own, schema):
-        value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
-        is_json = column.type == pa.string() and not isinstance(value, str | None)
-        own[column.name] = orjson.dumps(value, default=str).decode() if is_json else value
     return {
-        **{name: _unicode(text) for name, text in (own | texts).items()},
+        **{name: _unicode(text) for name, text in (_own(id, results, schema) | texts).items()},
         "gold": results.gold.get(id),
         **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],

@@ -297,6 +297,7 @@ def test_each_source_has_a_row(office: Path) -> None:
     for row, (record, rank, one) in zip(rows, pairs, strict=True):
         assert (row["id"], row["answer"], row["rank"], row["uri"]) == (record.id, record.answer, rank, one.uri)
         assert row["score"] == one.score and row["question"].startswith("What of ")
+        assert (row["Team"], row["em"]) == ("Süd", str(int(record.id) - 10))
         name, kind = row["uri"].partition("#")[0], row["uri"].partition("#")[0].rpartition(".")[2]
         seen.add(kind)
         if kind == "pptx":
