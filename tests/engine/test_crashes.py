@@ -145,7 +145,7 @@ def test_neighbours_of_what_fails_are_unharmed(place: Path, whole: tuple[bytes, 
     with hostile("--weights", "good=9,error=1,empty=1,cut=1,huge=0.1", "--seed", str(SEED)) as url:
         finish(place / "neighbours", place, url, "--llm-option", "attempts=1")
     found = states(place / "neighbours")
-    assert min(found["answered"], found["failed"]) > QUESTIONS // 10
+    assert min(found["answered"], found["failed"]) > QUESTIONS // 50
     for line, clean in zip(answers(place / "neighbours").splitlines(), whole[0].splitlines(), strict=True):
         assert line == clean or json.loads(line)["state"] == "failed"
 
