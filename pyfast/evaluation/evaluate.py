@@ -136,10 +136,11 @@ def evaluate(
     gold = gold if isinstance(gold, Path) else list(gold)
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
     # A question that searches all documents can cite those of other questions.
-    cited = {uri for record in records.values() for uri in record.uris}
-    starts: dict[str, tuple[int, ...]] = {}
+    cited, starts = set[str](), dict[str, tuple[int, ...]]()
     for one in read_gold(gold):
-        starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in cited}
+        if one.sentence_starts:
+            cited = cited or {uri for record in records.values() for uri in record.uris}
+            starts |= {uri: places for uri, places in one.sentence_starts.items() if uri in cited}
         if one.id in records and not (one.has_answer or one.supporting or one.supporting_facts):
             without.append(one.id)
             del records[one.id]

@@ -142,10 +142,10 @@ def test_a_server_that_fails_in_every_way(place: Path, whole: tuple[bytes, dict[
 @pytest.mark.guarantee("G4")
 def test_neighbours_of_what_fails_are_unharmed(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
     """Where a call fails for good its question does, with these moods; all others are as they would have been."""
-    with hostile("--weights", "good=9,error=1,empty=1,cut=1,huge=0.1", "--seed", str(SEED)) as url:
+    with hostile("--weights", "good=9,error=1,empty=1,cut=1,huge=0.8", "--seed", str(SEED)) as url:
         finish(place / "neighbours", place, url, "--llm-option", "attempts=1")
     found = states(place / "neighbours")
-    assert min(found["answered"], found["failed"]) > QUESTIONS // 50
+    assert min(found["answered"], found["failed"]) > QUESTIONS // 10
     for line, clean in zip(answers(place / "neighbours").splitlines(), whole[0].splitlines(), strict=True):
         assert line == clean or json.loads(line)["state"] == "failed"
 
