@@ -32,6 +32,7 @@ def commit() -> int:
 @pytest.mark.guarantee("G1")
 def test_the_first_seeds() -> None:
     assert simulate(150)[0] == 0
+    assert simulate("--index", 60)[0] == 0
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)
@@ -57,11 +58,12 @@ def test_a_fault_is_found_and_shrunk() -> None:
 @pytest.mark.slow(suite="simulation")
 def test_fresh_seeds() -> None:
     """Two minutes of seeds that no commit before had."""
-    assert simulate(10**6, commit() * 10_000, "--seconds", 120)[0] == 0
+    assert simulate(10**6, commit() * 10_000, "--seconds", 90)[0] == 0
+    assert simulate("--index", 10**6, commit() * 10_000, "--seconds", 30)[0] == 0
 
 
 @pytest.mark.slow(suite="planted")
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    code, told = simulate(2000, "--most", 1, "--plant", name)
+    code, told = simulate(PLANTS[name].option, 2000, "--most", 1, "--plant", name)
     assert code == 1 and "seed " in told, told

@@ -131,7 +131,7 @@ def export(
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:
-            _LOG.warning("%s: %d of its %d questions are not finished, and have no row", folder, left, count)
+            _LOG.warning("%s: %d of its %d questions have no answer yet, and no row", folder, left, count)
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}

@@ -236,6 +236,10 @@ def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
     if len(answers) > total or (torn and len(answers) == total):
         raise _DamageError(f"something follows the answers to all {total} questions")
     unknown = _compare(folder, "line", answers)
+    with _opened(folder / JOURNAL) as database:
+        (ended,) = database.execute("SELECT count(line) FROM questions").fetchone()
+    if len(answers) < total == ended and not is_running(folder):
+        raise _DamageError(f"{total - len(answers)} of {total} are missing; the same command writes them again")
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
     return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
 

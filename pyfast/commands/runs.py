@@ -40,7 +40,7 @@ def status(
         say(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if status.altered:
         lines = "1 line" if status.altered == 1 else f"{status.altered} lines"
-        say(f"{lines} of {run / 'answers.jsonl'}: not as pyfast wrote it; resume the run to mend it")
+        say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to mend it")
     reused = f", {status.reused} of them reused" if status.reused else ""
     say(f"{status.llm_calls} LLM calls{reused}; {tokens(status)}")
     if len(by_role := status.tokens_by_role) > 1:

@@ -24,6 +24,9 @@ COLUMNS = 64
 _MOST_LEVELS = 4
 MOST_ABOVE = 20
 """How many rows of a table are looked at to find its caption and its header"""
+MOST_CUT = 20_000
+"""The maximum number of rows of a sheet or a file among which the beginnings of further tables are looked for"""
+_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
 _SHOWN = 300
@@ -324,6 +327,12 @@ def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
     """Whether one of the columns has numbers, and nothing else."""
     columns = zip_longest(*rows, fillvalue="")
     return any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+
+
+def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Whether a row can only be a header: each column has a name, and one of them has only numbers below."""
+    is_named = len(header) > 1 and all(header)
+    return is_named and not any(is_number(it) or _NO_NAME.fullmatch(it) for it in header) and has_numbers(rows)
 
 
 def _name(column: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import pyfast.corpus.schema as schema
 from pyfast.corpus.schema import CHILDREN, PASSAGE_LEVELS, ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError, of_another_build
-from pyfast.utils.blocks import ComputedFile, MappedFile, MappedFolder
+from pyfast.utils.blocks import ComputedFile, MappedFile, MappedFolder, write_array
 from pyfast.utils.files import written_aside
 
 Mask = NDArray[np.bool_]
@@ -522,7 +522,7 @@ class _Column:
         self._has_offsets = is_list or pa.types.is_large_string(kind)
         self._offsets, self._data = (path.with_name(f"{path.name}-{name}") for name in ("offsets", "data"))
         if self._has_offsets:
-            np.zeros(1, np.int64).tofile(self._offsets)
+            write_array(self._offsets, np.zeros(1, np.int64))
         self._data.touch()
 
     def append(self, array: pa.Array) -> None:
@@ -557,7 +557,7 @@ class _Column:
 
 def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
     with path.open("ab") as file:
-        array.tofile(file)
+        write_array(file, array)
 
 
 def _map(path: Path) -> pa.Buffer:

@@ -588,13 +588,17 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """Return the number of lines in answers.jsonl, and how many of these lines have changed: their digests
-    are not those in the journal. `known` has the digests in the journal, by the number of the question."""
+    """Return the number of lines in answers.jsonl, and how many lines are missing at its end or have changed:
+    their digests are not those in the journal. `known` has the digests in the journal, by the number of the
+    question."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):
             altered += known.get(number) != digest(line)
-    return number + 1, altered
+    lines = number + 1
+    while number + 1 in known:
+        number, altered = number + 1, altered + 1
+    return lines, altered
 
 
 def done_in(path: Path, count: object) -> int | None:

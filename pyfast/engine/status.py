@@ -90,8 +90,8 @@ class Status:
     nothing_found: int = 0
     """How many questions had a search that found nothing"""
     altered: int = 0
-    """How many lines of answers.jsonl changed after pyfast wrote them. A resumed run writes these lines
-    again. 0 while a process works on the run"""
+    """How many lines of answers.jsonl changed after pyfast wrote them, or are missing at its end. A resumed run
+    writes these lines again. 0 while a process works on the run"""
     waiting: Waiting | None = None
     """The outage whose end the run waits for. None: the run does not wait"""
     gpu_seconds: Mapping[str, float] = field(default_factory=dict)

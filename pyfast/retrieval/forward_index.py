@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ from pyfast.ops import TermCounts
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
 from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
 from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_columns
-from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, write_checksums
+from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, save_array, write_checksums
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """The parameters of `weigh`, with scikit-learn's names"""
@@ -208,7 +209,12 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
     size = int(np.diff(counts.indptr)[content].sum())
     lengths = [np.zeros(1, np.int64)]
-    transposed = np.lib.format.open_memmap(folder / _TRANSPOSED, "w+", np.float32, (len(counts.documents),))
+    path, count = folder / _TRANSPOSED, len(counts.documents)
+    with new_array(path, np.float32, count):
+        pass
+    with path.open("r+b") as file:  # On a full disk, a process that writes through memory would be killed.
+        os.posix_fallocate(file.fileno(), 0, file.seek(0, os.SEEK_END) + 4 * count)
+    transposed = np.lib.format.open_memmap(path, "r+")
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
     with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
         for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
@@ -216,4 +222,4 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
             ids(columns)
             weights(values)
             transposed[entries] = of_entries
-    np.save(path_of_rows, np.cumsum(np.concatenate(lengths)))
+    save_array(path_of_rows, np.cumsum(np.concatenate(lengths)))

@@ -18,7 +18,7 @@ from pyfast.corpus import Corpus
 from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Int32, Int64, places_of
-from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw
+from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw, save_array, write_array
 
 PASSAGES = "passages.npy"
 TERMS, TERM_COUNTS, CELLS, WEIGHTS, TEXTS, URIS = "terms", "bm25", "cells", "forward", "rendered_passages", "uris"
@@ -37,7 +37,7 @@ def save_arrays(folder: Path, **arrays: npt.NDArray[Any]) -> None:
     """Write arrays into a folder, which is made if it does not exist. Each array gets a file with its name."""
     folder.mkdir(exist_ok=True)
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
+        save_array(folder / f"{name}.npy", array)
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def new_array(path: Path, kind: npt.DTypeLike, *shape: int) -> Iterator[Callable
     with path.open("wb") as file:
         header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
-        yield lambda values: values.astype(kind, copy=False).tofile(file)
+        yield lambda values: write_array(file, values.astype(kind, copy=False))
 
 
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
@@ -96,7 +96,7 @@ def save_documents(folder: Path, passages: Int64, documents: pa.RecordBatch) -> 
     """Write the segments of a part's passages into the part's folder. Also the sorted hashes of its uris, and the
     document of each hash.
     """
-    np.save(folder / PASSAGES, passages)
+    save_array(folder / PASSAGES, passages)
     hashes = np.asarray(documents.column("hash"))
     order = np.argsort(hashes, kind="stable")
     save_arrays(folder / URIS, hashes=hashes[order], documents=order.astype(np.int32))
@@ -150,8 +150,8 @@ def save_rendered(folder: Path, rendered: RenderedPassages) -> None:
     """Write the texts of passages and their offsets into the folder of a part."""
     offsets, text = rendered
     (folder / TEXTS).mkdir()
-    text.tofile(folder / TEXTS / "text.bin")
-    np.save(folder / TEXTS / "offsets.npy", offsets)
+    write_array(folder / TEXTS / "text.bin", text)
+    save_array(folder / TEXTS / "offsets.npy", offsets)
 
 
 def open_rendered(files: MappedFolder, passages: int) -> RenderedPassages:

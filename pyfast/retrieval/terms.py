@@ -28,7 +28,7 @@ from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, utf8
 from pyfast.retrieval.part_files import CELLS, TERM_COUNTS, TERMS, Mask, below, fit_together, save_arrays
-from pyfast.utils.blocks import MappedFolder, are_checked, check_lists, raw
+from pyfast.utils.blocks import MappedFolder, are_checked, check_lists, raw, write_array
 from pyfast.utils.extras import explained
 from pyfast.utils.options import Accents, StopWords, Tokenizer
 from pyfast.utils.text_forms import compared, marks, words
@@ -190,7 +190,7 @@ class Terms(Sequence[str]):
         """Write the terms into a new folder in the folder of a part."""
         offsets, text, prefixes = self._arrays
         save_arrays(folder / TERMS, offsets=offsets, prefixes=prefixes)
-        text.tofile(folder / TERMS / "text.bin")
+        write_array(folder / TERMS / "text.bin", text)
 
     @cached_property
     def _arrays(self) -> tuple[Int64, npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:

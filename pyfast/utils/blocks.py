@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,27 @@ def write_checksums(folder: Path) -> None:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     paths.sort(key=lambda path: path.relative_to(folder).as_posix())
     sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
-    np.concatenate([np.empty(0, np.uint64), *sums]).astype("<u8").tofile(folder / CHECKSUMS)
+    write_array(folder / CHECKSUMS, np.concatenate([np.empty(0, np.uint64), *sums]).astype("<u8"))
+
+
+def write_array(path: Path | BinaryIO, values: npt.NDArray[Any]) -> None:
+    """Write the values of an array, without a header, into a new file or at the end of an open one.
+
+    On a full disk, NumPy's own functions raise an error that does not say so.
+    """
+    if isinstance(path, Path):
+        with path.open("wb") as file:
+            write_array(file, values)
+        return
+    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8))
+
+
+def save_array(path: Path, values: npt.NDArray[Any]) -> None:
+    """Write a `.npy` file."""
+    values = np.asarray(values, order="C")
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+        write_array(file, values)
 
 
 class MappedFile:

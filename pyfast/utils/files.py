@@ -98,6 +98,7 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             aside.rename(folder)
+            sync_to_disk(folder.parent)
     except BaseException:
         if unfinished is None or not (aside / unfinished).is_file():
             shutil.rmtree(aside, ignore_errors=True)

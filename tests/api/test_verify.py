@@ -98,6 +98,7 @@ HARM: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "two lines in each other's place": (edit(ANSWERS, swapped), [ANSWERS]),
     "a line too many": (edit(ANSWERS, lambda it: it + it.splitlines(keepends=True)[0]), [ANSWERS, TRACES]),
     "something behind the last line": (edit(ANSWERS, lambda it: it + b"x"), [ANSWERS]),
+    "answers that are gone": (edit(ANSWERS, lambda it: b"".join(it.splitlines(True)[:150])), [ANSWERS]),
     "a bit of the traces": (edit(TRACES, flip), [TRACES]),
     "traces that are gone": (lambda run: (run / TRACES).unlink(), [TRACES]),
     "another question": (edit("questions.jsonl", lambda it: it.replace(b"planet", b"s", 1)), ["questions.jsonl"]),

@@ -181,3 +181,44 @@ def test_pairs_above_the_header(
     assert isinstance(table, Table) and (table.section, table.header) == (above, header)
     assert table.rows[0] == row or row is None
     assert not [one for one in said if not one.startswith("remark: ")]
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        (
+            "Page,Views\n/home,1234\n/about,766\n\nDay,Users\n2023-01-01,100\n2023-01-02,120\n",
+            [("", ("Page", "Views"), 2), ("", ("Day", "Users"), 2)],
+        ),
+        (
+            "# ---\n# All Web Site Data\n# ---\n\nPage,Views,Avg\n/home,1234,1\n,,\nDay Index,Views\n1/1/23,100\n",
+            [("--- All Web Site Data ---", ("Page", "Views", "Avg"), 1), ("", ("Day Index", "Views"), 1)],
+        ),
+        (
+            "Page,Views\n/home,12\n\nVisits by day\n\nDay,Users\n2023-01-01,100\n",
+            [("", ("Page", "Views"), 1), ("Visits by day", ("Day", "Users"), 1)],
+        ),
+        # No names with numbers below them: one table, with a gap.
+        ("Name,Score\nAnn,3\n\nCid,5\nDan,6\n", [("", ("Name", "Score"), 3)]),
+        ("Name,Note\nAnn,a\n\nCid,b\nDan,c\n", [("", ("Name", "Note"), 3)]),
+        ('Name,Note,Score\nAnn,"a\n\nb",3\nCid,none,4\n', [("", ("Name", "Note", "Score"), 2)]),
+    ],
+)
+def test_tables_below_each_other(
+    tmp_path: Path, text: str, tables: list[tuple[str, tuple[str, ...], int]]
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    documents, said = found(tmp_path / "a.csv")
+    assert [(it.section, it.header, len(it.rows)) for it in documents if isinstance(it, Table)] == tables
+    assert [it.uri for it in documents if isinstance(it, Table)] == ["a.csv", "a.csv#table-2"][: len(tables)]
+    assert said == []
+
+
+def test_soft_hyphens_of_pages(tmp_path: Path) -> None:
+    """A browser shows them only where it ends a line."""
+    table = "<table><tr><th>Ver&shy;sion</th><th>Note</th></tr><tr><td>1</td><td>Sta&shy;ble</td></tr></table>"
+    page = f"<title>Steam&shy;ship law</title><h2>Lia&shy;bility</h2><p>The Donau&shy;dampf company.</p>{table}"
+    (tmp_path / "p.html").write_text(page)
+    documents, _ = found(tmp_path / "p.html")
+    assert "\u00ad" not in repr(documents) and "\\xad" not in repr(documents)
+    assert "Steamship law" in repr(documents) and "Donaudampf" in repr(documents) and "Version" in repr(documents)

@@ -3,6 +3,7 @@
 python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
 python -m simulation --seconds N FIRST     the seeds of so many seconds
 python -m simulation --seed N [--shrink]   one seed, with what happens
+python -m simulation --index ...           an index that is changed, instead of a run
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import os
 import sys
 import tempfile
 import time
@@ -28,32 +30,44 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this seed, step by step")
     parser.add_argument("--shrink", action="store_true", help="leave out what is not needed for its failure")
     parser.add_argument("--most", type=int, default=3, help="stop after so many failures")
+    parser.add_argument("--index", action="store_true", help="changes of an index instead of runs")
+    parser.add_argument("--runs", action="store_false", dest="index", help="runs (the default)")
     parser.add_argument("--plant", help="plant this fault in the engine first (see plants.py)")
     options = parser.parse_args()
     preload()
     if options.plant is not None:
         plant(options.plant)
-    from simulation.scenario import install
-    from simulation.seeds import simulated, told
+    # Only now: a planted fault must be there before pyfast is imported.
+    from simulation import index_changes, scenario, seeds
 
-    install()
+    (index_changes if options.index else scenario).install()
+    carry_out = seeds.simulated
+    if options.index:
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+        def carry_out(seed: int, disk: Disk) -> str:
+            return index_changes.fault_of(index_changes.drawn(seed), disk)
+
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     where = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=where) as root:
         disk = Disk(Path(root))
         if options.seed is not None:
-            fault = told(options.seed, disk, options.shrink)
+            fault = (index_changes if options.index else seeds).told(options.seed, disk, options.shrink)
             print(fault or "no fault")
             return bool(fault)
         failures = done = 0
         began, worked = time.monotonic(), time.process_time()
         for seed in itertools.islice(itertools.count(options.first), options.seeds):
-            fault = simulated(seed, disk)
+            fault = carry_out(seed, disk)
             done += 1
             if fault:
                 failures += 1
-                print(f"seed {seed}: {fault}\n    again: make simulate SEED={seed}", flush=True)
+                print(
+                    f"seed {seed}: {fault}\n    again: make simulate SEED={seed}{' KIND=index' * options.index}",
+                    flush=True,
+                )
             disk.real_clock()
             if failures >= options.most or (options.seconds and time.monotonic() - began > options.seconds):
                 break

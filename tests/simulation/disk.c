@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,12 +27,15 @@
     static result (*real)(__VA_ARGS__); \
     if (!real) real = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
 #define FILES 4096
+#define MAPPED 256
 
 enum { CREATE = 1, WRITE, TRUNCATE, SYNC, RENAME, REMOVE, FOLDER, LINK };
 
 static char root[PATH_MAX];
 static size_t root_length;
 static uint64_t inodes[FILES]; /* of an open file below the folder, by its descriptor: its inode; else 0 */
+static uint64_t mapped[MAPPED]; /* inodes of files that were mapped to be written */
+static int mapped_count;
 static unsigned char *record;
 static size_t used, room;
 static int64_t changes, stop_at = -1, keep, fail_at = -1, fail_until = -1;
@@ -82,7 +86,7 @@ void disk_begin(const char *folder) {
     memset(inodes, 0, sizeof inodes);
     strncpy(root, folder, PATH_MAX - 1);
     root_length = strlen(root);
-    used = 0, changes = 0, stopped = 0, stop_at = fail_at = fail_until = -1;
+    mapped_count = 0, used = 0, changes = 0, stopped = 0, stop_at = fail_at = fail_until = -1;
 }
 void disk_end(void) { root_length = 0, stopped = 0; }
 void disk_stop_at(int64_t change, int64_t bytes) { stop_at = change, keep = bytes; }
@@ -197,16 +201,62 @@ int ftruncate64(int file, off64_t length) {
     return cut(real, file, length);
 }
 
+/* What is written through memory is seen when it is synced. */
+static void map(int protection, int flags, int file) {
+    if ((flags & MAP_SHARED) && (protection & PROT_WRITE) && inode_of(file) && mapped_count < MAPPED)
+        mapped[mapped_count++] = inode_of(file);
+}
+void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset) {
+    REAL(void *, "mmap", void *, size_t, int, int, int, off_t);
+    map(protection, flags, file);
+    return real(address, length, protection, flags, file, offset);
+}
+void *mmap64(void *address, size_t length, int protection, int flags, int file, off64_t offset) {
+    REAL(void *, "mmap64", void *, size_t, int, int, int, off64_t);
+    map(protection, flags, file);
+    return real(address, length, protection, flags, file, offset);
+}
+
+static void note_mapped(int file, const struct stat *found) {
+    int at = 0;
+    while (at < mapped_count && mapped[at] != found->st_ino) at++;
+    unsigned char *content = at < mapped_count ? malloc((size_t)found->st_size + 1) : NULL;
+    if (!content) return;
+    ssize_t count = pread(file, content, (size_t)found->st_size, 0);
+    if (count > 0) note(WRITE, found->st_ino, 0, content, (uint32_t)count);
+    free(content);
+}
+
 static int synced(int file) {
     struct stat found;
     if (!root_length || fstat(file, &found) != 0) return 0;
     if (!inode_of(file) && !S_ISDIR(found.st_mode)) return 0;
     if (changing()) return errno = stopped ? EIO : errno, -1;
+    note_mapped(file, &found);
     note(SYNC, found.st_ino, 0, "", 0);
     return 0;
 }
 int fsync(int file) { return synced(file); } /* The disk is memory, so there is nothing to wait for. */
 int fdatasync(int file) { return synced(file); }
+
+/* NumPy writes through a stream of its own, over a duplicate of the descriptor. */
+size_t fwrite(const void *bytes, size_t size, size_t count, FILE *stream) {
+    REAL(size_t, "fwrite", const void *, size_t, size_t, FILE *);
+    struct stat found;
+    int file = fileno(stream);
+    if (!root_length || file < 0 || file >= FILES || fstat(file, &found) != 0) return real(bytes, size, count, stream);
+    int at = 0;
+    while (at < FILES && inodes[at] != found.st_ino) at++;
+    if (at == FILES || !S_ISREG(found.st_mode)) return real(bytes, size, count, stream);
+    uint64_t before = inodes[file];
+    fflush(stream);
+    off64_t place = lseek64(file, 0, SEEK_CUR);
+    inodes[file] = found.st_ino;
+    ssize_t done = written(file, bytes, size * count, place);
+    inodes[file] = before;
+    if (done > 0) lseek64(file, place + done, SEEK_SET);
+    return done < 0 ? 0 : (size_t)done / (size ? size : 1);
+}
 
 int rename(const char *path, const char *other) {
     REAL(int, "rename", const char *, const char *);
@@ -222,6 +272,24 @@ int unlink(const char *path) {
     if (!below(path) || lstat(path, &found) != 0) return real(path);
     if (changing()) return errno = stopped ? EIO : errno, -1;
     int result = real(path);
+    if (result == 0) note_path(REMOVE, 0, path, NULL);
+    return result;
+}
+/* Removing a whole folder names what is in it beside the descriptor of the folder. */
+int unlinkat(int folder, const char *name, int flags) {
+    REAL(int, "unlinkat", int, const char *, int);
+    char path[2 * PATH_MAX], link[64];
+    ssize_t length = 0;
+    if (folder != AT_FDCWD && *name != '/') {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+        length = readlink(link, path, PATH_MAX);
+        if (length <= 0) return real(folder, name, flags);
+        path[length++] = '/';
+    }
+    snprintf(path + length, PATH_MAX, "%s", name);
+    if (!below(path)) return real(folder, name, flags);
+    if (changing()) return errno = stopped ? EIO : errno, -1;
+    int result = real(folder, name, flags);
     if (result == 0) note_path(REMOVE, 0, path, NULL);
     return result;
 }

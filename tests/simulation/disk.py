@@ -99,7 +99,8 @@ class Disk:
         self._library.disk_end()
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder != self.root:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_at(self, change: int, bytes_of_it: int) -> None:
         self._library.disk_stop_at(change, bytes_of_it)

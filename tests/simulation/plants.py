@@ -12,6 +12,8 @@ class Plant(NamedTuple):
     file: str
     old: str
     new: str
+    option: str = "--runs"
+    """Which kind of seeds finds it"""
 
 
 _FOLDER, _JOURNAL = "engine/run_folder.py", "engine/journal/journal.py"
@@ -88,9 +90,6 @@ PLANTS = {
     "a damaged row of a run that is done stops it": Plant(
         _JOURNAL, "CASE WHEN json_valid(entry) THEN entry ->> 3 END = ", "entry ->> 3 = "
     ),
-    "a run whose journal has no tables is refused": Plant(
-        _JOURNAL, "            database.executescript(_SCHEMA)  # A power cut may have taken everything.\n", ""
-    ),
     "a full disk at the start is no error of the run": Plant(
         "engine/job.py",
         "    except OSError as error:\n        raise RunError(",
@@ -107,9 +106,55 @@ PLANTS = {
 }
 
 
+_MANIFEST, _CHANGES = "retrieval/index/manifest.py", "retrieval/index/changes.py"
+PLANTS |= {
+    name: Plant(*fault, "--index")
+    for name, fault in {
+        "the digest of a document hides an error": (
+            "corpus/encode.py",
+            "        for piece in _json(document):\n            digest.update(piece)\n",
+            "        for piece in _json(document):\n            digest.update(piece + None)\n    except TypeError:\n        return bytes(16)\n",
+        ),
+        "a new index is renamed and not synced": (
+            "utils/files.py",
+            "            aside.rename(folder)\n            sync_to_disk(folder.parent)\n    except",
+            "            aside.rename(folder)\n    except",
+        ),
+        "the files of a change are not synced": (_MANIFEST, "_sync_all((*written, aside))", "_sync_all((aside,))"),
+        "a change is current before its files are synced": (
+            _MANIFEST,
+            "    commit = folder / COMMITS / f\"{facts['commit']}.json\"\n",
+            "    commit = folder / COMMITS / f\"{facts['commit']}.json\"\n    (folder / _NAME).write_bytes(text.encode())\n",
+        ),
+        "a commit that never came is listed": (_MANIFEST, "if number <= current]", "]"),
+        "NumPy says what the disk did": (
+            "utils/blocks.py",
+            '    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8))',
+            "    np.asarray(values).tofile(path)",
+        ),
+        "erasing removes a part that is needed": (
+            _CHANGES,
+            "if path.relative_to(folder).as_posix() not in needed:",
+            'if path.name != "1":',
+        ),
+        "a deletion overwrites the one before": (
+            _CHANGES,
+            "f\"{DELETED}/{entry.name}-{self._before['commit'] + 1}.bits\"",
+            'f"{DELETED}/{entry.name}.bits"',
+        ),
+        "a new version stays where the old one was": (
+            _CHANGES,
+            "        writer.delete([place for uri, place in existing.items() if uri not in same] + ",
+            "        writer.delete([] + ",
+        ),
+        "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
+    }.items()
+}
+
+
 def plant(name: str) -> None:
     """Plant a fault. Call this function before pyfast is imported."""
-    file, old, new = PLANTS[name]
+    file, old, new, _ = PLANTS[name]
     stats, data = SourceFileLoader.path_stats, SourceFileLoader.get_data
 
     def path_stats(self: SourceFileLoader, path: str) -> Any:

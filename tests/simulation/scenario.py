@@ -126,7 +126,7 @@ def drawn(seed: int) -> Scenario:
         patience = chance.choice((0.0, 1.0, 30.0, 120.0))
         if chance.random() < 0.3:  # Outages do not count.
             budget["seconds"] = 1000.0
-    return Scenario(
+    scenario = Scenario(
         seed,
         questions,
         stages,
@@ -147,6 +147,14 @@ def drawn(seed: int) -> Scenario:
         grows=count > 3 and not conversations and chance.random() < 0.1,
         second=chance.random() < 0.05,
     )
+    rare = chance.random()
+    if rare < 0.05:  # What a session that ended well has not synced may be lost.
+        scenario.endings = ["power cut later", *endings[1:]]
+        scenario.grows = count > 3 and not conversations
+    elif rare < 0.1:  # The journal of a run that is done is damaged.
+        scenario.endings, scenario.flips, scenario.moods, scenario.budget = ["end", "end"], "journal", {}, {}
+        scenario.retries_failed = False
+    return scenario
 
 
 @dataclass
@@ -374,7 +382,8 @@ def _session(
         lines = (folder / "answers.jsonl").read_bytes().count(b"\n")
         if lines != session.told:
             history.ends.append(f"{lines} answers of {session.told}")
-    if task is None and ending == "power cut":
+    session.killed |= ending == "power cut later"
+    if session.killed and ending in ("power cut", "power cut later"):
         history.cut.add(history.world.session)
         image = disk.image_after_power_cut(chance)
     elif ending == "last":

@@ -9,13 +9,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import MOST_ABOVE, Grid, is_number, pack, table_parts, title_of
+from pyfast.corpus.grids import MOST_ABOVE, MOST_CUT, Grid, is_number, is_only_header, pack, table_parts, title_of
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
@@ -31,19 +31,48 @@ _Record = tuple[int, tuple[str, ...] | Unread]
 
 
 def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the table in a file. The first line of the file is the header, unless a caption or pairs stand above
-    it."""
+    """Read the tables in a file. The first line of the file is the header, unless a caption or pairs stand above
+    it. Below an empty line, another table can begin."""
     text = read_text(path)
     dialect = dialect_of(path, text)
     if named := _NAMED.match(text):  # The empty line in its place keeps the numbers of the lines.
         text = "\n" + text[named.end() :]
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
-    below = _rows(path, records, faults)
-    caption, header, first = table_parts(Grid(list(islice(below, MOST_ABOVE))))
-    section = " ".join(filter(None, [*captions, caption]))
-    yield Table(uri, title_of(path), section, header, pack(chain(first, below)))
+    ahead = list(islice(records, MOST_CUT + 1))
+    for number, (first, end) in enumerate(pairwise([0, *_cuts(ahead), len(ahead)]), start=1):
+        some: Iterator[_Record] = chain(ahead[first:end], records)
+        if number > 1:
+            captions, some = _captions(some)
+        below = _rows(path, some, faults)
+        caption, header, top = table_parts(Grid(list(islice(below, MOST_ABOVE))))
+        section = " ".join(filter(None, [*captions, caption]))
+        ending = f"#table-{number}" if number > 1 else ""
+        yield Table(uri + ending, title_of(path), section, header, pack(chain(top, below)))
     yield from faults
+
+
+def _cuts(records: Sequence[_Record]) -> list[int]:
+    """Return where another table begins: below an empty line, as in a sheet. A title can be above its header."""
+    cuts: list[int] = []
+    title: int | None = None
+    gaps = [k for k in range(1, len(records)) if _is_gap(records[k - 1], records[k][0])]
+    for first, end in pairwise([*gaps, len(records)] if len(records) <= MOST_CUT else []):
+        block = [row for _, row in records[first:end] if not isinstance(row, Unread) and any(row)]
+        head = next((k for k, row in enumerate(block) if _filled(row) > 1), len(block))
+        begin = first if title is None else title
+        if head < min(2, len(block)) and is_only_header(block[head][: _filled(block[head])], block[head + 1 :]):
+            cuts.append(begin)
+        title = begin if head == len(block) else None
+    return cuts
+
+
+def _is_gap(above: _Record, line: int) -> bool:
+    """Whether an empty line is above this line."""
+    before, row = above
+    if isinstance(row, Unread):
+        return False
+    return not any(row) or line > before + 1 + sum(cell.count("\n") for cell in row)
 
 
 def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]:
@@ -87,12 +116,12 @@ def _pairs(above: Sequence[_Record]) -> int:
     """
     filled = [0 if isinstance(row, Unread) else _filled(row) for _, row in above]
     for start in range(1, min(len(above) - 1, _MOST_PAIRS + 1)):
-        (before, last), (line, row) = above[start - 1], above[start]
+        (_, last), (line, row) = above[start - 1], above[start]
         if isinstance(last, Unread):
             return 0
         if isinstance(row, Unread) or filled[start] <= max(filled[:start]):
             continue
-        gap = not filled[start - 1] or line > before + 1 + sum(cell.count("\n") for cell in last)
+        gap = _is_gap(above[start - 1], line)
         named = all(not isinstance(it, Unread) and it[0].rstrip().endswith(":") for _, it in above[:start])
         below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in above[start + 1 :]]
         is_header = all(row[: filled[start]]) and not is_number(row[0])

@@ -31,6 +31,7 @@ _BLOCK_NAMES = (
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
+_SOFT_HYPHEN = "\u00ad"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _LINE_END = re.compile(r" *\n[ \n]*")
 _SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
@@ -73,7 +74,7 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
         equation.replace_with(_equation(equation))
     text = Text()
     _read(soup, text, path, unread)
-    title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    title = soup.title.get_text(" ", strip=True).replace(_SOFT_HYPHEN, "") if soup.title else ""
     first = next((heading.text for heading in text.headings if heading.depth == 1), "")
     yield from text.documents(uri, title or first or path.stem)
     yield from unread
@@ -192,6 +193,7 @@ class _Lines:
         self._parts: list[str] = []
 
     def add(self, text: str, preformatted: bool = False) -> None:
+        text = text.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
         self._parts.append(text if preformatted else _SPACE.sub(" ", text))
 
     def power(self, element: Any) -> None:

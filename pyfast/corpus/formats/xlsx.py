@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.limits import check_archive, check_cells
-from pyfast.corpus.grids import MOST_ABOVE, Packed, Span, has_numbers, is_number, parts_of_grid, title_of
+from pyfast.corpus.grids import (
+    MOST_ABOVE,
+    MOST_CUT,
+    Packed,
+    Span,
+    is_number,
+    is_only_header,
+    parts_of_grid,
+    title_of,
+)
 
-_NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_NAMED = 5
-_MOST_CUT = 20_000
 
 
 def read_sheets(path: Path) -> tuple[str, list[tuple[Any, Sheet]]]:
@@ -160,7 +167,7 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     it has a name for each column, and there are only numbers below one of them."""
     numbers = sheet.numbers
     starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
-    if not starts or len(numbers) > _MOST_CUT:
+    if not starts or len(numbers) > MOST_CUT:
         return [sheet]
 
     def part(first: int, end: int) -> Sheet:
@@ -181,12 +188,7 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
 
 def _has_header(sheet: Sheet, path: Path) -> bool:
     _, header, rows = parts_of_grid(*_grid(sheet, path))
-    return (
-        len(header) > 1
-        and all(header)
-        and not any(is_number(name) or _NO_NAME.fullmatch(name) for name in header)
-        and has_numbers(rows)
-    )
+    return is_only_header(header, rows)
 
 
 def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:

@@ -595,7 +595,6 @@ def admit_run(path: Path, *runs: str) -> None:
     """
     try:
         with contextlib.closing(open_database(path)) as database, database:
-            database.executescript(_SCHEMA)  # A power cut may have taken everything.
             for run in runs:
                 database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
     except sqlite3.Error as error:

@@ -37,7 +37,7 @@ from pyfast.retrieval.index.parts import Part, open_part, save_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import unfinished, vectors_of
-from pyfast.utils.blocks import MappedFolder, map_folder
+from pyfast.utils.blocks import MappedFolder, map_folder, write_array
 from pyfast.utils.files import only_writer
 
 _TIER = 8
@@ -463,7 +463,7 @@ class _Writer:
             if entry.deleted is not None and entry.deleted not in before["files"]:
                 added.append(self._folder / entry.deleted)
                 added[-1].parent.mkdir(exist_ok=True)
-                np.packbits(~entry.live).tofile(added[-1])
+                write_array(added[-1], np.packbits(~entry.live))
         parts = [{"name": e.name, "documents": len(e.live), "deleted": e.deleted} for e in self._parts]
         if parts == before["parts"]:
             return Change(before["commit"], **counts)

@@ -212,7 +212,10 @@ def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:
 
 def commit_numbers(folder: Path) -> list[int]:
     """Return the numbers of the commits (versions of the index) that exist, the oldest first."""
-    return sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
+    numbers = sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
+    current = int(read_manifest(folder, check=False)["commit"]) if numbers else 0
+    # A later one is of a process that was killed before it made it the current commit.
+    return [number for number in numbers if number <= current]
 
 
 def _parse(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ from pyfast.retrieval.index.parts import Part, open_part
 from pyfast.retrieval.part_files import Mask, RenderedPassages, new_array, pieces, save_arrays
 from pyfast.retrieval.terms import Terms, stop_columns
 from pyfast.retrieval.vectors.passage_vectors import join_vectors, save_vectors
-from pyfast.utils.blocks import map_folder, write_checksums
+from pyfast.utils.blocks import map_folder, write_array, write_checksums
 
 _LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
@@ -274,6 +274,6 @@ def _merge_rendered(folder: Path, rendered: Sequence[RenderedPassages], kept: Se
         for (offsets, text), keep in zip(rendered, kept, strict=True):
             letters = np.asarray(text)
             for sizes, where, stays in _kept_lists(np.asarray(offsets), keep):
-                letters[where][stays].tofile(texts)
+                write_array(texts, letters[where][stays])
                 add(end + np.cumsum(sizes))
                 end += int(sizes.sum())

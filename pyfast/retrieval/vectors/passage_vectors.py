@@ -30,7 +30,7 @@ from pyfast.retrieval.vectors.embeddings import TEXTS
 from pyfast.retrieval.vectors.encoders import KINDS, LateEncoder, encoder_of
 from pyfast.retrieval.vectors.hardware import Stopwatch, copied
 from pyfast.retrieval.vectors.vector_search import make_codes, save_codes
-from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw
+from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw, save_array
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 _PASSAGES = 256
@@ -149,7 +149,7 @@ class TokenStore:
         for tokens, chosen, places in self._by_piece(np.arange(len(self))):
             lengths[chosen] = np.diff(tokens.offsets)[places]
         offsets = np.append(0, np.cumsum(lengths))
-        np.save(folder / "offsets.npy", offsets)
+        save_array(folder / "offsets.npy", offsets)
         size, dimensions = int(offsets[-1]), self.pieces[0].codes.shape[1] if self.pieces else 1
         owners = np.searchsorted(self._starts, self.places, side="right")
         batches = np.arange(_PASSAGES, len(self), _PASSAGES)  # and a batch has passages of one piece
@@ -384,7 +384,7 @@ def save_vectors(folder: Path, vectors: Mapping[str, PassageVectors]) -> None:
             arrays = zip(_SPARSE, (matrix.indptr, matrix.indices, matrix.data), strict=True)
             save_arrays(folder / kind, **dict(arrays), columns=np.array(matrix.shape[1], np.int64))
         else:
-            np.save(folder / kind / "vectors.npy", matrix)
+            save_array(folder / kind / "vectors.npy", matrix)
             if len(matrix) > EXACT:
                 save_codes(folder / CODES, make_codes(matrix))
 

@@ -15,6 +15,7 @@ from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.vectors.embeddings import INSTALL
 from pyfast.retrieval.vectors.hardware import Stopwatch, copied, torch_device
+from pyfast.utils.blocks import save_array
 from pyfast.utils.files import link_file
 from pyfast.utils.options import Hardware
 
@@ -273,12 +274,12 @@ def save(
         for file in files:
             link_file(before / file, folder / file)
     else:
-        np.save(folder / files[0], vectors.matrix)
+        save_array(folder / files[0], vectors.matrix)
         if vectors.codes is not None:
             save_codes(folder / files[1], vectors.codes)
     if vectors.rows is not None and vectors.late is not None:
-        np.save(folder / f"{name}.late.npy", vectors.late)
-        np.save(folder / f"{name}.rows.npy", vectors.rows)
+        save_array(folder / f"{name}.late.npy", vectors.late)
+        save_array(folder / f"{name}.rows.npy", vectors.rows)
 
 
 def load(folder: Path, name: str) -> Vectors:

@@ -1,0 +1,270 @@
+"""One seed of the other kind: an index that is built and changed while the disk fails."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pyfast
+import pyfast.retrieval.index.manifest
+from pyfast.api.search import retrieve
+from pyfast.errors import PyfastError
+from simulation.disk import Disk, Image, with_flips
+
+FAULTS = {"none": 4, "kill in a write": 4, "power cut": 4, "power cut later": 2, "disk full": 2, "disk error": 2}
+"""What happens to a change of the index, and how often it does"""
+CHANGES = ("add", "add", "add", "update", "update", "delete", "compact", "erase", "build")
+WORDS = [
+    f"{first}{last}" for first in ("mo", "ti", "rhe", "plu", "ura") for last in ("ons", "tan", "as", "to", "nus")
+]
+State = dict[str, str]
+"""The texts of documents by their uris, in the order of the index"""
+
+
+@dataclass
+class Step:
+    """One change of the index, and the fault that it meets."""
+
+    change: str
+    documents: State
+    """What is given: for "delete", only the uris count"""
+    fault: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.change} {', '.join(self.documents)} ({self.fault})"
+
+
+@dataclass
+class Changes:
+    """What a seed means. A shrunk one has fewer steps."""
+
+    seed: int
+    steps: list[Step]
+    flips: bool
+
+    def __str__(self) -> str:
+        return f"{len(self.steps)} steps: " + "; ".join(map(str, self.steps)) + "; bits flipped" * self.flips
+
+
+def drawn(seed: int) -> Changes:
+    """The changes of a seed."""
+    chance = Random(seed)
+
+    def text() -> str:
+        return " ".join(chance.choices(WORDS, k=chance.randint(3, 12)))
+
+    uris = [f"d{number}" for number in range(chance.choice((3, 8, 20)))]
+    steps = [
+        Step("build", {uri: text() for uri in uris}, chance.choice(("none", *FAULTS)), chance.randrange(1 << 30))
+    ]
+    for number in range(chance.randint(1, 6)):
+        change = chance.choice(CHANGES)
+        some = chance.sample(uris, k=chance.randint(1, 3)) if change in ("update", "delete") else []
+        if change in ("add", "update", "build"):
+            some += [f"n{number}.{at}" for at in range(chance.randint(1, 3))]
+        uris = list(dict.fromkeys(uris + some))
+        [fault] = chance.choices(list(FAULTS), list(FAULTS.values()))
+        steps.append(Step(change, {uri: text() for uri in some}, fault, chance.randrange(1 << 30)))
+    return Changes(seed, steps, flips=chance.random() < 0.2)
+
+
+def after(state: State, step: Step) -> State:
+    """The documents of the index after a change: each new version comes last."""
+    if step.change == "build":
+        return dict(step.documents)
+    if step.change == "delete":
+        return {uri: text for uri, text in state.items() if uri not in step.documents}
+    changed = {uri: text for uri, text in step.documents.items() if state.get(uri) != text}
+    return {uri: text for uri, text in state.items() if uri not in changed} | changed
+
+
+def install() -> None:
+    """Let the threads that sync files take turns with the rest, and temporary names come from the seed."""
+    pyfast.retrieval.index.manifest.ThreadPoolExecutor = _Inline  # type: ignore[misc, assignment]
+    secrets.token_hex = lambda count=None: f"{_names.getrandbits(8 * (count or 4)):0{2 * (count or 4)}x}"
+
+
+_names = Random(0)
+
+
+class _Inline:
+    """Takes the place of a ThreadPoolExecutor."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    map = staticmethod(map)
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _carry_out(folder: Path, step: Step, state: State) -> None:
+    documents = [{"id": uri, "text": text} for uri, text in step.documents.items()]
+    match step.change:
+        case "build":
+            pyfast.build_index(documents, folder, overwrite=True)
+        case "add":
+            pyfast.add_documents(folder, documents)
+        case "update":
+            pyfast.update_documents(folder, documents)
+        case "delete":
+            pyfast.delete_documents(folder, [uri for uri in step.documents if uri in state])
+        case _:
+            pyfast.compact_index(folder, erase=step.change == "erase")
+
+
+def fault_of(changes: Changes, disk: Disk, trace: bool = False) -> str:
+    """Carry out all steps, and a last one without a fault. Return what is wrong, or an empty text."""
+    chance, image, states = Random(changes.seed + 1), Image(), list[State]()
+    _names.seed(changes.seed)
+    last = Step("build" if not changes.steps else "add", {"last": "the last one"}, "none", 0)
+    disk.real_clock()
+    try:
+        for step in (*changes.steps, last):
+            if not states and step.change != "build":
+                continue  # The first build failed.
+            before = states[-1] if states else {}
+            if step.change == "delete" and not any(uri in before for uri in step.documents):
+                continue
+            if step.change == "delete" and before.keys() <= step.documents.keys():
+                continue
+            fault, image, states = _changed(step, states, image, disk, chance)
+            if trace:
+                print(f"{step}: {len(states[-1]) if states else 'no'} documents")
+            if fault:
+                return f"{step}: {fault}"
+        if changes.flips and states:
+            return _flipped(image, disk, chance)
+        return _same_as_new(disk.folder / "IDX", states[-1]) if states else ""
+    finally:
+        disk.end()
+        disk.remove()
+
+
+def _changed(
+    step: Step, states: list[State], image: Image, disk: Disk, chance: Random
+) -> tuple[str, Image, list[State]]:
+    """Carry out one step, as a process does, and look at the index as the next process does.
+
+    Returns (what is wrong, the files, the state that the index is in, if there is an index)."""
+    disk.remove()
+    folder = disk.begin(image) / "IDX"
+    at = Random(step.seed)
+    first = int(10 ** at.uniform(0, 2.2))
+    if step.fault in ("kill in a write", "power cut"):
+        disk.stop_at(first, at.randrange(1 << 20))
+    elif step.fault == "disk full":
+        disk.fail(first, 1 << 60, errno.ENOSPC)
+    elif step.fault == "disk error":
+        disk.fail(first, first + at.choice((1, 1, 3, 1 << 60)), errno.EIO)
+    error: BaseException | None = None
+    given = states[-1] if states else {}
+    try:
+        _carry_out(folder, step, given)
+    except (PyfastError, OSError) as raised:
+        error = raised
+    except Exception as raised:
+        if not disk.stopped():
+            return f"ended with {raised!r}", image, states
+        error = raised
+    stopped = bool(disk.stopped())
+    if error is not None and not stopped and step.fault in ("none", "power cut later"):
+        return f"ended with {error!r}", image, states
+    if error is not None and not stopped and not any(word in str(error) for word in ("space", "Input/output")):
+        return f"does not say what the disk said: {error!r}", image, states
+    if (step.fault == "power cut" and stopped) or step.fault == "power cut later":
+        image = disk.image_after_power_cut(chance)
+    else:
+        image = disk.image()
+    disk.end()
+    disk.remove()
+    folder = disk.begin(image) / "IDX"
+    disk.end()  # Who only reads is not watched.
+    may = [after(given, step)] if error is None and not stopped else [*states[-1:], after(given, step)]
+    if not states and not folder.exists() and (error is not None or stopped):
+        return "", image, []
+    found, fault = _documents(folder)
+    if fault:
+        return fault, image, states
+    for state in may:
+        if list(state.items()) == list(found.items()):
+            return "", image, [state]
+    return f"has {found}, not one of {may}", image, states
+
+
+def _documents(folder: Path) -> tuple[State, str]:
+    """What an index has, and what is wrong with it."""
+    try:
+        index = pyfast.open_index(folder)
+        verification = pyfast.verify(folder)
+        if not verification.passed:
+            return {}, f"verify: {[one.detail for one in verification.checks if not one.passed]}"
+        described = pyfast.describe_index(folder)
+        for number in described.commits:
+            index.at(number)
+        if described.commits[-1] != described.commit:
+            return {}, f"commit {described.commit} is current, and there are {described.commits}"
+        uris = [one.uri for one in pyfast.list_documents(folder)]
+    except (PyfastError, OSError) as error:
+        return {}, f"cannot be opened: {error!r}"
+    texts: State = {}
+    for part, entry in zip(index.parts, index.manifest["parts"], strict=True):
+        live = pyfast.retrieval.index.manifest.live_documents(folder, entry)
+        texts |= {part.corpus.uri(at): part.corpus.document(at).text for at in range(len(live)) if live[at]}
+    return {uri: texts[uri] for uri in uris}, ""
+
+
+def _same_as_new(folder: Path, state: State) -> str:
+    """Whether the index finds what a new one of the same documents finds, with the same scores."""
+    new = folder.with_name("NEW")
+    pyfast.build_index([{"id": uri, "text": text} for uri, text in state.items()], new)
+    ours, theirs = (
+        [[(one.uri, one.score) for one in found] for found in retrieve(WORDS, one, k=10)] for one in (folder, new)
+    )
+    return "" if ours == theirs else f"finds {ours}, a new index {theirs}"
+
+
+def _flipped(image: Image, disk: Disk, chance: Random) -> str:
+    """A bit of a file has changed: the index cannot be opened, or `verify` finds it."""
+    names = [name for name in image if name.startswith("IDX/parts/") and image[name]]
+    current = {f"IDX/{name}" for name in pyfast.open_index(disk.folder / "IDX").manifest["files"]}
+    name = chance.choice(sorted(current & {*names}))
+    disk.remove()
+    folder = disk.begin({**image, **with_flips({name: image[name]}, chance, name)})
+    disk.end()
+    try:
+        passed = pyfast.verify(folder / "IDX").passed
+    except PyfastError:
+        return ""
+    return f"a bit of {name} changed, and verify passes" if passed else ""
+
+
+def shrunk(changes: Changes, fails: Callable[[Changes], str]) -> Changes:
+    """Leave out, again and again, what a failure does not need."""
+    while True:
+        for place in range(len(changes.steps)):
+            smaller = Changes(changes.seed, changes.steps[:place] + changes.steps[place + 1 :], changes.flips)
+            if fails(smaller):
+                changes = smaller
+                break
+        else:
+            return changes
+
+
+def told(seed: int, disk: Disk, shrinks: bool) -> str:
+    """Carry out a seed, and print what happens: its shortest history that still fails, if `shrinks`."""
+    changes = drawn(seed)
+    print(changes)
+    fault = fault_of(changes, disk, trace=not shrinks)
+    if fault and shrinks:
+        changes = shrunk(changes, lambda smaller: fault_of(smaller, disk))
+        print(f"still fails: {changes}")
+        fault = fault_of(changes, disk, trace=True)
+    return fault
