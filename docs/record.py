@@ -1,0 +1,55 @@
+"""Record the picture of a terminal at the top of README.md: what the commands print, with the embedded model.
+
+    python docs/record.py        # writes docs/images/terminal.svg
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+ROOT = Path(__file__).resolve().parents[1]
+QUESTION = "In which year was the moon on which the probe Huygens landed discovered?"
+COMMANDS = {
+    "pyfast index corpus --out IDX": 1,
+    f'pyfast ask IDX "{QUESTION}"': 9,
+    "pyfast answer questions.jsonl --index IDX --run RUN": 1,
+    "pyfast evaluate RUN --gold questions.jsonl --figure em --figure f1 --figure evidence_recall": 14,
+}
+"""How many lines of the output are shown, by command"""
+WIDTH = 94
+
+
+def main() -> None:
+    """Carry out the commands, and draw what they print."""
+    console = Console(record=True, width=WIDTH, file=Path(os.devnull).open("w"), force_terminal=True)
+    with TemporaryDirectory() as place:
+        shutil.copytree(ROOT / "examples" / "corpus", Path(place, "corpus"))
+        shutil.copy(ROOT / "examples" / "questions.jsonl", place)
+        pyfast = Path(place, "pyfast")
+        pyfast.write_text(f'#!/bin/sh\nexec {sys.executable} -m pyfast "$@"\n')
+        pyfast.chmod(0o755)
+        path = f"{place}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
+        for command, most in COMMANDS.items():
+            console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
+            done = subprocess.run(command, shell=True, cwd=place, env=environment, capture_output=True, text=True)
+            lines = done.stdout.strip("\n").split("\n")
+            shown = [*lines[:most], *["   ..."] * (len(lines) > most and most > 1)]
+            console.print(Text.from_ansi("\n".join(shown)), overflow="ellipsis", no_wrap=True)
+            console.print()
+    picture = console.export_svg(title="", theme=MONOKAI, clear=False)
+    # No font from the network: each line is stretched to its width, whatever font is there.
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
+    (ROOT / "docs" / "images" / "terminal.svg").write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
