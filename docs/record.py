@@ -1,6 +1,6 @@
 """Record the picture of a terminal at the top of README.md: what the commands print, with the embedded model.
 
-    python docs/record.py        # writes docs/images/terminal.svg
+python docs/record.py        # writes docs/images/terminal.svg
 """
 
 import os
@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,17 +20,17 @@ ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "In which year was the moon on which the probe Huygens landed discovered?"
 COMMANDS = {
     "pyfast index corpus --out IDX": 1,
-    f'pyfast ask IDX "{QUESTION}"': 9,
+    f'pyfast ask IDX "{QUESTION}"': 11,
     "pyfast answer questions.jsonl --index IDX --run RUN": 1,
     "pyfast evaluate RUN --gold questions.jsonl --figure em --figure f1 --figure evidence_recall": 14,
 }
 """How many lines of the output are shown, by command"""
-WIDTH = 94
+WIDTH = 100
 
 
 def main() -> None:
     """Carry out the commands, and draw what they print."""
-    console = Console(record=True, width=WIDTH, file=Path(os.devnull).open("w"), force_terminal=True)
+    console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
     with TemporaryDirectory() as place:
         shutil.copytree(ROOT / "examples" / "corpus", Path(place, "corpus"))
         shutil.copy(ROOT / "examples" / "questions.jsonl", place)

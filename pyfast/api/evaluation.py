@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyfast.api.run import GoldLike, Run, answers_of, folder_of, gold_of, questions_of, report_of, results_of
+from pyfast.api.run import (
+    GoldLike,
+    Run,
+    answers_of,
+    folder_of,
+    gold_of,
+    own_gold,
+    questions_of,
+    report_of,
+    results_of,
+)
 from pyfast.engine import Record, recorded_value
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
@@ -20,6 +31,7 @@ from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
+from pyfast.evaluation.gold import Lines, read_gold
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import check_new, tables_of, write_table
@@ -190,6 +202,10 @@ def compare(
         raise InputError(f"judged: expected a folder for each of {len(runs)} runs, got {len(judged)}")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
+    for name, run in zip(names[1:], runs[1:], strict=True):
+        if gold is None and (other := _other_gold(run, lines)):
+            told = "%s: has other gold answers to %d questions; those of %s count (--gold: choose the gold)"
+            _LOG.warning(told, name, other, names[0])
     reports = [evaluate(run, lines, metrics=metrics, judged=folder) for run, folder in zip_longest(runs, judged)]
     scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()
@@ -208,6 +224,15 @@ def compare(
     least = least_to_differ(len(differences))
     without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
+
+
+def _other_gold(run: Run | str | Path, lines: Lines) -> int:
+    """Count the questions to which the gold answers of a run are not those of these lines."""
+    with contextlib.suppress(InputError):
+        if (own := own_gold(run)) != lines:
+            answers = {one.id: one.answers for one in read_gold(lines)}
+            return sum(answers.get(one.id, one.answers) != one.answers for one in read_gold(own))
+    return 0
 
 
 def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *, overwrite: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pyfast.corpus import Document, Reader, Unread
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
-from pyfast.corpus.readers import NO_READER, DocumentSource, Roots, beginnings_of
+from pyfast.corpus.readers import NO_READER, DocumentSource, Roots, beginnings_of, has_records
 from pyfast.corpus.readers import sources_of as files_of
 from pyfast.engine import recorded_value
 from pyfast.engine.distributed import connected, spread
@@ -383,9 +383,10 @@ def sync_documents(
     Documents are added and replaced as in `update_documents`. All other documents whose uris begin as those of the
     given folders are deleted, also those that were not read from a file. For a folder inside a folder that
     was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
-    has no documents. If a file cannot be read, the documents of missing files stay, because it is not known which
-    documents the file has. A file without a reader has no documents. If the index has the file from an earlier
-    reader, they stay.
+    has no documents. If a part of a file cannot be read, the documents that the index has of this file stay. If
+    the file has records, such as a `.jsonl` file, or `readers` are given, the documents of all missing files stay,
+    because it is not known which documents the file has. A file without a reader has no documents. If the index
+    has the file from an earlier reader, they stay.
 
     Args:
         index: The folder of the index.
@@ -422,11 +423,14 @@ def sync_documents(
         beginnings = beginnings_of(given, roots)
 
         def within() -> list[str]:
+            unknown = {it.path for it in unread or () if it.missing}
+            stay.update(it.uri for it in listed if it.path in unknown)
             without_reader = {it.path for it in unread or () if it.reason == NO_READER}
-            if not any(it.missing and it.path not in without_reader for it in unread or ()):
-                stay.update(it.uri for it in listed if it.path in without_reader)
+            records = [str(path) for path in sorted(unknown - without_reader) if readers or has_records(path)]
+            if not records:
                 return beginnings
-            _LOG.warning("%s: the documents of missing files stay, because a file cannot be read", index)
+            told = "%s: the documents of missing files stay, because %s cannot be read, and may have them"
+            _LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
             return []
 
         read = _documents(listed, [] if unread is None else unread, files)

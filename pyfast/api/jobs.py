@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
@@ -30,6 +31,7 @@ from pyfast.engine import (
     work_on,
     write_questions,
 )
+from pyfast.engine.configuration import COLUMNS
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.question_files import as_path
 from pyfast.engine.questions import sampled, unrestricted
@@ -115,7 +117,11 @@ def job_of(
         index=configured.index,
         llm=models,
         knowledge=None if session is None else session.describe(),
-        places={"index": place, **({"gold": gold} if gold else {})},
+        places={
+            "index": place,
+            **({"gold": gold} if gold else {}),
+            **({COLUMNS: json.dumps(dict(options.columns))} if options.columns else {}),
+        },
         sampling=given.sampling,
         concurrency=at_once(given.concurrency, models),
         budget=limits,

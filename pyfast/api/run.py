@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +16,10 @@ import pyarrow as pa
 from pyfast.api.index import index_of
 from pyfast.corpus import Document, KnowledgeGraph, Table
 from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
-from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_path, recorded_value
+from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
-from pyfast.engine.question_files import own_columns
+from pyfast.engine.question_files import own_columns, records_of_gold
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
@@ -352,8 +353,21 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
     Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
     """
+    path = folder_of(run)
+    if gold is not None and not isinstance(gold, str | Path):
+        return list(gold)
     if gold is not None:
-        return Path(gold) if isinstance(gold, str | Path) else list(gold)
+        columns = None if path is None else recorded_value(path, "places", COLUMNS)
+        if not columns:
+            return Path(gold)
+        return [record for _, record in records_of_gold(Path(gold), json.loads(columns))]
+    place = own_gold(run)
+    _say_gold(place)
+    return place
+
+
+def own_gold(run: Run | str | Path) -> Path:
+    """Return the file with the gold answers of a run's questions. Raises `InputError` as `gold_of` does."""
     path = folder_of(run)
     if path is None:
         raise InputError("the run is in memory: give the gold")
@@ -363,9 +377,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     except InputError as error:
         raise InputError(f"{error}; give the gold (--gold)") from None
     beside = place.with_name(GOLD)
-    place = beside if beside.is_file() else place
-    _say_gold(place)
-    return place
+    return beside if beside.is_file() else place
 
 
 @lru_cache(256)  # Several runs have the same questions.

@@ -566,3 +566,10 @@ DOCX = Reader(("*.docx",), read_docx)
 PPTX = Reader(("*.pptx",), read_pptx)
 XLSX = Reader(("*.xlsx", "*.xlsm"), read_xlsx)
 RDF = Reader(("*.nt", "*.ttl", "*.turtle"), read_rdf)
+_OF_FILES = (TEXT, MARKDOWN, TABLE, TRIPLES, HTML, PDF, DOCX, PPTX, XLSX, RDF)
+
+
+def has_records(path: Path) -> bool:
+    """Whether documents of a file can have uris that do not begin with that of the file."""
+    name = _inner(path).name.lower()
+    return not any(fnmatchcase(name, pattern) for reader in _OF_FILES for pattern in reader.patterns)

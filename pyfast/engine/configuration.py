@@ -33,6 +33,8 @@ _FORMAT = "format_version"
 _PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
 STARTED_IN = "started_in"
 """The place that names the working directory of a run's last session, relative to the run's folder"""
+COLUMNS = "columns"
+"""The key, beside the places, of the columns with other names in the file of questions, as JSON"""
 
 
 def configuration(

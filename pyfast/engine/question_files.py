@@ -57,9 +57,19 @@ def read_question_records(
             missing = {name: column for name, column in missing.items() if given[name] not in record}
             renamed = {name: record[column] for name, column in given.items() if column in record}
             record = {name: record[name] for name in record if name not in given.values()} | renamed
+        if "question" in missing:
+            break  # A misspelled name of this column would be a question that is missing.
         yield place, tidy(record, _id_of(record, seen), str(path))
     for column in missing.values():
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, known)}")
+
+
+def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what `read_question_records` does. `columns` are those of the questions. The gold may have pyfast's
+    names in place of some of them, or none of them."""
+    known = {name for _, record in _records(path) for name in record}
+    theirs = {name: column for name, column in columns.items() if _key(column) in known and name not in known}
+    return read_question_records(path, theirs)
 
 
 def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:

@@ -287,6 +287,30 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_gold_has_the_columns_of_the_questions(office: Path) -> None:
+    """A corrected copy of the file of questions is gold as it is, and so is a file with pyfast's names."""
+    corrected = office / "corrected.csv"
+    corrected.write_text((office / "q.csv").read_text().replace(";90;", ";nothing;", 1))
+    with (office / "plain.jsonl").open("w") as plain:
+        for number, answer in enumerate(("nothing", "90", "90", "90"), start=10):
+            print(json.dumps({"id": str(number), "answers": [answer]}), file=plain)
+    golds = [pyfast.Run(office / "run").to_arrow(path)["gold"] for path in (corrected, office / "plain.jsonl")]
+    assert golds[0].to_pylist() == golds[1].to_pylist() == [["nothing"], ["90"], ["90"], ["90"]]
+
+
+def test_runs_with_other_gold_are_compared_with_a_word(office: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, answer in (("old", "90"), ("new", "nothing")):
+        questions = office / f"{name}.jsonl"
+        rows = [{"id": str(k), "question": f"What of {k}?", "answers": [answer]} for k in range(3)]
+        questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        pyfast.answer(questions, index=office / "IDX", llm="instant", system="rag", run=office / name)
+    pyfast.compare([office / "old", office / "new"], figures=["em"])
+    assert f"{office / 'new'}: has other gold answers to 3 questions" in caplog.text
+    caplog.clear()
+    pyfast.compare([office / "old", office / "new"], office / "new.jsonl", figures=["em"])
+    assert "other gold answers" not in caplog.text
+
+
 def test_each_source_has_a_row(office: Path) -> None:
     """Its place is looked up in the file itself, by other libraries."""
     run = pyfast.Run(office / "run")
@@ -382,6 +406,7 @@ def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.L
     for columns, fault in (
         ({"question": "Frge"}, r"needs a `question`"),
         ({"question": "Frage", "answers": "Antwrt"}, "no column 'Antwrt'; did you mean Antwort"),
+        ({"question": "Fage", "answers": "Antwort"}, "no column 'Fage'; did you mean Frage"),
         ({"question": "Frage", "anwers": "Antwort"}, "no field 'anwers'; did you mean answers"),
     ):
         with pytest.raises(InputError, match=fault):

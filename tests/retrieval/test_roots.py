@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import openpyxl
 import pytest
 from typer.testing import CliRunner
 
@@ -192,10 +193,10 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
     """A file that cannot be read may have the documents; so may another folder, or one that is not mounted."""
     index = corpus.parent / "IDX"
     (corpus / "readme.txt").unlink()
-    (corpus / "broken.xlsx").write_bytes(b"PK")
+    (corpus / "broken.jsonl").write_bytes(b'{"id": ')
     assert pyfast.sync_documents(index, corpus).deleted == 0
-    assert "the documents of missing files stay, because a file cannot be read" in caplog.text
-    (corpus / "broken.xlsx").unlink()
+    assert f"the documents of missing files stay, because {corpus / 'broken.jsonl'} cannot be read" in caplog.text
+    (corpus / "broken.jsonl").unlink()
     write(corpus.parent / "e", "other.txt")
     pyfast.update_documents(index, corpus.parent / "e")
     with pytest.raises(InputError, match="e: the index also has documents of it"):
@@ -205,6 +206,26 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
         path.unlink()
     with pytest.raises(InputError, match="e: has no files"):
         pyfast.sync_documents(index, [corpus, corpus.parent / "e"])
+
+
+@pytest.mark.parametrize("broken", [b"PK", None])
+def test_only_documents_of_a_file_that_cannot_be_read_stay(corpus: Path, broken: bytes | None) -> None:
+    """Also of a part of it, here a formula without a value. What they are called, its own name says."""
+    index, path = corpus.parent / "IDX", corpus / "sales.xlsx"
+    book = openpyxl.Workbook()
+    for row in (["Moon", "Year"], ["Titan", 1655], ["Rhea", 1672]):
+        book.active.append(row)
+    book.save(path)
+    pyfast.update_documents(index, path)
+    assert "sales.xlsx" in uris(index)
+    book.active.append(["Io", "=A1+B2"])
+    book.save(path)
+    if broken is not None:
+        path.write_bytes(broken)
+    (corpus / "readme.txt").unlink()
+    unread = list[Unread]()
+    change = pyfast.sync_documents(index, corpus, on_unread=unread.append)
+    assert change.uris["deleted"] == ["readme.txt"] and "sales.xlsx" in uris(index) and unread[0].missing
 
 
 def test_a_file_without_a_reader_keeps_nothing_but_itself(corpus: Path) -> None:

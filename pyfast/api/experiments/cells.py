@@ -10,7 +10,6 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import orjson
@@ -296,8 +295,11 @@ def _cell(
         for run, report in zip(runs, reports, strict=True)
     ]
     figures, paper = rows_of(scored)[0].figures, row.paper.get(name, {})
-    rates = [times.throughput for times in map(service_times, runs) if times is not None]
-    rate = fmean(rates) if len(rates) == len(runs) else None
+    times = [one for one in map(service_times, runs) if one is not None]
+    # All questions by all seconds: a mean of rates would hide a slow run behind a fast one.
+    counts = [len(one.seconds) for one in times]
+    busy = sum(count / one.throughput for count, one in zip(counts, times, strict=True))
+    rate = sum(counts) / busy if len(times) == len(runs) else None
     return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed())
 
 
