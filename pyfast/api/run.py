@@ -307,10 +307,15 @@ def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
     @cache
     def index() -> Index | None:
         try:
-            return index_of(recorded_path(run, "index"), run)
+            opened = index_of(recorded_path(run, "index"), run)
         except InputError as error:
             _LOG.warning("%s; %s", error, otherwise)
             return None
+        known = recorded_value(run, "index", "corpus")
+        if known not in (None, opened.manifest["corpus"]):
+            _LOG.warning("%s: has other documents than the run had; %s", opened.folder, otherwise)
+            return None
+        return opened
 
     return index
 

@@ -45,6 +45,7 @@ _ABOUT_LIST = frozenset(
 """The keys of objects that tell about a list of records"""
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONGEST = 300
+_LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
 
@@ -303,6 +304,8 @@ _DOCUMENTS: dict[str, Callable[[str, JsonObject], _Read]] = {"text": _text, "tab
 
 def _string(record: JsonObject, key: str, default: str | None = None) -> str:
     value = record.get(key)
+    if key == "_id" and isinstance(value, dict) and value.keys() == {"$oid"}:  # as MongoDB exports it
+        value = value["$oid"]
     if value is None:
         value = default
     if key in ("id", "_id") and type(value) in (int, orjson.Fragment) and _json(value).lstrip("-").isdigit():
@@ -349,7 +352,9 @@ def _cell(value: object) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     written = _json(value)
-    return str(orjson.loads(written)) if written.startswith('"') else written  # A date is a text in JSON.
+    if written.startswith('"'):  # A date is a text in JSON.
+        return str(orjson.loads(written))
+    return _LINE_END.sub(r"\1 ", written)  # A line end that JSON writes as letters would belong to the next word.
 
 
 def _keys(keys: Iterable[str]) -> str:

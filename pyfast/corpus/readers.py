@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Literal
+from unicodedata import normalize
 
 import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
@@ -418,7 +419,7 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     """
     given = [Path(os.path.realpath(source)) for source in sources]
     folders = [source for source in given if source.is_dir()]
-    found = {uri[:-1] for folder in folders if (uri := uri_within(roots, folder / "-"))}
+    found = {normalize("NFC", uri[:-1]) for folder in folders if (uri := uri_within(roots, folder / "-"))}
     others = {}
     for (place, kind), uri in roots.items():
         root = Path(os.path.realpath(place))
@@ -471,7 +472,8 @@ def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -
         if new:
             add_root(roots, source, prefix)
         for uri, path, known in files:
-            uri = known or prefix + uri
+            # Some systems write the names of files with accents apart from their letters.
+            uri = normalize("NFC", known or prefix + uri)
             other = named.setdefault(uri, path)
             if other is not path and not (known and path.samefile(other)):
                 raise InputError(f"{path}: its uri would be that of {other}: {uri}")

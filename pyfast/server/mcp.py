@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from pyfast.api.engine import Engine, View
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
+from pyfast.corpus import Table
 from pyfast.engine import Evidence
 from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
@@ -260,6 +261,8 @@ def _text(index: Index, uri: str) -> str:
     source = index.corpus.find(uri)
     if source is None:
         raise InputError(f"no document {uri!r}")
-    root = int(index.corpus.roots[source])
-    header = "\t".join(index.corpus.header(source)) if index.corpus.is_table(root) else ""
-    return f"{header}\n{index.corpus.content(root)}" if header else index.corpus.content(root)
+    document = index.corpus.document(source)
+    if isinstance(document, Table):  # A line end within a cell would seem to end the row.
+        rows = [document.header, *document.rows] if any(document.header) else document.rows
+        return "\n".join("\t".join(" ".join(cell.split()) for cell in row) for row in rows)
+    return index.corpus.content(int(index.corpus.roots[source]))

@@ -1,8 +1,10 @@
 """Files that other programs export: chats, graphs, logs, and tables below pairs."""
 
 import json
+import unicodedata
 from pathlib import Path
 
+import pptx
 import pytest
 
 import pyfast
@@ -222,3 +224,75 @@ def test_soft_hyphens_of_pages(tmp_path: Path) -> None:
     documents, _ = found(tmp_path / "p.html")
     assert "\u00ad" not in repr(documents) and "\\xad" not in repr(documents)
     assert "Steamship law" in repr(documents) and "Donaudampf" in repr(documents) and "Version" in repr(documents)
+
+
+def test_lone_quotes_in_a_file_of_tabs(tmp_path: Path) -> None:
+    """As in lists of films: a quote belongs to a title, and each line has its cells."""
+    rows = ['b\t"Rolling in the Deep\t1997', "c\tHolm\t2001", 'd\tA Ruler of 12"\t2002', "e\tFish\t2003"]
+    (tmp_path / "t.tsv").write_text("id\ttitle\tyear\n" + "\n".join(rows) + "\n")
+    ((table,), said) = found(tmp_path / "t.tsv")
+    assert isinstance(table, Table) and list(table.rows) == [tuple(row.split("\t")) for row in rows] and not said
+    # Quotes that hold a line end are quotes.
+    (tmp_path / "t.tsv").write_text('id\ttitle\n1\t"two\nlines"\n2\tone\n')
+    ((table,), said) = found(tmp_path / "t.tsv")
+    assert isinstance(table, Table) and list(table.rows) == [("1", "two\nlines"), ("2", "one")] and not said
+
+
+def test_documents_of_mongo_and_nested_texts(tmp_path: Path) -> None:
+    lines = [
+        {"_id": {"$oid": "65f1c0ffee0000000000a001"}, "text": "Odda lies at the fjord."},
+        {"city": "Odda", "info": {"text": "It rains.\nBergen is wet.\tTromso is cold.", "path": "a\\new"}},
+    ]
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    documents, said = found(tmp_path / "m.jsonl")
+    assert [it.uri for it in documents if isinstance(it, TextDocument)] == ["65f1c0ffee0000000000a001"]
+    index = pyfast.build_index(tmp_path / "m.jsonl", tmp_path / "I")
+    for word in ("Bergen", "Tromso", "rains"):
+        assert word in index.text(int(index.search([word], 1)[0].passages[0])), said
+    (table,) = (it for it in documents if isinstance(it, Table))
+    assert json.loads(table.rows[0][-1])["path"] == "a\\new"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Isparta'da yaşayan çiftçiler bu yıl gül hasadına erken başladı. Işık Çağlar köye döndü.", "cp1254"),
+        ("Město leží na řece a jeho obyvatelé každý den chodí pěšky do práce. Příliš žluťoučký kůň.", "cp1250"),
+        ("Bærinn stendur við fjörðinn og þar búa um þrjú þúsund manns. Áður var þar síldarvinnsla.", "cp1252"),
+        ("Die Stadt liegt an der Lahn und hat viele schöne Häuser. Größere Straßen führen hinüber.", "cp1252"),
+    ],
+)
+def test_texts_of_eight_bits(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "t.txt").write_bytes((f"{text}\n" * 4).encode(encoding))
+    ((document,), _) = found(tmp_path / "t.txt")
+    assert isinstance(document, TextDocument) and document.text.splitlines()[0] == text
+
+
+def test_powers_on_slides(tmp_path: Path) -> None:
+    slides = pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[1])
+    slide.shapes.title.text = "Sizes"
+    paragraph = slide.placeholders[1].text_frame.paragraphs[0]
+    for said, raised in (
+        ("A lake of 10", 0),
+        ("6", 30000),
+        (" litres, CO", 0),
+        ("2", -25000),
+        (" and 4", 0),
+        ("5", 0),
+    ):
+        run = paragraph.add_run()
+        run.text = said
+        run.font._element.set("baseline", str(raised))
+    slides.save(tmp_path / "p.pptx")
+    documents, _ = found(tmp_path / "p.pptx")
+    assert "A lake of 10^6 litres, CO2 and 45" in repr(documents)
+
+
+def test_names_of_files_with_accents_apart(tmp_path: Path) -> None:
+    """As some systems write them. Questions and filters name them as people type them."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / unicodedata.normalize("NFD", "Größe.txt")).write_text("The lamp is 3 m tall.")
+    pyfast.build_index(tmp_path / "files", tmp_path / "I")
+    assert [it.uri for it in pyfast.list_documents(tmp_path / "I")] == ["Größe.txt"]
+    assert pyfast.sync_documents(tmp_path / "I", tmp_path / "files").unchanged == 1

@@ -404,7 +404,6 @@ def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.L
         )
     assert len(run.records) == 2 and run.to_arrow().select(["gold", "Team"]).to_pylist()[0]["gold"] == ["90"]
     for columns, fault in (
-        ({"question": "Frge"}, r"needs a `question`"),
         ({"question": "Frage", "answers": "Antwrt"}, "no column 'Antwrt'; did you mean Antwort"),
         ({"question": "Fage", "answers": "Antwort"}, "no column 'Fage'; did you mean Frage"),
         ({"question": "Frage", "anwers": "Antwort"}, "no field 'anwers'; did you mean answers"),
@@ -423,3 +422,16 @@ def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.L
     assert told["states"] == status.states and told["seconds"]["p50"] == status.seconds[50]
     done = CliRunner().invoke(app, ["export", str(tmp_path / "b"), "--out", str(tmp_path / "b.csv")])
     assert done.exit_code == 0 and pd.read_csv(tmp_path / "b.csv")["Team"].tolist() == ["Süd"] * 4
+
+
+def test_titles_are_those_of_the_runs_documents_or_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An index that was built again has other documents under the same names."""
+    for title in ("Old", "New"):
+        titan = {"id": "titan", "title": title, "text": "The moon titan orbits Saturn."}
+        pyfast.build_index([titan], tmp_path / "I", overwrite=True)
+        if title == "Old":
+            asked = ["What does titan orbit?"]
+            run = pyfast.answer(asked, index=tmp_path / "I", llm="instant", system="rag", run=tmp_path / "run")
+            assert run.to_arrow(sources=True)["title"].to_pylist() == ["Old"]
+    again = pyfast.Run(tmp_path / "run").to_arrow(sources=True)
+    assert again["title"].to_pylist() == [None] and "has other documents than the run had" in caplog.text

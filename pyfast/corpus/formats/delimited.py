@@ -227,6 +227,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     if said := _NAMED.match(text):
         return type("Given", (csv.excel,), {"delimiter": said[1]})
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
+    if named is csv.excel_tab and '"' in text and _has_lone_quotes(text):
+        return PlainTabs
     widths = _widths(text, named)
     if len(widths) > 1:  # Quotes that stand behind a space, or have a backslash before them, can be the reason.
         spaced = type("Spaced", (named,), {"skipinitialspace": True})
@@ -253,6 +255,13 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
         return named
     guessed = _sniffed(text[: text.rfind("\n", 0, _SAMPLE) + 1] or text[:_SAMPLE])
     return guessed if guessed and _evenness(_widths(text, guessed)) > _evenness(widths) else named
+
+
+def _has_lone_quotes(text: str) -> bool:
+    """Whether quotes are ordinary characters: a line has an odd number of them, and each line has as many tabs."""
+    lines = [line for line in _lines(text) if line.strip()]
+    is_even = len({line.count("\t") for line in lines}) == 1
+    return is_even and any(line.count('"') % 2 for line in lines)
 
 
 def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:

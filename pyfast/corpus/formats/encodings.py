@@ -139,4 +139,6 @@ def _detected(data: bytes, at: int) -> str | None:
     # Encodings of one byte differ in a few characters. If none of them occurs, take the likeliest.
     alike = {best.encoding, *best.could_be_from_charset}
     names = {match.encoding for match in guesses}
-    return _WESTERN if _WESTERN in alike | names and not best.multi_byte_usage else best.encoding
+    # In Central European and Turkish texts, some letters are those that Western texts hardly have, such as thorn.
+    is_western = _WESTERN in alike | names and _is_western(sample)
+    return _WESTERN if is_western and not best.multi_byte_usage else best.encoding

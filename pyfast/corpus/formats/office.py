@@ -15,6 +15,7 @@ from pyfast.corpus.grids import POWER, Text, title_of
 from pyfast.errors import InputError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
@@ -144,7 +145,7 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
         symbol.getparent().replace(symbol, said)
     for run in list(body.iter(f"{_W}r")):
-        _mark_power(run)
+        _mark_power(run, _W, run.find(f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']"))
     for equation in list(body.iter(f"{_M}oMath")):
         run = OxmlElement("w:r")
         run.text = _equation(equation)
@@ -156,14 +157,14 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
 
 
-def _mark_power(run: Any) -> None:
-    """Write a power, such as that of 10 with a raised 6, so that it is no other number."""
-    raised = run.find(f"{_W}rPr/{_W}vertAlign")
-    before = run.getprevious()
-    said = run.find(f"{_W}t")
-    if raised is None or raised.get(f"{_W}val") != "superscript" or said is None or before is None:
+def _mark_power(run: Any, space: str, raised: Any) -> None:
+    """Write a power, such as that of 10 with a raised 6, so that it is no other number. `raised` is the element
+    that raises the run, if there is one."""
+    before, said = run.getprevious(), run.find(f"{space}t")
+    if raised is None or raised.get("baseline", "1").startswith(("-", "0")) or said is None or before is None:
         return
-    if before.tag == f"{_W}r" and before.text[-1:].isdigit() and POWER.fullmatch((said.text or "").strip()):
+    is_number = before.tag == run.tag and "".join(before.itertext())[-1:].isdigit()
+    if is_number and POWER.fullmatch((said.text or "").strip()):
         said.text = f"^{said.text}"
 
 
@@ -258,6 +259,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.page()
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
+        for run in slide._element.iter(f"{_A}r"):
+            _mark_power(run, _A, run.find(f"{_A}rPr[@baseline]"))
         heading = slide.shapes.title
         title = heading.text_frame.text if heading is not None else ""
         shapes = list(_shapes(slide.shapes))
