@@ -60,7 +60,7 @@ def write_array(path: Path | BinaryIO, values: npt.NDArray[Any]) -> None:
         with path.open("wb") as file:
             write_array(file, values)
         return
-    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8))
+    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8).data)
 
 
 def save_array(path: Path, values: npt.NDArray[Any]) -> None:

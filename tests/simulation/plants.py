@@ -129,7 +129,7 @@ PLANTS |= {
         "a commit that never came is listed": (_MANIFEST, "if number <= current]", "]"),
         "NumPy says what the disk did": (
             "utils/blocks.py",
-            '    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8))',
+            '    path.write(np.asarray(values, order="C").reshape(-1).view(np.uint8).data)',
             "    np.asarray(values).tofile(path)",
         ),
         "erasing removes a part that is needed": (
