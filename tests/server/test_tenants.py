@@ -43,6 +43,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "self_ask": {"follow_ups": 2},
     "react": {"steps": 3},
     "hipporag": {},
+    "flare": {"sentences": 2},
+    "adaptive_rag": {"steps": 2},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

@@ -102,9 +102,24 @@ REPLIES["self_consistency"] = {
     "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
 }
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
+REPLIES["flare"] = {
+    "look_ahead": lambda request: {
+        "sentence": f"Sentence {len(request.messages[-1].content)} says that Titan is a moon.",
+        "unsure": ["Titan"],
+        "answer": "",
+    },
+    "query_for_phrase": {"query": "Which moon?"},
+    "conclude": {"answer": "Huygens"},
+}
 REPLIES["ircot"] = {
     "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
     **REPLIES["iter_retgen"],
+}
+
+REPLIES["adaptive_rag"] = {
+    "classify": lambda request: {"complexity": "C" if "year" in request.messages[-1].content else "B"},
+    "direct": {"answer": "Huygens"},
+    **REPLIES["ircot"],
 }
 
 # Values to try beside the default, where there is more than on and off or one of a few.
@@ -158,6 +173,8 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "self_consistency": {"samples": [1, 2], "temperature": [0.1], "examples": [0]},
     "cot": {"examples": [2]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
+    "flare": {"k": [1], "sentences": [1, 2]},
+    "adaptive_rag": {"k": [1, 20], "step_k": [1, 20], "steps": [1, 2], "paragraphs": [1]},
     "hipporag": {
         "facts": [1, 9],
         "phrases": [1],
@@ -215,7 +232,7 @@ def _said(name: str, values: Values, session: Session | None, small: Index) -> s
     llm = Heard(**REPLIES.get(name, {}))
     records: list[Record] = []
     index = small if session is None else session.index
-    asked = TURNS if name == "graph_convqa" else ASKED[: 2 if name == "hseq" else 1]
+    asked = TURNS if name == "graph_convqa" else ASKED[: 2 if name in ("hseq", "adaptive_rag") else 1]
     asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, 1, budget=Budget(attempts=1)))
     told = [{field: it for field, it in record.as_json().items() if field != "usage"} for record in records]
     return f"{llm.heard} {told}"

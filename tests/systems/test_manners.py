@@ -34,6 +34,8 @@ FALLS = {
     "mtqa": {"keywords", "thought", "summary"},
     "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
     "ircot": {"sentence"},
+    "flare": {"look_ahead"},
+    "adaptive_rag": {"classify"},
     "self_consistency": {"cot"},
     "react": {"act"},
     "self_ask": {"extract"},
