@@ -82,6 +82,15 @@ REPLIES: dict[str, dict[str, Any]] = {
         "from_memory": {"answer": "Huygens"},
     },
 }
+THOUGHTS = REPLIES["mtqa"] | {
+    "conclude": {"answer": "Huygens"},
+    "correct": lambda request: {"paragraphs": [request.messages[-1].content[-30:]]},
+    "vote": lambda request: {"best": 1 + request.seed % 2},
+    "value": lambda request: {"value": ("sure", "likely")[request.seed % 2]},
+    "notes": lambda request: {"notes": request.messages[-1].content[-300:]},
+    "long_answer": {"paragraphs": ["It was Huygens."]},
+}
+REPLIES |= dict.fromkeys(("tot", "rat", "ratt", "coa"), THOUGHTS)
 REPLIES["decompose"] = REPLIES["n2n"]
 REPLIES["iter_retgen"] = {"reasoned_answer": {"reasoning": "Huygens landed on Titan.", "answer": "Huygens"}}
 REPLIES["self_ask"] = {
@@ -156,6 +165,10 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "temperature": [0.1],
         "weights_seed": [1],
     },
+    "tot": {"depth": [1], "candidates": [1, 2], "breadth": [2], "evaluations": [1], "temperature": [0.1]},
+    "rat": {"temperature": [0.1]},
+    "ratt": {"nodes": [1], "layers": [1, 2], "temperature": [0.1]},
+    "coa": {"part": [1, 3]},
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
         "graph": [False],
@@ -187,6 +200,9 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     },
 }
 OTHERS["decompose"] = OTHERS["n2n"]
+OVER_UNITS = ("tot", "rat", "ratt", "coa")
+for name in OVER_UNITS:
+    OTHERS[name] |= {of: OTHERS["mtqa"][of] for of in ("entities", "relations", "units")}
 # Under which a setting may be seen to act that does not by default.
 BESIDE: dict[str, list[Values]] = {
     "n2n": [{}, {"ranking": "graph_rank"}, {"final_k": 4}],
@@ -201,6 +217,8 @@ UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
+    **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
+    **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},
     ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
     ("graph_convqa", "graph"): "with graph=on alone, which needs a training",
@@ -220,7 +238,9 @@ def said(small: Index, known: Session) -> Callable[[str, Values], str]:
 
     def of(name: str, values: Values) -> str:
         if (key := f"{name} {sorted(values.items())}") not in kept:
-            kept[key] = _said(name, values, known if name in ("mtqa", "subqrag", "hipporag") else None, small)
+            kept[key] = _said(
+                name, values, known if load_system(name).opens and name != "graph_convqa" else None, small
+            )
         return kept[key]
 
     return of
@@ -389,6 +409,7 @@ def test_the_presets_of_the_papers() -> None:
         *(("hseq", f"paper-{size}") for size in ("small", "medium", "large")),
         *(("mtqa", name) for name in ("paper", "no-rag", "no-origin", "no-kg", "no-comm", "long")),
         *(("n2n", name) for name in ("vanilla-rag", "decomposition", "no-graphrank", "paper")),
+        ("tot", "mtqa-table-1"),
         *(("subqrag", name) for name in ("paper", "no-decomposition", "no-rewriting", "no-update")),
     ] == PRESETS
 

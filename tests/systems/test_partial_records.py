@@ -20,6 +20,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hseq": {"steps": 2},
     "graph_convqa": {"graph": False, "memory": "random"},
     "mtqa": {"rows": 2, "columns": 2},
+    "ratt": {"nodes": 2, "layers": 2},
+    "tot": {"candidates": 2, "evaluations": 2},
 }
 
 
