@@ -260,15 +260,8 @@ def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: 
     assert time.monotonic() - started < 20
 
 
-PAPERS = (
-    "n2n-table-1",
-    "n2n-table-2",
-    "subqrag-table-2",
-    "mtqa-table-3",
-    "mtqa-table-4",
-    "hseq-table-5",
-    "convqa-table-2",
-)
+PAPERS = ("n2n-table-1", "n2n-table-2", "subqrag-table-2", "mtqa-table-3", "mtqa-table-4", "hseq-table-5")
+PAPERS += ("convqa-table-2",)
 
 
 def test_the_plan_of_the_page_on_quality_has_every_system_of_single_questions() -> None:

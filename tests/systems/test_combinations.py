@@ -208,6 +208,7 @@ BESIDE: dict[str, list[Values]] = {
     "n2n": [{}, {"ranking": "graph_rank"}, {"final_k": 4}],
     "decompose": [{}, {"final_k": 4}],
     "mtqa": [{"rows": 2, "columns": 1, "units": 50}],
+    **{name: [{"units": 50}] for name in OVER_UNITS},
     "hseq": [{}, {"iterator": "lexical"}, {"prior": 0}],
     "graph_convqa": [{"graph": False, "memory": "off"}],
     "subqrag": [{}, {"k": 100, "named": 0}],
@@ -409,8 +410,8 @@ def test_the_presets_of_the_papers() -> None:
         *(("hseq", f"paper-{size}") for size in ("small", "medium", "large")),
         *(("mtqa", name) for name in ("paper", "no-rag", "no-origin", "no-kg", "no-comm", "long")),
         *(("n2n", name) for name in ("vanilla-rag", "decomposition", "no-graphrank", "paper")),
-        ("tot", "mtqa-table-1"),
         *(("subqrag", name) for name in ("paper", "no-decomposition", "no-rewriting", "no-update")),
+        ("tot", "mtqa-table-1"),
     ] == PRESETS
 
 

@@ -1,5 +1,5 @@
 """ToT, RAT, RATT and CoA over knowledge units, beside loops written from their papers: the same calls with the
-same texts, the same evidence, the same answer. What the LLM says depends on what it is sent, so the order is free."""
+same texts, the same evidence, the same answer. What the LLM says depends on what it gets, so the order is free."""
 
 from collections.abc import Callable
 from hashlib import blake2b
