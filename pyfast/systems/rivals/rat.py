@@ -12,7 +12,7 @@ from pyfast.knowledge import Session
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.mtqa.column import Column
-from pyfast.systems.mtqa.nodes import think
+from pyfast.systems.mtqa.nodes import retrieve, think
 from pyfast.systems.mtqa.prompts import KEYWORDS, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Thinking, Units
 from pyfast.systems.prompts import long_text
@@ -52,8 +52,9 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     for thought in (chain or [[]]) if settings.retrieval else ():
         column = Column(seen=[0])
         columns.append(column)
-        by_question = settings.query == "question"
-        step = await corrected(question, revised, thought, column, ctx, settings, session, by_question)
+        about = [*revised, *thought] if settings.query == "thoughts" else []
+        column.units = await retrieve(question, about, column, ctx, settings, session)
+        step = await corrected(question, revised, thought, column, ctx, settings)
         column.thoughts = [step]
         revised = [*revised, *step]
     text = long_text(revised) if settings.long_answer else await concluded(question, revised, ctx, settings)

@@ -3,6 +3,7 @@ search finds, and makes one of them. The next layer continues from it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -12,7 +13,7 @@ from pyfast.knowledge import Session
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.mtqa.column import Column
-from pyfast.systems.mtqa.nodes import summarise, think
+from pyfast.systems.mtqa.nodes import retrieve, summarise, think
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY_ALONE, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Thinking, Units
 from pyfast.systems.prompts import final_text, long_text
@@ -54,36 +55,57 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     short = ""
     ctx.so_far(lambda: result(None, columns, ctx, settings))
     alone = settings.model_copy(update={"retrieval": False})
-
-    async def branch(seed: int) -> list[Column]:
-        """Write a thought from that of the layer before, and correct it."""
-        written = Column(seen=[0])
-        steps = [written]
-        thought = await think(question, draft, [], written, seed, ctx, alone)
-        written.thoughts = [thought]
-        if settings.retrieval:
-            parts = [[part] for part in thought] if settings.correction == "paragraph" else [thought]
-            revised: list[str] = []
-            for part in parts or [[]]:
-                column = Column(seen=[0])
-                step = await corrected(question, revised, part, column, ctx, settings, session)
-                column.thoughts = [step]
-                steps.append(column)
-                revised = [*revised, *step]
-        return steps
-
     for layer in range(settings.layers):
-        branches = await together(branch(layer * settings.nodes + node) for node in range(settings.nodes))
-        columns += [column for steps in branches for column in steps]
+        # Nodes that all continue from the thought of the layer before
+        written = [Column(seen=[0]) for _ in range(settings.nodes)]
+        columns += written
+        seeds = enumerate(written, start=layer * settings.nodes)
+        thoughts = await together(think(question, draft, [], column, seed, ctx, alone) for seed, column in seeds)
+        for column, thought in zip(written, thoughts, strict=True):
+            column.thoughts = [thought]
+        # Retrieve for each, and correct it
+        if settings.retrieval:
+            thoughts = await revised(question, thoughts, columns, ctx, settings, session)
         # The nodes become one
-        thoughts = [
-            [part for column in steps[settings.retrieval :] for part in column.thoughts[0]] for steps in branches
-        ]
         whole = Column(thoughts=thoughts, seen=[0] * settings.nodes)
         columns.append(whole)
         await summarise(question, draft, whole, ctx, alone)
         draft, short = whole.summary, whole.answer or short
     return result(long_text(draft) if settings.long_answer else final_text(short), columns, ctx, settings)
+
+
+async def revised(
+    question: Question,
+    thoughts: Sequence[list[str]],
+    columns: list[Column],
+    ctx: Context,
+    settings: Settings,
+    session: Session,
+) -> list[list[str]]:
+    """Correct the thoughts of a layer by what a search for each of them finds. `columns` gets the steps.
+
+    All searches run at the same time, and then all corrections. So a budget of a question always ends at the same
+    call.
+    """
+    by_paragraph = settings.correction == "paragraph"
+    parts = [[[one] for one in thought] if by_paragraph and thought else [thought] for thought in thoughts]
+    done: list[list[str]] = [[] for _ in thoughts]
+    for number in range(max(map(len, parts))):
+        pairs = zip(parts, done, strict=True)
+        steps = [(each[number], before, Column(seen=[0])) for each, before in pairs if number < len(each)]
+        columns += [column for _, _, column in steps]
+        found = await together(
+            retrieve(question, [*before, *part], column, ctx, settings, session) for part, before, column in steps
+        )
+        for (_, _, column), units in zip(steps, found, strict=True):
+            column.units = units
+        written = await together(
+            corrected(question, before, part, column, ctx, settings) for part, before, column in steps
+        )
+        for (_, before, column), step in zip(steps, written, strict=True):
+            column.thoughts = [step]
+            before += step
+    return done
 
 
 SYSTEM = system.System(

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
-from pyfast.knowledge import Session
 from pyfast.systems.mtqa.column import Column, evidence, paragraphs, traced, under
-from pyfast.systems.mtqa.nodes import knowledge, retrieve
+from pyfast.systems.mtqa.nodes import knowledge
 from pyfast.systems.mtqa.prompts import ThoughtFields
 from pyfast.systems.mtqa.settings import Units
 from pyfast.systems.prompts import final_text, unless_known
@@ -39,17 +38,11 @@ async def corrected(
     column: Column,
     ctx: Context,
     settings: Units,
-    session: Session,
-    by_question: bool = False,
 ) -> list[str]:
-    """Search for knowledge units about a thought, and let the LLM correct the thought by them.
+    """Let the LLM correct a thought by the knowledge units of a column.
 
-    `earlier` are the corrected paragraphs before it. With `by_question`, the search is for the question alone. If
-    the reply of the LLM is not usable, the thought stays.
+    `earlier` are the corrected paragraphs before it. If the reply of the LLM is not usable, the thought stays.
     """
-    column.units = await retrieve(
-        question, [] if by_question else [*earlier, *thought], column, ctx, settings, session
-    )
     budget = ctx.text_budget(CORRECT)
     try:
         reply = await ctx.generate(
