@@ -103,6 +103,15 @@ def test_flare_answers_from_its_sentences_if_the_next_is_not_usable(small: Index
     assert record.answer == "Saturn" and record.trace["sentences"] == ["Titan circles Saturn."]
 
 
+def test_flare_answers_if_it_has_nothing_more_to_say(small: Index) -> None:
+    said = [{"sentence": "", "unsure": [], "answer": ""}]
+    replies = {"look_ahead": said, "conclude": [{"answer": "Saturn"}]}
+    parts = {"look_ahead": LOOK_AHEAD, "conclude": CONCLUDE}
+    events, record = happened(small, QUESTIONS[1], "flare", replies, parts)
+    assert [event[0] for event in events] == ["search", "look_ahead", "conclude"]
+    assert record.answer == "Saturn" and record.trace["sentences"] == []
+
+
 SENTENCE = r"Evidence:\n(.*)\n\nQuestion: (.*)\nYour sentences: (.*)"
 ASKED = r"()Question: (.*)"
 

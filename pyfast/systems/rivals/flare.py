@@ -126,9 +126,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         except AnswerError as error:
             ctx.fell_back(LOOK_AHEAD, error)
             break
-        written.append(said.sentence.strip())
+        if sentence := said.sentence.strip():
+            written.append(sentence)
         if said.answer.strip():
             return Answer(final_text(said.answer), ctx.evidence(read), trace)
+        if not sentence:
+            break  # Nothing is left to say.
     conclude = unless_known(CONCLUDE, settings.abstain)
     reply = await ctx.generate(conclude, notes=" ".join(written), question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(read), trace)
