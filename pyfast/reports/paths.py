@@ -237,7 +237,7 @@ _STEPS: dict[str, tuple[Callable[[Trace], list[Step]], frozenset[str]]] = {
     "n2n": (_n2n, frozenset({"hops", "candidates", "final"})),
     "decompose": (_n2n, frozenset({"hops", "candidates", "final"})),
     "subqrag": (_subqrag, frozenset({"path"})),
-    "mtqa": (_mtqa, frozenset({"columns"})),
+    **dict.fromkeys(("mtqa", "tot", "rat", "ratt", "coa"), (_mtqa, frozenset({"columns"}))),
     "hseq": (_hseq, frozenset({"steps"})),
 }
 """For each of pyfast's own systems: the function that makes the steps from a trace, and the keys of the trace

@@ -72,6 +72,8 @@ def test_records_are_typed_values(small: pyfast.Index) -> None:
         "ircot",
         "self_ask",
         "react",
+        "flare",
+        "adaptive_rag",
         "self_consistency",
     ],
 )

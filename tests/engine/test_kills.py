@@ -21,6 +21,8 @@ PATIENCE_S = 900.0  # mtqa computes ten vectors for each question
 SETTINGS = {
     "graph_convqa": ["--set", "graph=off"],
     "mtqa": ["--set", "rows=2", "--set", "columns=2"],
+    "ratt": ["--set", "nodes=2", "--set", "layers=2"],
+    "tot": ["--set", "candidates=2", "--set", "evaluations=2"],
     "self_consistency": ["--set", "samples=5"],
 }
 

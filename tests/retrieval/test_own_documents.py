@@ -47,6 +47,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("ircot", {}),
     ("self_ask", {}),
     ("react", {}),
+    ("flare", {"retrieve": "always"}),
     ("react", {"format": "search_r1"}),
 ]
 

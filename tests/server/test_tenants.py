@@ -42,7 +42,13 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "ircot": {"steps": 2},
     "self_ask": {"follow_ups": 2},
     "react": {"steps": 3},
+    "tot": {"candidates": 2, "evaluations": 1},
+    "rat": {},
+    "ratt": {"nodes": 2, "layers": 1},
+    "coa": {},
     "hipporag": {},
+    "flare": {"sentences": 2},
+    "adaptive_rag": {"steps": 2},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

@@ -82,6 +82,15 @@ REPLIES: dict[str, dict[str, Any]] = {
         "from_memory": {"answer": "Huygens"},
     },
 }
+THOUGHTS = REPLIES["mtqa"] | {
+    "conclude": {"answer": "Huygens"},
+    "correct": lambda request: {"paragraphs": [request.messages[-1].content[-30:]]},
+    "vote": lambda request: {"best": 1 + request.seed % 2},
+    "value": lambda request: {"value": ("sure", "likely")[request.seed % 2]},
+    "notes": lambda request: {"notes": request.messages[-1].content[-300:]},
+    "long_answer": {"paragraphs": ["It was Huygens."]},
+}
+REPLIES |= dict.fromkeys(("tot", "rat", "ratt", "coa"), THOUGHTS)
 REPLIES["decompose"] = REPLIES["n2n"]
 REPLIES["iter_retgen"] = {"reasoned_answer": {"reasoning": "Huygens landed on Titan.", "answer": "Huygens"}}
 REPLIES["self_ask"] = {
@@ -102,9 +111,24 @@ REPLIES["self_consistency"] = {
     "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
 }
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
+REPLIES["flare"] = {
+    "look_ahead": lambda request: {
+        "sentence": f"Sentence {len(request.messages[-1].content)} says that Titan is a moon.",
+        "unsure": ["Titan"],
+        "answer": "",
+    },
+    "query_for_phrase": {"query": "Which moon?"},
+    "conclude": {"answer": "Huygens"},
+}
 REPLIES["ircot"] = {
     "sentence": lambda request: {"sentence": f"The moon after {request.messages[-1].content[-20:]} is Titan."},
     **REPLIES["iter_retgen"],
+}
+
+REPLIES["adaptive_rag"] = {
+    "classify": lambda request: {"complexity": "C" if "year" in request.messages[-1].content else "B"},
+    "direct": {"answer": "Huygens"},
+    **REPLIES["ircot"],
 }
 
 # Values to try beside the default, where there is more than on and off or one of a few.
@@ -141,6 +165,10 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "temperature": [0.1],
         "weights_seed": [1],
     },
+    "tot": {"depth": [1], "candidates": [1, 2], "breadth": [2], "evaluations": [1], "temperature": [0.1]},
+    "rat": {"temperature": [0.1]},
+    "ratt": {"nodes": [1], "layers": [1, 2], "temperature": [0.1]},
+    "coa": {"part": [1, 3]},
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
         "graph": [False],
@@ -158,6 +186,8 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "self_consistency": {"samples": [1, 2], "temperature": [0.1], "examples": [0]},
     "cot": {"examples": [2]},
     "ircot": {"k": [2], "steps": [0, 2], "paragraphs": [3]},
+    "flare": {"k": [1], "sentences": [1, 2]},
+    "adaptive_rag": {"k": [1, 20], "step_k": [1, 20], "steps": [1, 2], "paragraphs": [1]},
     "hipporag": {
         "facts": [1, 9],
         "phrases": [1],
@@ -170,11 +200,15 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     },
 }
 OTHERS["decompose"] = OTHERS["n2n"]
+OVER_UNITS = ("tot", "rat", "ratt", "coa")
+for name in OVER_UNITS:
+    OTHERS[name] |= {of: OTHERS["mtqa"][of] for of in ("entities", "relations", "units")}
 # Under which a setting may be seen to act that does not by default.
 BESIDE: dict[str, list[Values]] = {
     "n2n": [{}, {"ranking": "graph_rank"}, {"final_k": 4}],
     "decompose": [{}, {"final_k": 4}],
     "mtqa": [{"rows": 2, "columns": 1, "units": 50}],
+    **{name: [{"units": 50}] for name in OVER_UNITS},
     "hseq": [{}, {"iterator": "lexical"}, {"prior": 0}],
     "graph_convqa": [{"graph": False, "memory": "off"}],
     "subqrag": [{}, {"k": 100, "named": 0}],
@@ -184,6 +218,8 @@ UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
+    **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
+    **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},
     ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
     ("graph_convqa", "graph"): "with graph=on alone, which needs a training",
@@ -203,7 +239,9 @@ def said(small: Index, known: Session) -> Callable[[str, Values], str]:
 
     def of(name: str, values: Values) -> str:
         if (key := f"{name} {sorted(values.items())}") not in kept:
-            kept[key] = _said(name, values, known if name in ("mtqa", "subqrag", "hipporag") else None, small)
+            kept[key] = _said(
+                name, values, known if load_system(name).opens and name != "graph_convqa" else None, small
+            )
         return kept[key]
 
     return of
@@ -215,7 +253,7 @@ def _said(name: str, values: Values, session: Session | None, small: Index) -> s
     llm = Heard(**REPLIES.get(name, {}))
     records: list[Record] = []
     index = small if session is None else session.index
-    asked = TURNS if name == "graph_convqa" else ASKED[: 2 if name == "hseq" else 1]
+    asked = TURNS if name == "graph_convqa" else ASKED[: 2 if name in ("hseq", "adaptive_rag") else 1]
     asyncio.run(answer_all(iter(asked), ask, index, llm, records.append, 1, budget=Budget(attempts=1)))
     told = [{field: it for field, it in record.as_json().items() if field != "usage"} for record in records]
     return f"{llm.heard} {told}"
@@ -373,6 +411,7 @@ def test_the_presets_of_the_papers() -> None:
         *(("mtqa", name) for name in ("paper", "no-rag", "no-origin", "no-kg", "no-comm", "long")),
         *(("n2n", name) for name in ("vanilla-rag", "decomposition", "no-graphrank", "paper")),
         *(("subqrag", name) for name in ("paper", "no-decomposition", "no-rewriting", "no-update")),
+        ("tot", "mtqa-table-1"),
     ] == PRESETS
 
 

@@ -35,6 +35,8 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
             {"system": "ircot"},
             {"system": "self_ask"},
             {"system": "react"},
+            {"system": "flare", "query": "questions"},
+            {"system": "adaptive_rag"},
             {"system": "self_consistency", "samples": "3"},
         ),
     ],

@@ -24,6 +24,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hseq": {"steps": 2, "refine": 1},
     "graph_convqa": {"graph": False, "memory": "random"},
     "mtqa": {"rows": 2, "columns": 2},
+    "ratt": {"nodes": 2, "layers": 2},
+    "tot": {"candidates": 2, "evaluations": 2},
 }
 
 # What each system can do without.
@@ -33,7 +35,13 @@ FALLS = {
     "hseq": {"guide", "select", "verify"},
     "mtqa": {"keywords", "thought", "summary"},
     "subqrag": {"sub_questions", "rewrite", "from_facts", "from_memory"},
+    "tot": {"keywords", "thought", "vote"},
+    "rat": {"thought_alone", "keywords", "correct"},
+    "ratt": {"thought_alone", "keywords", "correct", "summary_alone"},
+    "coa": {"keywords", "notes"},
     "ircot": {"sentence"},
+    "flare": {"look_ahead"},
+    "adaptive_rag": {"classify"},
     "self_consistency": {"cot"},
     "react": {"act"},
     "self_ask": {"extract"},

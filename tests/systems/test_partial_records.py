@@ -20,7 +20,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hseq": {"steps": 2},
     "graph_convqa": {"graph": False, "memory": "random"},
     "mtqa": {"rows": 2, "columns": 2},
+    "ratt": {"nodes": 2, "layers": 2},
+    "tot": {"candidates": 2, "evaluations": 2},
 }
+
+
+WITHOUT_EVIDENCE = ("direct", "cot", "self_consistency", "adaptive_rag")
+"""adaptive_rag here: the LLM says that the question needs none"""
 
 
 class Refusing(Watched):
@@ -54,7 +60,7 @@ def test_it_has_what_was_found_until_then(name: str, known: Session) -> None:
     assert done.state == "answered"
     last = answered(name, known, Refusing(whole.given - 1))
     assert (last.state, last.reason, last.answer) == ("failed", "refused", None)
-    assert bool(last.evidence) == bool(done.evidence) == (name not in ("direct", "cot", "self_consistency"))
+    assert bool(last.evidence) == bool(done.evidence) == (name not in WITHOUT_EVIDENCE)
     assert set(last.trace) <= set(done.trace) and (
         last.trace or name in ("direct", "cot", "self_consistency", "rag")
     )

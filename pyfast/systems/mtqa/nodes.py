@@ -11,14 +11,14 @@ from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
 from pyfast.knowledge.names import escape_name, tidy
 from pyfast.systems.mtqa.column import Column, communicated, paragraphs, under
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
-from pyfast.systems.mtqa.settings import Settings
+from pyfast.systems.mtqa.settings import Thinking, Units
 from pyfast.systems.prompts import tidied, unless_known
 from pyfast.systems.together import together
 from pyfast.utils.token_budget import fit
 
 
 async def retrieve(
-    question: Question, thoughts: Sequence[str], column: Column, ctx: Context, settings: Settings, session: Session
+    question: Question, thoughts: Sequence[str], column: Column, ctx: Context, settings: Units, session: Session
 ) -> list[KnowledgeUnit]:
     """Retrieve knowledge units (step 2 of MTQA).
 
@@ -51,7 +51,7 @@ async def fill(
     question: Question,
     draft: Sequence[str],
     ctx: Context,
-    settings: Settings,
+    settings: Thinking,
 ) -> None:
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
@@ -81,7 +81,7 @@ async def think(
     column: Column,
     seed: int,
     ctx: Context,
-    settings: Settings,
+    settings: Thinking,
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
@@ -94,7 +94,7 @@ async def think(
         reply = await ctx.generate(
             prompt,
             Sampling(settings.temperature, seed),
-            **_knowledge(column, column.units, budget // 2, ctx, settings),
+            **knowledge(column, column.units, budget // 2, ctx, settings),
             question=question.text,
             draft=under("Draft:", fit(draft, budget // 4, first="cut")),
             other=under("Another line of thought ended:", fit(seen[::-1], budget // 4, first="cut")[::-1]),
@@ -107,7 +107,7 @@ async def think(
 
 
 async def summarise(
-    question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Settings
+    question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Units
 ) -> None:
     """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
 
@@ -124,7 +124,7 @@ async def summarise(
     try:
         reply = await ctx.generate(
             unless_known(prompt, settings.abstain or settings.long_answer),
-            **_knowledge(column, column.correcting, budget // 2, ctx, settings),
+            **knowledge(column, column.correcting, budget // 2, ctx, settings),
             question=question.text,
             draft=under("Draft:", fit(draft, budget // 4, first="cut")),
             thoughts="\n".join(thoughts),
@@ -137,8 +137,8 @@ async def summarise(
         column.summary, column.answer = paragraphs(reply.paragraphs), reply.answer
 
 
-def _knowledge(
-    column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Settings
+def knowledge(
+    column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Units
 ) -> dict[str, str]:
     """Make the prompt field `context` with knowledge units, as many as fit into `budget` characters.
     `column.shown` gets these units. Without retrieval, the prompt has no such field."""
@@ -149,7 +149,7 @@ def _knowledge(
     return {"context": "\n".join(blocks) or "(nothing was found)"}
 
 
-def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Settings) -> list[str]:
+def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Units) -> list[str]:
     """Write knowledge units as numbered source texts. After each text come the triples and the entities of
     the unit, with their descriptions. With `source_text=off`, the texts are missing. With `triples=off`, the
     triples and entities are missing."""

@@ -17,15 +17,85 @@ def _as_text(given: Any) -> Any:
     return orjson.dumps(given).decode() if isinstance(given, list | tuple) else given
 
 
-class Settings(system.WithKnowledge):
+class Units(system.WithKnowledge):
+    """What systems with knowledge units share: the retrieval of the units, and the form of the answer."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
+        Inert(("abstain",), "long_answer", (True,)),
+    )
+
+    retrieval: bool = Field(
+        default=True,
+        description='Retrieve knowledge units. Off: use no knowledge ("-RAG").',
+        json_schema_extra={"paper": "equations 6 and 10; table 3"},
+    )
+    source_text: bool = Field(
+        default=True,
+        description='Put source texts into knowledge units. Off: only triples ("-origin").',
+        json_schema_extra={"paper": "table 3"},
+    )
+    triples: bool = Field(
+        default=True,
+        description='Put triples into knowledge units. Off: only source texts ("-KG").',
+        json_schema_extra={"paper": "table 3"},
+    )
+    entities: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Number of entities that each detailed keyword matches.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    relations: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Number of keys (relations and themes) that each general keyword matches.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    units: int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Number of knowledge units that a retrieval returns.",
+        json_schema_extra={"paper": "step 2"},
+    )
+    long_answer: bool = Field(
+        default=False,
+        description="Answer with the whole last summary, for open questions. Off: answer with the name,"
+        " number or phrase that the question asks for.",
+        json_schema_extra={"paper": "algorithm 1; table 2"},
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.source_text and not self.triples:
+            raise ValueError("units without source_text and triples are empty: give retrieval=off")
+        return self
+
+
+class Thinking(Units):
+    """The settings of systems in which the LLM writes thoughts."""
+
+    temperature: float = Field(
+        default=0.7,
+        ge=0,
+        le=2,
+        allow_inf_nan=False,
+        description="The LLM's temperature for thought nodes. Each node has its own seed. At 0, nodes that do"
+        " not see each other are all the same.",
+    )
+
+
+class Settings(Thinking):
     """The parameters of MTQA's paper. Some settings switch off parts of the method, for the ablations of the
     paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
-        Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
+        *Units.inert,
         Inert(("weights", "weights_seed"), "communication", (False,)),
         Inert(("weights", "weights_seed", "communication"), "rows", (1,)),  # A single row has no row above it.
-        Inert(("abstain",), "long_answer", (True,)),
     )
 
     rows: int = Field(
@@ -57,67 +127,15 @@ class Settings(system.WithKnowledge):
         description="The seed of the random weights `uniform` and `gaussian`.",
         json_schema_extra={"paper": "figure 3"},
     )
-    retrieval: bool = Field(
-        default=True,
-        description='Retrieve knowledge units. Off: use no knowledge ("-RAG").',
-        json_schema_extra={"paper": "equations 6 and 10; table 3"},
-    )
-    source_text: bool = Field(
-        default=True,
-        description='Put source texts into knowledge units. Off: only triples ("-origin").',
-        json_schema_extra={"paper": "table 3"},
-    )
-    triples: bool = Field(
-        default=True,
-        description='Put triples into knowledge units. Off: only source texts ("-KG").',
-        json_schema_extra={"paper": "table 3"},
-    )
     communication: bool = Field(
         default=True,
         description="Let a node see a part of the node above it in its column. Off: all weights are 0, as in a"
         ' tree of thought ("-comm").',
         json_schema_extra={"paper": "step 4; table 3"},
     )
-    entities: int = Field(
-        default=3,
-        ge=1,
-        le=100,
-        description="Number of entities that each detailed keyword matches.",
-        json_schema_extra={"paper": "step 2"},
-    )
-    relations: int = Field(
-        default=3,
-        ge=1,
-        le=100,
-        description="Number of keys (relations and themes) that each general keyword matches.",
-        json_schema_extra={"paper": "step 2"},
-    )
-    units: int = Field(
-        default=10,
-        ge=1,
-        le=1000,
-        description="Number of knowledge units that a retrieval returns.",
-        json_schema_extra={"paper": "step 2"},
-    )
-    temperature: float = Field(
-        default=0.7,
-        ge=0,
-        le=2,
-        allow_inf_nan=False,
-        description="The LLM's temperature for thought nodes. Each node has its own seed. At 0, nodes that do"
-        " not see each other are all the same.",
-    )
-    long_answer: bool = Field(
-        default=False,
-        description="Answer with the whole last summary, for open questions. Off: answer with the name,"
-        " number or phrase that the question asks for.",
-        json_schema_extra={"paper": "algorithm 1; table 2"},
-    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        if not self.source_text and not self.triples:
-            raise ValueError("units without source_text and triples are empty: give retrieval=off")
         self.matrix()  # Refuse weights of the wrong shape.
         if self.weights_seed != SEED and self.weights not in DRAWN:
             raise ValueError(f"weights_seed has no effect with weights={self.weights}: give {' or '.join(DRAWN)}")

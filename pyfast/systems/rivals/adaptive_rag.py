@@ -1,0 +1,106 @@
+"""Adaptive-RAG: a classifier decides how complex a question is. The LLM then answers it from what it knows, from
+one search, or in several steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from pyfast.engine import Answer, Context, Prompt, Question
+from pyfast.errors import AnswerError
+from pyfast.systems import direct, system
+from pyfast.systems.prompts import DIRECT
+from pyfast.systems.rivals import ircot
+from pyfast.systems.rivals.common import REASONED
+
+Complexity = Literal["A", "B", "C"]
+
+
+class ComplexityFields(BaseModel):
+    """How complex a question is."""
+
+    complexity: Complexity
+
+
+CLASSIFY = Prompt(
+    name="classify",
+    system=(
+        "You decide how a question is answered. Reply in JSON with the field complexity, one letter. A: you know"
+        " the answer for certain, because it is common knowledge. B: one search finds a passage that states the"
+        " answer. C: the answer needs several facts, which are found one after the other or compared. If you doubt"
+        " between two letters, give the later one."
+    ),
+    user="Question: $question",
+    answer=ComplexityFields,
+    max_tokens=60,
+    role="plan",
+)
+
+
+class Settings(system.Abstaining):
+    """The parameters of the paper's three strategies."""
+
+    k: int = Field(
+        default=5,
+        ge=1,
+        le=10_000,
+        description="Number of passages and table rows that the search for a question of class B finds.",
+        json_schema_extra={"paper": "5 in the authors' code"},
+    )
+    step_k: int = Field(
+        default=6,
+        ge=1,
+        le=10_000,
+        description="Number of passages and table rows that each search for a question of class C adds.",
+        json_schema_extra={"paper": "6 in the authors' code"},
+    )
+    steps: int = Field(
+        default=8,
+        ge=1,
+        le=100,
+        description="Maximum number of sentences for a question of class C, as in `ircot`.",
+    )
+    paragraphs: int = Field(
+        default=15,
+        ge=1,
+        le=10_000,
+        description="Maximum number of paragraphs and table rows that are collected for a question of class C.",
+        json_schema_extra={"paper": "15 in the authors' code"},
+    )
+
+
+async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+    """Answer a question with the strategy of its class."""
+    complexity, abstain = await complexity_of(question, ctx), settings.abstain
+    ctx.so_far(lambda: Answer(None, trace={"complexity": complexity}))
+    if complexity == "A":
+        found = await direct.answer(question, ctx, system.Answering(abstain=abstain))
+    elif complexity == "B":
+        once = ircot.Settings(abstain=abstain, k=settings.k, steps=0, paragraphs=settings.k)
+        found = await ircot.answer(question, ctx, once)
+    else:
+        steps, paragraphs = settings.steps, settings.paragraphs
+        several = ircot.Settings(abstain=abstain, k=settings.step_k, steps=steps, paragraphs=paragraphs)
+        found = await ircot.answer(question, ctx, several)
+    return replace(found, trace={"complexity": complexity, **found.trace})
+
+
+async def complexity_of(question: Question, ctx: Context) -> Complexity:
+    """Let the LLM classify a question. If its reply is not usable, the question counts as complex."""
+    try:
+        return (await ctx.generate(CLASSIFY, question=question.text)).complexity
+    except AnswerError as error:
+        ctx.fell_back(CLASSIFY, error)
+        return "C"
+
+
+SYSTEM = system.System(
+    "adaptive_rag",
+    answer,
+    Settings,
+    (CLASSIFY, DIRECT, ircot.SENTENCE, REASONED),
+    summary="a classifier sends a question to `direct`, to one search with a reader, or to `ircot`",
+    paper="Adaptive-RAG: Learning to Adapt Retrieval-Augmented Large Language Models through Question Complexity",
+)
