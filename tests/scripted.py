@@ -38,6 +38,7 @@ MAY_ABSTAIN = (
 )
 KINDS |= {unless_known(prompt, False).system: prompt.name for prompt in MAY_ABSTAIN}
 KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, JUDGE_WITHOUT_TIES, REWRITE_TURN, RESOLVE_TURN)}
+THOUGHTS = {"summary": "thought", "summary_alone": "thought_alone"}  # pairs with one system message
 Reply = str | dict[str, Any] | Completion | Exception
 
 
@@ -69,6 +70,8 @@ class Scripted:
 
     async def complete(self, request: Request) -> Completion:
         kind = KINDS[request.messages[0].content]
+        if kind in THOUGHTS and "\nWrite the summary.\n" not in f"\n{request.messages[1].content}":
+            kind = THOUGHTS[kind]
         self.calls.append((kind, request))
         await asyncio.sleep(0)
         reply = self.replies[kind]
