@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -34,6 +33,7 @@ from rich.table import Table
 
 import pyfast
 from pyfast.corpus import read
+from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
 from pyfast.llm import Completion, FullLLM, Message, Request
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
@@ -42,33 +42,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracle import Oracle
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-BLOCK = 12  # words: 16 tokens
 SIZES = (inf, 1, 5, 20)  # GB
-WORDS_PER_GB = 0.75 * 2**30 / (144 * 2**10)
+TOKENS_PER_GB = 2**30 / (144 * 2**10)
 KNOWING = ("mtqa", "subqrag")
 Messages = tuple[Message, ...]
-
-
-class PrefixCache:
-    """What a server keeps of the prompts that it has read: blocks, each known by all words up to its end."""
-
-    def __init__(self, gigabytes: float) -> None:
-        self.most = gigabytes * WORDS_PER_GB / BLOCK
-        self.blocks: OrderedDict[int, None] = OrderedDict()
-
-    def cached(self, words: Sequence[str]) -> int:
-        """Read a prompt, and return how many of its first words were kept from earlier prompts."""
-        chain, state = [], 0
-        for first in range(0, len(words) - BLOCK + 1, BLOCK):
-            state = hash((state, *words[first : first + BLOCK]))
-            chain.append(state)
-        kept = next((at for at, block in enumerate(chain) if block not in self.blocks), len(chain))
-        for block in reversed(chain):  # The end of a prompt is dropped before its beginning.
-            self.blocks[block] = None
-            self.blocks.move_to_end(block)
-        while len(self.blocks) > self.most:
-            self.blocks.popitem(last=False)
-        return min(kept * BLOCK, len(words) - 1)  # A server computes the last token again.
 
 
 class Recorded:
@@ -83,11 +60,6 @@ class Recorded:
         self.sent.append(request.messages)
         completion: Completion = await self.llm.complete(request)
         return completion
-
-
-def words_of(messages: Messages) -> list[str]:
-    """The words of a prompt, with the line ends before them."""
-    return [word for it in messages for word in (f"<{it.role}>", *re.findall(r"\n*[^\S\n]*\S+", it.content))]
 
 
 def questions_of(name: str, limit: int, even: bool) -> list[dict[str, Any]]:
@@ -129,13 +101,13 @@ def measured(
         found = [len(golds[it.id] & {one.uri for one in it.evidence}) / len(golds[it.id]) for it in run.records]
     calls, sent = Counter[str](), Counter[str]()
     computed = [Counter[str]() for _ in SIZES]
-    caches = [PrefixCache(size) for size in SIZES]
+    caches = [PrefixCache(size * TOKENS_PER_GB) for size in SIZES]
     for messages in recorded.sent:
         prompt, words = names.get(messages, "a call that failed"), words_of(messages)
         calls[prompt] += 1
         sent[prompt] += len(words)
         for counter, cache in zip(computed, caches, strict=True):
-            counter[prompt] += len(words) - cache.cached(words)
+            counter[prompt] += len(words) - cache.read(words)
     shares = (each.total() / len(asked) for each in (calls, sent, *computed))
     yield [name, system, *(f"{share:,.1f}" for share in shares), f"{fmean(found):.3f}"]
     for prompt in calls:
