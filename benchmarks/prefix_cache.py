@@ -4,7 +4,8 @@
     python benchmarks/prefix_cache.py FOLDER --systems n2n,hseq --sets musique --reader
 
 The LLM is `instant`, or with `--reader` the one of tests/oracle.py, which plans and picks by the gold (`n2n` and
-`hseq` alone). Each prompt goes, in the order in which it was sent, through a cache as vLLM has it: blocks of
+`hseq` alone). With `--same`, its replies do not depend on the layout of a prompt, so that layouts are compared
+by the same searches, each of which is for other words. Each prompt goes, in the order in which it was sent, through a cache as vLLM has it: blocks of
 words, of which the least recently used are dropped. A word counts as 4/3 tokens, so a block is 12 words, and a
 token as 144 KiB, as of Qwen3-8B. Replies are not cached. `sent`, `computed`: words a question; the last columns
 are computed words with a cache of so many GB. The recall is that of gold documents, in the evidence of the record.
@@ -20,6 +21,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
@@ -34,7 +36,7 @@ from rich.table import Table
 import pyfast
 from pyfast.corpus import read
 from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
-from pyfast.llm import Completion, FullLLM, Message, Request
+from pyfast.llm import Completion, FullLLM, Message, Request, dialogue
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
 
@@ -46,6 +48,21 @@ SIZES = (inf, 1, 5, 20)  # GB
 TOKENS_PER_GB = 2**30 / (144 * 2**10)
 KNOWING = ("mtqa", "subqrag")
 Messages = tuple[Message, ...]
+
+
+class Same(Instant):
+    """Its replies depend on the question and on the number of the call, and not on the prompt around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = Counter[tuple[str, int]]()
+
+    async def complete(self, request: Request) -> Completion:
+        said = request.messages[-1].content
+        question = said.rpartition("Question: ")[2].partition("\n")[0]
+        self.asked[question, request.seed] += 1
+        number = self.asked[question, request.seed]
+        return await super().complete(replace(request, messages=dialogue(question + " " * number)))
 
 
 class Recorded:
@@ -122,6 +139,7 @@ def main(
     limit: int = 60,
     even: bool = False,
     reader: bool = False,
+    same: bool = False,
     setting: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE; repeatable.")] = None,
 ) -> None:
     """Print the table."""
@@ -134,7 +152,7 @@ def main(
             if knows and name == "hybridqa":
                 continue
             index = index_of(name, asked, knows, folder / f"{name}{'-even' * even}{f'-graph-{limit}' * knows}")
-            llm: Any = Oracle(asked) if reader else Instant()
+            llm: Any = Oracle(asked) if reader else Same() if same else Instant()
             given = dict(one.split("=", 1) for one in setting or ())
             for row in measured(name, system, asked, index, llm, given):
                 table.add_row(*row)
