@@ -4,11 +4,12 @@
     python benchmarks/prefix_cache.py FOLDER --systems n2n,hseq --sets musique --reader
 
 The LLM is `instant`, or with `--reader` the one of tests/oracle.py, which plans and picks by the gold (`n2n` and
-`hseq` alone). With `--same`, its replies do not depend on the layout of a prompt, so that layouts are compared
-by the same searches, each of which is for other words. Each prompt goes, in the order in which it was sent, through a cache as vLLM has it: blocks of
-words, of which the least recently used are dropped. A word counts as 4/3 tokens, so a block is 12 words, and a
-token as 144 KiB, as of Qwen3-8B. Replies are not cached. `sent`, `computed`: words a question; the last columns
-are computed words with a cache of so many GB. The recall is that of gold documents, in the evidence of the record.
+`hseq` alone). With `--same`, the replies of `instant` do not depend on the layout of a prompt, so that layouts are
+compared by the same searches, each of which is for other words. Each prompt goes, in the order in which it was
+sent, through a cache as vLLM has it: blocks of words, of which the least recently used are dropped. A word counts
+as 4/3 tokens, so a block is 12 words, and a token as 144 KiB, as of Qwen3-8B. Replies are not cached. `sent`,
+`computed`: words a question; the last columns are computed words with a cache of so many GB. The recall is that of
+gold documents, in the evidence of the record.
 
 The questions are those whose blake2b(id) is odd; with `--even`, the others, on which no layout was chosen. `mtqa`
 and `subqrag` search the passages of their questions' own contexts, and a graph that rules read from them.
