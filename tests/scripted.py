@@ -40,6 +40,7 @@ MAY_ABSTAIN = (
 )
 KINDS |= {unless_known(prompt, False).system: prompt.name for prompt in MAY_ABSTAIN}
 KINDS |= {prompt.system: prompt.name for prompt in (JUDGE, JUDGE_WITHOUT_TIES, REWRITE_TURN, RESOLVE_TURN)}
+SAME = ("thought", "summary", "thought_alone", "summary_alone")  # pairs with one system message
 Reply = str | dict[str, Any] | Completion | Exception
 
 
@@ -71,6 +72,9 @@ class Scripted:
 
     async def complete(self, request: Request) -> Completion:
         kind = KINDS[request.messages[0].content]
+        if kind in SAME:
+            sums_up = "\nWrite the summary.\n" in f"\n{request.messages[1].content}"
+            kind = ("summary" if sums_up else "thought") + "_alone" * kind.endswith("_alone")
         self.calls.append((kind, request))
         await asyncio.sleep(0)
         reply = self.replies[kind]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -18,6 +19,7 @@ from pyfast.corpus import Document, KnowledgeGraph, Table
 from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
 from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import calls_of, used_by
+from pyfast.engine.journal.prefix_cache import CachedTokens, cached_tokens
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.question_files import own_columns, records_of_gold
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
@@ -131,6 +133,30 @@ class Run:
         if self.path is None:
             raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
         return calls_of(self.path / JOURNAL, id)
+
+    def prefix_cache(self, tokens: float = math.inf) -> dict[str, CachedTokens]:
+        """Estimate what a prefix cache would save, for an LLM whose server does not tell what it has cached.
+
+        The stored prompts pass through a model of vLLM's cache, in the order in which the calls ended. Words stand
+        for tokens.
+
+        Args:
+            tokens: The size of the cache in tokens. By default, it has no limit.
+
+        Returns:
+            The `calls`, `tokens` and `cached` tokens of each prompt, by its name.
+
+        Raises:
+            InputError: The run is in memory or stores no prompts, or the run's journal is damaged.
+
+        Example:
+            >>> import pyfast
+            >>> for name, used in pyfast.Run("RUN").prefix_cache(100_000).items():
+            ...     print(name, used.tokens - used.cached)
+        """
+        if self.path is None:
+            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+        return cached_tokens(self.path / JOURNAL, tokens)
 
     def to_arrow(
         self,

@@ -74,8 +74,8 @@ def _show(result: Bench) -> None:
         for load in result.loads
     )
     show_table(["load", "answered", "failed", *heads], rows)
-    say("means of a question: milliseconds by stage, LLM calls, tokens of prompts, of these cached, of replies")
-    used = ("llm_calls", "total_input_tokens", "total_cached_tokens", "total_output_tokens")
+    say("means of a question: milliseconds by stage, LLM calls, tokens of prompts, of these computed, of replies")
+    used = ("llm_calls", "total_input_tokens", "total_computed_tokens", "total_output_tokens")
     means = (
         [
             load["load"],
@@ -84,7 +84,7 @@ def _show(result: Bench) -> None:
         ]
         for load in result.loads
     )
-    show_table(["load", *STAGES, "calls", "in", "cached", "out"], means)
+    show_table(["load", *STAGES, "calls", "in", "computed", "out"], means)
     if result.saturation is not None:
         print(f"saturation: {result.saturation:.2f} questions/s")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,14 +23,21 @@ from pyfast.commands.terminal import (
 
 
 def status(
-    run: RunFolder, as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False
+    run: RunFolder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+    prefix_cache: Annotated[
+        float | None,
+        typer.Option(metavar="TOKENS", min=1, help="Estimate what a prefix cache of this size would save."),
+    ] = None,
 ) -> None:
     """Show the progress of a run."""
     from pyfast.api.run import Run
 
     status = Run(run).status
+    cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
     if as_json:
-        print(json_line(status.as_json()))
+        estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
+        print(json_line(status.as_json() | ({"prefix_cache_estimate": estimate} if cached else {})))
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"
@@ -63,6 +71,19 @@ def status(
             if one.prompt_tokens and not one.role:
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
         say("running: the time of a batch counts for each question in it")
+    if cached:
+        say("tokens of prompts, and those that a prefix cache would leave to compute (estimate):")
+        show_table(
+            ("prompt", "calls", "tokens/question", "computed/question"),
+            (
+                (
+                    name,
+                    one.calls,
+                    *(f"{it / max(status.ended, 1):.0f}" for it in (one.tokens, one.tokens - one.cached)),
+                )
+                for name, one in cached.items()
+            ),
+        )
     for name, seconds in status.gpu_seconds.items():
         say(f"{plain(name)}: {seconds:.2f} s, {seconds / max(status.working, 1e-9):.1%} of the time")
     for reason, count in status.failures:

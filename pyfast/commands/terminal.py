@@ -56,7 +56,9 @@ def _escaped(letter: str) -> str:
 
 def tokens(used: Summary | Status) -> str:
     """Write token counts as text, in the same form for all commands."""
-    share = f" ({used.cached_tokens / used.prompt_tokens:.1%} cached)" if used.cached_tokens else ""
+    computed = (used.prompt_tokens - used.cached_tokens) / max(sum(used.states.values()), 1)
+    cached = used.cached_tokens / max(used.prompt_tokens, 1)
+    share = f" ({cached:.1%} cached, {computed:.0f} computed a question)" if cached else ""
     reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
 

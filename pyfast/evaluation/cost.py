@@ -97,7 +97,7 @@ def listed(prices: str | Path | Prices | None) -> Prices | None:
 
 
 _RIGHT = ("em", "h@1")
-_COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+_COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "computed_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,8 @@ class Cost:
     prompt_tokens: float
     cached_tokens: float
     """How many of the prompt tokens the LLM took from its prefix cache"""
+    computed_tokens: float
+    """The other prompt tokens. If the LLM's server does not tell what was cached, these are all"""
     completion_tokens: float
     seconds: float | None
     """The seconds from the start of a question to its end. None if this time is not known for at least one

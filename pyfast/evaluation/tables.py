@@ -114,9 +114,11 @@ def difference_cells(one: Difference) -> list[str]:
 
 
 def cost_grid(comparison: Comparison) -> Grid:
-    """Make a table of the costs of runs: of a question, and of a right answer."""
+    """Make a table of the costs of runs: of a question, and of a right answer. `computed` are the tokens in that
+    did not come from the prefix cache."""
     currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
-    spent = {"llm_calls": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 2}
+    tokens = dict.fromkeys(("prompt_tokens", "computed_tokens", "completion_tokens"), 1)
+    spent = {"llm_calls": 1, **tokens, "seconds": 2}
     spent |= {"money": 6} if currency else {}
     rows = list[list[object]]()
     for number, cost in enumerate(comparison.costs, start=1):
@@ -125,7 +127,8 @@ def cost_grid(comparison: Comparison) -> Grid:
         if cost.right:
             each = (shown(cost.per_right[name], max(digits, 2)) for name, digits in spent.items())
             rows.append(["", "per right", "", *each])
-    heads = ["right", "LLM calls", "tokens in", "tokens out", "seconds", *([currency] if currency else [])]
+    heads = ["right", "LLM calls", "tokens in", "computed", "tokens out", "seconds"]
+    heads += [currency] if currency else []
     return ["", "run", *heads], rows
 
 

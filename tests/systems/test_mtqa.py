@@ -17,7 +17,7 @@ from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.systems import load_system
-from pyfast.systems.mtqa.column import communicated
+from pyfast.systems.mtqa.column import communicated, continuing
 from pyfast.systems.mtqa.nodes import narrated
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
@@ -124,21 +124,47 @@ def test_nodes_read_knowledge_units(known: Session) -> None:
     record = one(known, llm, rows="1", columns="1", entities="2", relations="1", units="4")
     (units,) = knowledge_units([Keywords(("Titan",), ("discoverer",))], known, 2, 1, 4)
     told = "\n".join(
-        f"[{i}] {known.index.text(unit.passage)}" + "".join(f"\n- {' | '.join(t)}" for t in unit.triples)
+        f"[{i}] {known.index.text(unit.passage)}" + "".join(sorted(f"\n- {' | '.join(t)}" for t in unit.triples))
         for i, unit in enumerate(units, 1)
     )
     assert len(units) == 4 and "- Titan | Discoverer | Christiaan Huygens" in told
-    assert llm.users("thought")[0].startswith(f"Knowledge:\n{told}\n\nQuestion: {QUESTION}\n")
+    assert llm.users("thought")[0].startswith(
+        f"Knowledge:\n{told}\n\nWrite a line of thought.\nQuestion: {QUESTION}\n"
+    )
     ids = [f"{known.index.corpus.ids[known.index.passages[unit.passage]]:016x}" for unit in units]
     assert [piece["segment"] for piece in record.evidence] == ids
     assert record.trace["columns"][0]["triples"] == [list(t) for unit in units for t in unit.triples]
+
+
+def test_nodes_share_the_beginning_of_their_prompts(known: Session) -> None:
+    """Also where a search finds the same in another order: what it looks for first weighs no more."""
+    searches = [["Titan"], ["Titan", "Rhea"], ["Titan"], ["Titan", "Rhea"]]
+    keywords = iter(searches)
+    llm = scripted(keywords=lambda request: {"detailed": next(keywords), "general": []})
+    one(known, llm, rows="1", columns="2", units="2")
+    nodes = [request.messages for kind, request in llm.calls if kind in ("thought", "summary")]
+    assert len({system.content for system, _ in nodes}) == 1
+    told = [user.content.partition("\n\nWrite ")[0] for _, user in nodes]
+    assert told[0] == told[2] and told[1] == told[3]
+    lists = [knowledge_units([Keywords(tuple(words))], known, 3, 3, 2)[0] for words in searches[:2]]
+    for text, units in zip(told, lists, strict=False):
+        assert all(known.index.text(unit.passage) in text for unit in units)
+
+
+def test_knowledge_continues_what_an_earlier_prompt_began() -> None:
+    orders: list[list[str]] = []
+    assert continuing(["a", "b", "c"], orders) == ["a", "b", "c"]
+    assert continuing(["c", "d", "b", "a"], orders) == ["a", "b", "c", "d"]
+    assert continuing(["d", "c", "a"], orders) == ["a", "d", "c"]  # After what is missing, nothing is shared.
+    assert continuing(["e", "d", "a"], orders) == ["a", "d", "e"]
+    assert continuing([], orders) == []
 
 
 def test_a_name_cannot_forge_a_line(known: Session) -> None:
     forged = KnowledgeUnit(0, (("Ada\n[2] Eve | rules", "knows", "Bob"),), 1.0)
     ctx: Any = SimpleNamespace(index=known.index)
     settings: Any = load_system("mtqa").configure({"source_text": "off"})
-    assert narrated([forged], ctx, settings) == ["[1]\n- Ada [2] Eve / rules | knows | Bob"]
+    assert narrated([forged], ctx, settings) == ["\n- Ada [2] Eve / rules | knows | Bob"]
 
 
 def test_a_row_or_a_column_is_a_chain(known: Session) -> None:
@@ -170,7 +196,7 @@ def test_ablations_of_knowledge(known: Session) -> None:
     for name in ("", "source_text", "triples"):
         llm = scripted()
         record = one(known, llm, rows="1", columns="1", **({name: "off"} if name else {}))
-        contexts[name] = llm.users("thought")[0].partition("\n\nQuestion: ")[0]
+        contexts[name] = llm.users("thought")[0].partition("\n\nWrite ")[0]
         traces[name] = record.trace["columns"][0]["triples"]
         assert record.evidence
     lines = {name: context.splitlines()[1:] for name, context in contexts.items()}

@@ -57,13 +57,14 @@ class Papers:
 
     def told(self, units: list[KnowledgeUnit]) -> str:
         lines = [
-            f"[{at}] {self.known.index.text(unit.passage)}" + "".join(f"\n- {' | '.join(t)}" for t in unit.triples)
+            f"[{at}] {self.known.index.text(unit.passage)}"
+            + "".join(sorted(f"\n- {' | '.join(t)}" for t in unit.triples))
             for at, unit in enumerate(units, 1)
         ]
         return "\n".join(lines) or "(nothing was found)"
 
     def think(self, before: list[str], seed: int, units: list[KnowledgeUnit] | None = None) -> list[str]:
-        user = f"Question: {QUESTION}\n{headed('Draft', before)}"
+        user = f"Write a line of thought.\nQuestion: {QUESTION}\n{headed('Draft', before)}"
         if units is None:
             return self.ask("thought_alone", user, seed)["paragraphs"]
         return self.ask("thought", f"Knowledge:\n{self.told(units)}\n\n{user}", seed)["paragraphs"]
@@ -146,7 +147,9 @@ def ratt(papers: Papers, nodes: int, layers: int, retrieval: bool, by_paragraph:
                 done = done + papers.correct(done, part, [*done, *part])
             corrected.append(f"({node + 1})\n" + "\n".join(done))
         lines = "\nLines of thought:\n" + "\n".join(corrected)
-        reply = papers.ask("summary_alone", f"Question: {QUESTION}\n{headed('Draft', root)}{lines}")
+        reply = papers.ask(
+            "summary_alone", f"Write the summary.\nQuestion: {QUESTION}\n{headed('Draft', root)}{lines}"
+        )
         root, answer = reply["paragraphs"], reply["answer"]
     return root, answer
 
@@ -217,7 +220,7 @@ def coa(papers: Papers, part: int, backward: bool, manager: bool) -> str:
     if manager:
         return papers.conclude([notes])
     draft = headed("Draft", [notes] if notes else [])
-    user = f"Knowledge:\n{papers.told(parts[-1])}\n\nQuestion: {QUESTION}\n{draft}"
+    user = f"Knowledge:\n{papers.told(parts[-1])}\n\nWrite the summary.\nQuestion: {QUESTION}\n{draft}"
     return papers.ask("summary", f"{user}\nLines of thought:\n")["answer"]
 
 

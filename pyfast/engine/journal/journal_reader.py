@@ -114,6 +114,11 @@ class Used:
     reused: int = 0
     """The calls that got the reply of an earlier run. Their time is not in `seconds`"""
 
+    @property
+    def computed_tokens(self) -> int:
+        """The prompt tokens that the LLM did not take from its prefix cache."""
+        return self.prompt_tokens - self.cached_tokens
+
 
 def used_by(folder: Path) -> dict[str, Used]:
     """Read from a run's journal what each ended question used. The result maps the ids of the questions to

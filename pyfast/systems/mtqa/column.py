@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import ceil
 from typing import Any
 
@@ -29,6 +30,8 @@ class Column:
     summary: list[str] = field(default_factory=list)
     """The paragraphs of the summary node"""
     answer: str = ""
+    orders: list[list[str]] = field(default_factory=list)
+    """The knowledge units in the question's prompts so far, as text. All columns share this list"""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
     """The knowledge units that fitted into one of the prompts"""
     degraded: list[str] = field(default_factory=list)
@@ -42,6 +45,16 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
     """
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 can be 3.0000000000000004.
     return list(thought[len(thought) - count :])
+
+
+def continuing(texts: Sequence[str], orders: list[list[str]]) -> list[str]:
+    """Order knowledge units, so that an LLM server has the longest possible beginning in its prefix cache: first
+    those with which an earlier prompt of the question begins, then the others, best first. Adds the result to
+    `orders`."""
+    begins = (list(takewhile(set(texts).__contains__, order)) for order in orders)
+    first = max(begins, key=lambda begin: sum(map(len, begin)), default=[])
+    orders.append(list(dict.fromkeys([*first, *texts])))
+    return orders[-1]
 
 
 def under(heading: str, texts: Sequence[str]) -> str:

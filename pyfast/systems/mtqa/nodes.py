@@ -9,12 +9,14 @@ from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
 from pyfast.knowledge.names import escape_name, tidy
-from pyfast.systems.mtqa.column import Column, communicated, paragraphs, under
+from pyfast.systems.mtqa.column import Column, communicated, continuing, paragraphs, under
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Thinking, Units
 from pyfast.systems.prompts import tidied, unless_known
 from pyfast.systems.together import together
 from pyfast.utils.token_budget import fit
+
+_NUMBER = 6  # characters of a knowledge unit's number
 
 
 async def retrieve(
@@ -92,7 +94,7 @@ async def think(
     budget = ctx.text_budget(prompt)
     try:
         reply = await ctx.generate(
-            prompt,
+            unless_known(prompt, settings.abstain or settings.long_answer),  # as the summary: one beginning
             Sampling(settings.temperature, seed),
             **knowledge(column, column.units, budget // 2, ctx, settings),
             question=question.text,
@@ -144,27 +146,28 @@ def knowledge(
     `column.shown` gets these units. Without retrieval, the prompt has no such field."""
     if not settings.retrieval:
         return {}
-    blocks = fit(narrated(units, ctx, settings), budget, first="cut")
-    column.shown.update(dict.fromkeys(units[: len(blocks)]))
+    texts = fit(narrated(units, ctx, settings), budget - _NUMBER * len(units), first="cut")
+    column.shown.update(dict.fromkeys(units[: len(texts)]))
+    blocks = (f"[{number}] {text}" for number, text in enumerate(continuing(texts, column.orders), start=1))
     return {"context": "\n".join(blocks) or "(nothing was found)"}
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Units) -> list[str]:
-    """Write knowledge units as numbered source texts. After each text come the triples and the entities of
-    the unit, with their descriptions. With `source_text=off`, the texts are missing. With `triples=off`, the
-    triples and entities are missing."""
+    """Write knowledge units as source texts. After each text come the triples and the entities of the unit, with
+    their descriptions, in an order that does not depend on the search. With `source_text=off`, the texts are
+    missing. With `triples=off`, the triples and entities are missing."""
     blocks = []
-    for number, unit in enumerate(units, start=1):
-        text = " " + ctx.index.text(unit.passage) if settings.source_text else ""
+    for unit in units:
+        text = ctx.index.text(unit.passage) if settings.source_text else ""
         lines = []
         if settings.triples:
             triples = (" | ".join(map(escape_name, triple)) for triple in unit.triples)
-            lines += [_line(*pair) for pair in zip_longest(triples, unit.descriptions, fillvalue="")]
-            lines += [
+            lines += sorted(_line(*pair) for pair in zip_longest(triples, unit.descriptions, fillvalue=""))
+            lines += sorted(
                 _line(", ".join(filter(None, (escape_name(name), tidy(kind)))), description)
                 for name, kind, description in unit.entities
-            ]
-        blocks.append(f"[{number}]{text}{''.join(lines)}")
+            )
+        blocks.append(f"{text}{''.join(lines)}")
     return blocks
 
 

@@ -21,6 +21,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     """
     weights = settings.matrix()
     columns: list[Column] = []
+    orders: list[list[str]] = []
     draft: list[str] = []
 
     def result(text: str | None = None) -> Answer:
@@ -32,7 +33,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
     ctx.so_far(result)
     for number in range(settings.columns):
-        column = Column(thoughts=[[] for _ in range(settings.rows)], seen=[0] * settings.rows)
+        column = Column(thoughts=[[] for _ in range(settings.rows)], seen=[0] * settings.rows, orders=orders)
         columns.append(column)
         column.units = await retrieve(question, draft, column, ctx, settings, session)  # equation 6
         passed = [0.0, *(weights[row][number] for row in range(settings.rows - 1))]

@@ -63,8 +63,8 @@ class Settings(system.WithKnowledge):
         default=4,
         ge=0,
         le=100,
-        description="Up to this many of the `k` facts are reserved for entities that the sub-question names. The rest are"
-        " the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
+        description="Up to this many of the `k` facts are reserved for entities that the sub-question names."
+        " The rest are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
