@@ -105,7 +105,7 @@ def test_ids_are_made_of_the_texts_where_there_are_none(
     report = pyfast.evaluate(run)
     assert report.without_gold == (ids[2],) and report.rows[0].questions == 2
     done = CliRunner().invoke(app, ["evaluate", str(run)])
-    assert f"1 questions have no gold and are not scored: {ids[2]}" in done.stdout
+    assert f"1 question has no gold and is not scored: {ids[2]}" in done.stdout
 
 
 def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
