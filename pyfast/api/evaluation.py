@@ -47,8 +47,8 @@ def evaluate(
         gold: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow), or mappings with the same keys: `id`,
             `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the gold
             evidence). With `"answer_mode": "all"`, `answers` is a list of several answers, and a correct answer
-            names all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of the questions. If there is no such file,
-            the file of the questions.
+            names all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of
+            the questions. If there is no such file, the file of the questions.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names, and `evidence` if a question with metrics has
             `supporting`. If it names no metric: `em_f1` and `evidence`, or `hits` for conversations.

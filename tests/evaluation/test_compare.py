@@ -251,7 +251,9 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert lines[-4:] == ["d: evidence: d?", "  answered: x", "-   1: 11", "+    3: 3 3"]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
-    assert "give two runs" in processes.pyfast("compare", old, "--answers").stderr
+    assert "give two runs, not 1" in processes.pyfast("compare", old, "--answers").stderr
+    refused = processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").stderr
+    assert "of the options, it allows only --json" in refused and "two runs" not in refused
     with pytest.raises(InputError, match="no question in common"):
         pyfast.changed_answers(run("other", ("z", "x", [])), new)
 

@@ -172,7 +172,6 @@ def test_the_gold_names_its_metrics_and_nothing_else(tmp_path: Path) -> None:
         pyfast.evaluate(folder, [{**known, "metrics": ["os:system"]}])
 
 
-@of_each
 def test_gold_with_metrics_and_supporting_has_evidence_too(tmp_path: Path) -> None:
     """Beside the figures of the published script, which stay as they are."""
     folder = run(tmp_path / "run", answered("a", "Io", "x", "y"), answered("b", "Rhea", "z"))
@@ -184,6 +183,7 @@ def test_gold_with_metrics_and_supporting_has_evidence_too(tmp_path: Path) -> No
         assert "evidence_recall" not in pyfast.evaluate(folder, own[1:]).rows[0].figures
 
 
+@of_each
 def length(record: Record, gold: Gold) -> dict[str, float]:
     return {"em": len(record.answer or "") / 100}
 

@@ -118,7 +118,7 @@ def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     book["Sheet"]["C3"].number_format = "0.00%"
     book.create_sheet("more").append(["id"])
     book.save(path)
-    assert answers(path)["8"] == ("250.00%",) and "1 more sheets are not read" in caplog.text
+    assert answers(path)["8"] == ("250.00%",) and "1 more sheet is not read" in caplog.text
     book["Sheet"]["C3"] = "=1+1"
     book.save(path)
     with pytest.raises(InputError, match="C3: a formula without a value"):
