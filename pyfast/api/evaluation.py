@@ -77,7 +77,7 @@ def evaluate(
     report = report_of(run, gold_of(run, gold), metrics, figures, also)
     if not costs and prices is None:
         return report
-    return replace(report, cost=_cost(*_names([run]), run, report.questions, listed(prices)))
+    return replace(report, cost=_cost(_names([run])[0], run, report.questions, listed(prices)))
 
 
 def export(

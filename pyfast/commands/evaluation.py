@@ -183,13 +183,12 @@ def _spaced(names: Iterable[str]) -> list[str]:
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
     (
-        *("whole_tables", "question has", "questions have"),
-        "a gold table without a row that has the answer: any row of it counts as evidence",
+        "whole_tables",
+        "question has",
+        "questions have",
+        "a gold table without a row that has the answer: any row counts",
     ),
-    (
-        *("not_indexed", "gold document is not in the index, and counts"),
-        *("gold documents are not in the index, and count", "as not found"),
-    ),
+    ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )
 
@@ -204,8 +203,7 @@ def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
 def _show_untimed(costs: Iterable[Cost]) -> None:
     for cost in costs:
         if cost.untimed:
-            said = f"seconds of {counted(cost.untimed, 'question')} in {plain(cost.run)}"
-            say(f"{said}: without {'its' if cost.untimed == 1 else 'their'} reused LLM calls")
+            say(f"seconds of {counted(cost.untimed, 'question')} in {plain(cost.run)}: without reused LLM calls")
 
 
 def some(ids: Iterable[str]) -> str:

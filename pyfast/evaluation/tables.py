@@ -119,7 +119,8 @@ def tables_of(results: Mapping[str, Report] | Comparison) -> tuple[Records, list
         | cost_columns(results[run].cost if row.by == "all" else None)
         for run, row in rows
     ]
-    lines = [(row, [run, row.questions, *map(with_interval, map(row.figures.get, names))]) for run, row in rows]
+    cells = ([with_interval(row.figures.get(name)) for name in names] for _, row in rows)
+    lines = [(row, [run, str(row.questions), *line]) for (run, row), line in zip(rows, cells, strict=True)]
     head = ["run", "questions", *(name.replace("_", " ") for name in names)]
     spent = spent_on(report.cost for report in results.values())
     wholes = [[*line, *spent_cells(results[line[0]].cost, spent)] for row, line in lines if row.by == "all"]
@@ -151,8 +152,7 @@ DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
 
 
 def shown_p(p: float) -> str:
-    """Return a p-value as text. No p-value is 0. With the fewest draws that a bootstrap can count, p is less than
-    what it says."""
+    """Return a p-value as text. No p-value is 0. The smallest p-value of a bootstrap only says that p is below."""
     return "<0.001" if p == _FLOOR else "<0.0001" if p < 0.00005 else f"{p:.4f}"
 
 
