@@ -186,7 +186,7 @@ _NOTES = (
         "whole_tables",
         "question has",
         "questions have",
-        "a gold table without a row that has the answer: any counts",
+        "a gold table without a row with the answer: any row counts",
     ),
     ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
