@@ -182,12 +182,7 @@ def _spaced(names: Iterable[str]) -> list[str]:
 
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    (
-        "whole_tables",
-        "question has",
-        "questions have",
-        "a gold table without a row with the answer: any row counts",
-    ),
+    ("whole_tables", "question has", "questions have", "a gold table without a row with the answer: any counts"),
     ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )
