@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,14 @@ def test_a_limit_and_a_system_without_an_index(place: Path, examples: Path) -> N
     assert len((run / "answers.jsonl").read_text().splitlines()) == 3
     done = pyfast("evaluate", run, "--gold", questions)
     assert "3 answered\n22 gold questions were not run and are not scored: " in done.stdout
+    other = place / "limited to 24"
+    told = pyfast("answer", questions, "--system", "cot", "--llm", "instant", "--limit", 24, "--run", other)
+    assert told.stdout.startswith("24 questions: 24 answered; 24 LLM calls")
+    done = pyfast("evaluate", run, other, "--gold", questions)  # each run lacks others
+    assert "\nrun 1: 3 answered\nrun 2: 24 answered\nrun 1: 22 gold questions were" in done.stdout
+    assert "\nrun 2: 1 gold question was not run and is not scored: " in done.stdout
+    shutil.copytree(run, same := place / "limited too")
+    assert pyfast("evaluate", run, same, "--gold", questions).stdout.count("22 gold questions were not run") == 1
 
 
 def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_answer_is_on_stdout_and_the_steps_on_stderr(small: pyfast.Index) ->
         assert " ".join(found.line.split()).startswith(snippet.removesuffix("…"))
     names = [line.partition(",")[0] for line in done.stderr.splitlines()[:-1]]
     assert names == ["search", "narrate", "answer (answer)", "cite"]
-    assert f"3 passages for {TITAN}" in done.stderr and "1 LLM calls" in done.stderr
+    assert f"3 passages for {TITAN}" in done.stderr and "1 LLM call;" in done.stderr
 
 
 def test_the_instant_llm_answers_as_through_the_api(small: pyfast.Index) -> None:

@@ -24,13 +24,13 @@ from pyfast.api.run import (
 )
 from pyfast.engine import Record, recorded_value
 from pyfast.errors import InputError
-from pyfast.evaluation import Metric, Report
+from pyfast.evaluation import Metric, Report, Scored
 from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
-from pyfast.evaluation.evaluate import Scored, groups_of, read_answers, with_figures
+from pyfast.evaluation.evaluate import groups_of, read_answers, with_figures
 from pyfast.evaluation.gold import Lines, read_gold
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
@@ -46,6 +46,8 @@ def evaluate(
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
     judged: str | Path | None = None,
+    costs: bool = False,
+    prices: str | Path | Prices | None = None,
 ) -> Report:
     """Score the answers of a run.
 
@@ -54,17 +56,20 @@ def evaluate(
 
     Args:
         run: A run, or its folder.
-        gold: A file of JSON lines, or mappings with the same keys: `id`, `answers` (accepted forms of one answer),
-            and optionally `type` and `supporting` (the uris of the gold evidence). With `"answer_mode": "all"`,
-            `answers` is a list of several answers, and a correct answer names all of them. Mappings with `turns`
-            are conversations. None: the file gold.jsonl in the folder of the questions. If there is no such file,
-            the file of the questions.
+        gold: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow), or mappings with the same keys: `id`,
+            `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the gold
+            evidence). With `"answer_mode": "all"`, `answers` is a list of several answers, and a correct answer
+            names all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of
+            the questions. If there is no such file, the file of the questions.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
-            None: the metrics that the gold file names. If it names no metric: `em_f1` and `evidence`, or `hits`
-            for conversations.
+            None: the metrics that the gold file names, and `evidence` if a question with metrics has
+            `supporting`. If it names no metric: `em_f1` and `evidence`, or `hits` for conversations.
         figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
         judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
             `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
+        costs: Whether the report has the calls, tokens and seconds of a question, as `report.cost`. A run in
+            memory has no seconds.
+        prices: As in `pyfast.compare`. The report then has the costs.
 
     Returns:
         Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
@@ -72,7 +77,7 @@ def evaluate(
 
     Raises:
         InputError: The gold answers cannot be read, or the run has none of their questions, or a metric or
-            a figure does not exist.
+            a figure does not exist, or a model is missing in the price list.
 
     Example:
         >>> import pyfast
@@ -81,7 +86,10 @@ def evaluate(
         >>> print(em.value, em.low, em.high)
     """
     also = () if judged is None else (judged_by(judged),)
-    return report_of(run, gold_of(run, gold), metrics, figures, also)
+    report = report_of(run, gold_of(run, gold), metrics, figures, also)
+    if not costs and prices is None:
+        return report
+    return replace(report, cost=_cost(_names([run])[0], run, report.questions, listed(prices)))
 
 
 def export(
@@ -238,9 +246,11 @@ def _other_gold(run: Run | str | Path, lines: Lines) -> int:
 def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *, overwrite: bool = False) -> None:
     """Write the figures of runs, or the differences between runs, as a table for a paper or for other programs.
 
-    Markdown and LaTeX show each figure with its 95 % interval, and for a comparison also the costs. Other
-    files have one row for each run and group of questions, with columns such as `em`, `em_low` and `em_high`. For
-    a comparison, they have one row for each `Difference`.
+    Markdown and LaTeX show each figure with its 95 % interval. Other files have one row for each run and group
+    of questions, with columns such as `em`, `em_low` and `em_high`. If a report has costs, the row of its run has
+    them too. For a comparison, Markdown and LaTeX have the costs in a table before the differences. Other files
+    have one row for each `Difference`, and then one for each cost of each pair of runs, such as `llm_calls`,
+    without an interval. Money is named by its currency, such as `USD`.
 
     Args:
         results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`.

@@ -18,9 +18,10 @@ from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.data_sets.convert import GOLD
-from pyfast.evaluation.evaluate import Row, Scored, rows_of
+from pyfast.evaluation.evaluate import Row, rows_of
 from pyfast.evaluation.evidence import RetrievalQuestion, is_gold, of_rows, ranking_figures, with_rows
 from pyfast.evaluation.gold import Gold, read_records
+from pyfast.evaluation.metrics import Scored
 from pyfast.retrieval import Index, Pool, cite, evidence_of
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools

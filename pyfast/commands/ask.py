@@ -12,6 +12,7 @@ from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
 from pyfast.commands.terminal import SNIPPET, clock, console, cut, json_line, lines, plain, tokens
 from pyfast.errors import CallError
 from pyfast.utils.options import Hardware, Option, RunOptions
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.engine import Event, Step, Watch
@@ -47,7 +48,7 @@ def ask(
         run = pyfast.api.answer.answer([question], index=opened, options=options, watch=watch, **asked.given)
     record, session = run.records[0], run.session
     assert session is not None
-    print(f"{session.seconds:.2f} s; {session.llm_calls} LLM calls; {tokens(session)}", file=sys.stderr)
+    print(f"{session.seconds:.2f} s; {counted(session.llm_calls, 'LLM call')}; {tokens(session)}", file=sys.stderr)
     if as_json:
         print(json_line(record.as_json()))
     else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,18 +17,20 @@ from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import OF_EVERY_RUN, RunOptions
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
     from pyfast.evaluation import Figure, Report
     from pyfast.evaluation.compare import AnswerChange, Comparison
+    from pyfast.evaluation.cost import Cost
 
 Gold = Annotated[
     Path | None,
     typer.Option(
-        help="JSON lines with `id` and `answers`. For conversations: `id` and `turns`, each with"
-        " `answers`. Without it: the file gold.jsonl in the folder of the run's questions or, if"
-        " there is no such file, the file of the questions itself."
+        help="A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations:"
+        " `id` and `turns`, each with `answers`. Without it: the file gold.jsonl in the folder of the run's"
+        " questions or, if there is no such file, the file of the questions itself."
     ),
 ]
 Metrics = Annotated[
@@ -35,7 +38,8 @@ Metrics = Annotated[
     typer.Option(
         "--metric",
         help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file"
-        " names. If it names none: em_f1 and evidence, or hits for conversations.",
+        " names, with evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for"
+        " conversations.",
     ),
 ]
 Figures = Annotated[
@@ -60,6 +64,10 @@ def evaluate(
     gold: Gold = None,
     metric: Metrics = None,
     figure: Figures = None,
+    costs: Annotated[
+        bool, typer.Option("--costs", help="Also show LLM calls, tokens and seconds, as means of a question.")
+    ] = False,
+    prices: Prices = None,
     json: Json = False,
     out: Table = None,
     per_question: Annotated[
@@ -99,7 +107,7 @@ def evaluate(
         check_new(out, overwrite)
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
-    asked: Any = {"metrics": metric or None, "figures": figure or ()}
+    asked: Any = {"metrics": metric or None, "figures": figure or (), "costs": costs, "prices": prices}
     folders = {run: judged(run) if judge else None for run in runs}
     reports = {
         str(run): pyfast.api.evaluation.evaluate(run, gold, judged=folder, **asked)
@@ -121,22 +129,27 @@ def _judged(run: Path) -> Path:
 
 
 def _show(reports: Mapping[str, Report]) -> None:
-    from pyfast.evaluation.tables import shown
+    from pyfast.evaluation.tables import shown, spent_cells, spent_on
 
     wholes = [report.rows[0] for report in reports.values()]
     names = list(dict.fromkeys(name for whole in wholes for name in whole.figures))
     several = len(reports) > 1
+    costs = [report.cost for report in reports.values()]
+    spent = spent_on(costs)
+    heads = [title for title, _ in spent.values()]
     if several:
         rows = [
-            (number, run, *map(_with_interval, map(whole.figures.get, names)))
-            for number, (run, whole) in enumerate(zip(reports, wholes, strict=True), start=1)
+            (number, run, *map(_with_interval, map(whole.figures.get, names)), *spent_cells(cost, spent))
+            for number, (run, whole, cost) in enumerate(zip(reports, wholes, costs, strict=True), start=1)
         ]
-        show_table(["", "run", *_spaced(names)], rows, keys=2)
+        show_table(["", "run", *_spaced(names), *heads], rows, keys=2)
     else:
         figures = [
             (name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", one.questions)
             for name, one in wholes[0].figures.items()
         ]
+        cells = zip(heads, spent_cells(costs[0], spent), strict=True)
+        figures += [(head, cell, "", wholes[0].questions) for head, cell in cells]
         show_table(["figure", "value", "95 %", "questions"], figures)
     groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for number, report in enumerate(reports.values(), start=1):
@@ -147,8 +160,15 @@ def _show(reports: Mapping[str, Report]) -> None:
     if groups:
         keys = ["by", "", *(["run"] if several else [])]
         show_table([*keys, "questions", *_spaced(names)], chain.from_iterable(groups.values()), keys=len(keys))
+    notes: dict[str, list[str]] = {}
     for number, report in enumerate(reports.values(), start=1):
-        _show_counts(report, f"run {number}: " if several else "")
+        states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
+        say(f"run {number}: {states}" if several else states)
+        for note in _notes(report):
+            notes.setdefault(note, []).append(str(number))
+    for note, numbers in notes.items():
+        say(note if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {note}")
+    _show_untimed(cost for cost in costs if cost is not None)
 
 
 def _with_interval(figure: Figure | None) -> str:
@@ -160,28 +180,25 @@ def _spaced(names: Iterable[str]) -> list[str]:
     return [name.replace("_", " ") for name in names]
 
 
-def _show_counts(report: Report, which: str) -> None:
-    say(which + ", ".join(f"{count} {state}" for state, count in sorted(report.states.items())))
-    if report.not_run:
-        say(f"{len(report.not_run)} gold questions were not run and are not scored: {some(report.not_run)}")
-    if report.whole_tables:
-        say(
-            f"{len(report.whole_tables)} questions have a gold table without a row that has the answer: any row of"
-            f" it counts as evidence: {some(report.whole_tables)}"
-        )
-    _show_not_indexed(report)
-    _show_without_gold(report)
+_NOTES = (
+    ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
+    ("whole_tables", "question has", "questions have", "a gold table without a row with the answer: any counts"),
+    ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
+    ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
+)
 
 
-def _show_not_indexed(report: Report | RetrievalReport) -> None:
-    if report.not_indexed:
-        count, named = len(report.not_indexed), some(report.not_indexed)
-        say(f"{count} gold documents are not in the index, and count as not found: {named}")
+def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
+    """Say what was not scored, or not as usual: a line for each reason, with the ids."""
+    for name, one, several, end in _NOTES:
+        if ids := getattr(result, name, ()):
+            yield f"{counted(len(ids), one, several)} {end}: {some(ids)}"
 
 
-def _show_without_gold(result: Report | Comparison) -> None:
-    if result.without_gold:
-        say(f"{len(result.without_gold)} questions have no gold and are not scored: {some(result.without_gold)}")
+def _show_untimed(costs: Iterable[Cost]) -> None:
+    for cost in costs:
+        if cost.untimed:
+            say(f"seconds of {counted(cost.untimed, 'question')} in {plain(cost.run)}: without reused LLM calls")
 
 
 def some(ids: Iterable[str]) -> str:
@@ -248,8 +265,10 @@ def compare(
     from pyfast.evaluation.tables import check_new
 
     if answers:
-        if len(runs) != 2 or gold or metric or figure or prices or judged or out:
-            raise InputError("--answers: give two runs; of the options, it allows only --json")
+        if len(runs) != 2:
+            raise InputError(f"--answers: give two runs, not {len(runs)}")
+        if gold or metric or figure or prices or judged or out:
+            raise InputError("--answers: takes no gold and writes no file; of the options, it allows only --json")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         if json:
             print(json_line([change.as_json() for change in changes]))
@@ -271,7 +290,7 @@ def compare(
 
 def _show_changes(changes: list[AnswerChange]) -> None:
     only = sum(change.differs == ("evidence",) for change in changes)
-    say(f"{len(changes) - only} answers changed, {only} more only in their evidence")
+    say(f"{counted(len(changes) - only, 'answer')} changed, {only} more only in the evidence")
     for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
@@ -286,17 +305,16 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 def _show_comparison(comparison: Comparison) -> None:
     from pyfast.evaluation.tables import cost_grid, difference_grid
 
-    say(f"{comparison.questions} questions that all runs have answered; means of a question:")
+    say(f"{counted(comparison.questions, 'question')} that all runs have answered; means of a question:")
     show_table(*cost_grid(comparison), keys=2)
-    for cost in comparison.costs:
-        if cost.untimed:
-            say(f"seconds of {cost.untimed} questions in {plain(cost.run)}: without their reused LLM calls")
+    _show_untimed(comparison.costs)
     show_table(*difference_grid(comparison), keys=2)
     if comparison.differences and comparison.independent < comparison.least:
+        few = counted(comparison.independent, "independent question")
         say(
-            f"{comparison.independent} independent questions cannot show a difference, whatever p is: with"
-            f" {len(comparison.differences)} differences it takes at least {comparison.least} questions that all"
-            " change in the same direction"
+            f"{few} cannot show a difference, whatever p is: with"
+            f" {counted(len(comparison.differences), 'difference')} it takes at least {comparison.least} questions"
+            " that all change in the same direction"
         )
     for flips in comparison.flips:
         for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
@@ -304,8 +322,10 @@ def _show_comparison(comparison: Comparison) -> None:
                 pair = f"right in {plain(right)} and wrong in {plain(wrong)}"
                 say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids)}")
     if comparison.left_out:
-        say(f"{len(comparison.left_out)} questions that not all have answered: {some(comparison.left_out)}")
-    _show_without_gold(comparison)
+        left = counted(len(comparison.left_out), "question")
+        say(f"{left} that not all have answered: {some(comparison.left_out)}")
+    for note in _notes(comparison):
+        say(note)
 
 
 def evaluate_retrieval(
@@ -372,6 +392,8 @@ def _show_retrieval(report: RetrievalReport) -> None:
             for one in report.differences
         )
         show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
-    _show_not_indexed(report)
-    if report.without_gold:
-        say(f"{len(report.without_gold)} questions name no gold evidence and are not scored")
+    for note in _notes(replace(report, without_gold=())):
+        say(note)
+    if lacking := len(report.without_gold):
+        forms = "question names no gold evidence and is", "questions name no gold evidence and are"
+        say(f"{counted(lacking, *forms)} not scored")

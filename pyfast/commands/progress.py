@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyfast.commands.terminal import clock, console, left_out, plain, say, tell_unusable, tokens
 from pyfast.errors import CallError, RunError
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.api.run import Run
@@ -64,7 +65,7 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     shown = ", ".join(f"{calls} {origin}" for origin, calls in origins.items() if calls)
     replayed = f" ({shown})" if shown else ""
     say(
-        f"{ended} questions: {states}; {session.llm_calls} LLM calls{replayed};"
+        f"{counted(ended, 'question')}: {states}; {counted(session.llm_calls, 'LLM call')}{replayed};"
         f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
     )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from pyfast.commands.arguments import RunFolder, RunFolders, with_options
+from pyfast.commands.arguments import Limit, RunFolder, RunFolders, with_options
 from pyfast.commands.evaluation import Gold, Metrics, Prices
 from pyfast.commands.terminal import lines
 from pyfast.errors import InputError
@@ -77,6 +77,7 @@ def show(
     gold: Gold = None,
     prompts: bool = False,
     all: bool = False,
+    limit: Limit = None,
 ) -> None:
     """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls.
 
@@ -91,7 +92,9 @@ def show(
 
     if (id is None) != wrong:
         raise InputError("show: give the id of a question, or --wrong")
-    ids = wrong_questions(run, gold) if id is None else [id]
+    if limit is not None and not wrong:
+        raise InputError("show: --limit belongs to --wrong")
+    ids = wrong_questions(run, gold)[:limit] if id is None else [id]
     for number, each in enumerate(ids, start=1):
         print(lines(pyfast.reports.text_report.show(run, each, gold, prompts=prompts, whole=all)))
         if number < len(ids):

@@ -20,6 +20,7 @@ from pyfast.commands.terminal import (
     tell_unusable,
     tokens,
 )
+from pyfast.utils.text_forms import counted
 
 
 def status(
@@ -47,10 +48,10 @@ def status(
         waiting = status.waiting
         say(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if status.altered:
-        lines = "1 line" if status.altered == 1 else f"{status.altered} lines"
+        lines = counted(status.altered, "line")
         say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to mend it")
     reused = f", {status.reused} of them reused" if status.reused else ""
-    say(f"{status.llm_calls} LLM calls{reused}; {tokens(status)}")
+    say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
         say(f"tokens by role: {'; '.join(each)}")

@@ -11,6 +11,8 @@ from datetime import datetime
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from pyfast.utils.text_forms import counted
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -76,8 +78,7 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
         each = ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.repaired.items()))
         say(f"replies that did not fit, and were mended or lost some items: {each}")
     if used.nothing_found:
-        several = "question" if used.nothing_found == 1 else "questions"
-        say(f"{used.nothing_found} {several}: a search found nothing")
+        say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
         say(f"the LLM's replies to a question: pyfast prompts {run} ID")
 

@@ -196,10 +196,11 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
     """Compare two configurations. Returns one line for each value that differs, with the old and the new value.
 
-    The table `places`, and the values whose names are in `unknown`, are ignored.
+    The table `places`, and the values whose names are in `unknown`, are ignored. Checksums come last: what else
+    differs says why they do.
     """
     before, after = dict(_flat(recorded)), dict(_flat(now))
-    names = sorted((before.keys() | after.keys()) - set(unknown))
+    names = sorted((before.keys() | after.keys()) - set(unknown), key=lambda name: (name.endswith("digest"), name))
     if before.get("system.name") != after.get("system.name"):  # Settings of two systems cannot be compared.
         names = [name for name in names if not name.startswith(("system.set_", "prompts."))]
     return [

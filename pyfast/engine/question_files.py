@@ -25,6 +25,7 @@ from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_lines
+from pyfast.utils.text_forms import counted
 
 _LOG = logging.getLogger("pyfast")
 
@@ -113,7 +114,8 @@ def _of_sheet(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         return
     (_, sheet), *others = sheets
     if others:
-        _say(str(path), f"{len(others)} more sheets are not read, only the first that is not empty")
+        more = counted(len(others), "more sheet is", "more sheets are")
+        _say(str(path), f"{more} not read, only the first that is not empty")
     if sheet.lacking:
         raise InputError(f"{path}, {sheet.lacking[0]}: a formula without a value; save it in a spreadsheet")
     yield from zip(sheet.numbers, sheet.rows, strict=True)

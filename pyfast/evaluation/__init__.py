@@ -2,9 +2,9 @@
 
 from pyfast.evaluation.bootstrap import bootstrap_interval
 from pyfast.evaluation.cost import Prices, read_prices
-from pyfast.evaluation.evaluate import Figure, Report, Row, Scored, evaluate
+from pyfast.evaluation.evaluate import Figure, Report, Row, evaluate
 from pyfast.evaluation.gold import Gold
-from pyfast.evaluation.metrics import Hits, Metric, Score, exact_match, f1, hits, normalise, of_each
+from pyfast.evaluation.metrics import Hits, Metric, Score, Scored, exact_match, f1, hits, normalise, of_each
 
 __all__ = [
     "Figure",

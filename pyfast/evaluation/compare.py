@@ -14,7 +14,8 @@ from scipy.stats import binomtest
 from pyfast.engine import Evidence, Record
 from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.evaluate import Scored, groups_of, names_of, table_of
+from pyfast.evaluation.evaluate import groups_of, names_of, table_of
+from pyfast.evaluation.metrics import Scored
 
 _LEVEL = 0.05
 Test = Literal["mcnemar", "bootstrap"]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyfast.engine import Record, recorded_value
 from pyfast.engine.journal.journal_reader import Used, used_by
 from pyfast.errors import InputError, first_fault
-from pyfast.evaluation.evaluate import Scored
+from pyfast.evaluation.metrics import Scored
 
 _MILLION = 1e6
 

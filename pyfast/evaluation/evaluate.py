@@ -18,9 +18,10 @@ from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
+from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, Lines, read_gold
-from pyfast.evaluation.metrics import Metric, Share, measured, open_metric
+from pyfast.evaluation.metrics import Metric, Scored, Share, measured, open_metric
 
 Answers = Path | Iterable[Record]
 """The file answers.jsonl of a run, or the run's records"""
@@ -58,24 +59,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """The scores of one question."""
-
-    id: str
-    state: str
-    answer: str | None
-    groups: Mapping[str, str]
-    conversation: str | None
-    shares: Mapping[str, Share] = field(repr=False)
-    """(numerator, denominator) of each figure, by the name of the figure"""
-
-    @property
-    def figures(self) -> dict[str, float | None]:
-        """The value of each figure for this question alone. A value is None if its denominator is 0."""
-        return {name: above / below if below else None for name, (above, below) in self.shares.items()}
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The scores of a run. The first row has all questions. Each further row has a group of questions."""
 
@@ -93,12 +76,15 @@ class Report:
     any row of it counts"""
     not_indexed: tuple[str, ...] = ()
     """Gold documents that the index of the run does not have. They count as not found"""
+    cost: Cost | None = None
+    """What the run cost, if `pyfast.evaluate` was asked for it"""
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
         left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
         left_out |= {"whole_tables": list(self.whole_tables), "not_indexed": list(self.not_indexed)}
-        return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out}
+        cost = {} if self.cost is None else {"cost": asdict(self.cost)}
+        return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out, **cost}
 
 
 def evaluate(
@@ -118,8 +104,9 @@ def evaluate(
         gold: Lines with `id` and `answers`. A question without `answers` and without gold evidence is not scored.
             A conversation has `id` and `turns`, and each turn has `answers`.
             The class `Gold` lists all other keys.
-        metrics: Metrics by name or as functions. None: the metrics that the gold file names. If it names no
-            metric: `em_f1` and `evidence`, or `hits` for conversations.
+        metrics: Metrics by name or as functions. None: the metrics that the gold file names, and `evidence` if
+            a question with metrics has `supporting`. If it names no metric: `em_f1` and `evidence`, or `hits` for
+            conversations.
         where: The name of the run, for error messages.
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
@@ -145,7 +132,8 @@ def evaluate(
             without.append(one.id)
             del records[one.id]
         elif one.id in records:
-            names.update(dict.fromkeys(one.metrics))
+            of_evidence = QUESTIONS[1:] if one.metrics and one.supporting else ()
+            names.update(dict.fromkeys((*one.metrics, *of_evidence)))
             conversations.append(one.conversation is not None)
         else:
             not_run.append(one.id)

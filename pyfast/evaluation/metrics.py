@@ -29,7 +29,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import NamedTuple, Protocol
 
@@ -43,6 +43,24 @@ from pyfast.utils.text_forms import normalise as normalise
 Share = tuple[float, float]
 """A value as (numerator, denominator)"""
 Values = Mapping[str, float | Share]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of one question."""
+
+    id: str
+    state: str
+    answer: str | None
+    groups: Mapping[str, str]
+    conversation: str | None
+    shares: Mapping[str, Share] = field(repr=False)
+    """(numerator, denominator) of each figure, by the name of the figure"""
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """The value of each figure for this question alone. A value is None if its denominator is 0."""
+        return {name: above / below if below else None for name, (above, below) in self.shares.items()}
 
 
 class Metric(Protocol):

@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyfast.corpus import Document, Table, TextDocument
 from pyfast.engine import Evidence, Record
 from pyfast.errors import InputError
-from pyfast.evaluation.evaluate import AT_ONCE, Scored, names_of
+from pyfast.evaluation.evaluate import AT_ONCE, names_of
+from pyfast.evaluation.metrics import Scored
 from pyfast.utils.extras import explained
 from pyfast.utils.files import written_aside
 

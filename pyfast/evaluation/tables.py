@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import orjson
 import pyarrow as pa
 
 from pyfast.errors import InputError
+from pyfast.evaluation.bootstrap import DRAWS
 from pyfast.evaluation.compare import Comparison, Difference
+from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Report
 from pyfast.evaluation.results import KINDS, write_results
 from pyfast.utils.extras import explained
@@ -22,6 +26,11 @@ Grid = tuple[Sequence[str], Sequence[Sequence[object]]]
 Records = Sequence[Mapping[str, Any]]
 """Rows by the names of their columns, for programs"""
 _STYLES = {".md": "github", ".tex": "latex_booktabs"}
+_NUMBER = re.compile(r"[-+<.,\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
+_NEGATIVE = re.compile(r"(?<![^\s\[])-(?=[\d.])")
+_FLOOR = 2 / (DRAWS + 1)  # the smallest p-value of `bootstrap_p`
+_SPENT = {"llm_calls": ("LLM calls", 1), "prompt_tokens": ("tokens in", 1), "computed_tokens": ("computed", 1)}
+_SPENT |= {"completion_tokens": ("tokens out", 1), "seconds": ("seconds", 2)}
 
 
 def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KINDS, *_STYLES)) -> None:
@@ -52,10 +61,15 @@ def grid_text(grid: Grid, kind: str) -> str:
     """Write a table as Markdown (`.md`) or LaTeX (`.tex`)."""
     with explained():
         from tabulate import tabulate
-    head, rows = grid
+    head, *rows = ([str(cell) for cell in row] for row in (grid[0], *grid[1]))
+    numbers = [all(map(_NUMBER.fullmatch, column)) for column in zip(*rows, strict=True)]
     if kind == ".md":
-        head, *rows = ([str(cell).replace("|", r"\|") for cell in row] for row in (head, *rows))
-    return tabulate(rows, head, tablefmt=_STYLES[kind], disable_numparse=True)
+        head, *rows = ([cell.replace("|", r"\|") for cell in row] for row in (head, *rows))
+    else:  # A hyphen is not a minus sign. tabulate would escape "$-$".
+        rows = [[_NEGATIVE.sub("\u2212", cell) for cell in row] for row in rows]
+    sides = ["right" if one else "left" for one in numbers]
+    text = tabulate(rows, head, tablefmt=_STYLES[kind], disable_numparse=True, colalign=sides)
+    return text if kind == ".md" else text.replace("\u2212", "$-$")
 
 
 def in_columns(figures: Mapping[str, Figure]) -> dict[str, float]:
@@ -67,6 +81,26 @@ def in_columns(figures: Mapping[str, Figure]) -> dict[str, float]:
     }
 
 
+def cost_columns(cost: Cost | None) -> dict[str, Any]:
+    """Return the costs of a run, of a question and of a right answer, by the names of their columns."""
+    values = {} if cost is None else asdict(cost)
+    each = {f"{name}_per_right": value for name, value in values.pop("per_right", {}).items()}
+    return {name: value for name, value in values.items() if name != "run"} | each
+
+
+def spent_on(costs: Iterable[Cost | None]) -> dict[str, tuple[str, int]]:
+    """Return the costs that tables for people show: the head of the column and the digits, by the name in `Cost`.
+    Without any cost, there are none."""
+    known = [cost for cost in costs if cost is not None]
+    currency = next((cost.currency for cost in known if cost.currency), None)
+    return (_SPENT if known else {}) | ({"money": (currency, 6)} if currency else {})
+
+
+def spent_cells(cost: Cost | None, spent: Mapping[str, tuple[str, int]]) -> list[str]:
+    """Return what the columns `spent` show of a run."""
+    return [shown(getattr(cost, name, None), digits) for name, (_, digits) in spent.items()]
+
+
 def with_interval(figure: Figure | None) -> str:
     """Write a figure with its 95 % interval."""
     return "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
@@ -75,19 +109,36 @@ def with_interval(figure: Figure | None) -> str:
 def tables_of(results: Mapping[str, Report] | Comparison) -> tuple[Records, list[Grid]]:
     """Make the tables of reports, by the names of their runs, or of a comparison."""
     if isinstance(results, Comparison):
-        return [asdict(one) for one in results.differences], [cost_grid(results), difference_grid(results)]
+        records = [asdict(one) for one in results.differences] + _cost_records(results)
+        return records, [cost_grid(results), difference_grid(results)]
     rows = [(run, row) for run, report in results.items() for row in report.rows]
     names = list(dict.fromkeys(name for _, row in rows for name in row.figures))
     records = [
-        {"run": run, "by": row.by, "group": row.value, "questions": row.questions} | in_columns(row.figures)
+        {"run": run, "by": row.by, "group": row.value, "questions": row.questions}
+        | in_columns(row.figures)
+        | cost_columns(results[run].cost if row.by == "all" else None)
         for run, row in rows
     ]
-    lines = [(row, [run, row.questions, *map(with_interval, map(row.figures.get, names))]) for run, row in rows]
-    head = ["run", "questions", *names]
-    grids: list[Grid] = [(head, [line for row, line in lines if row.by == "all"])]
+    cells = ([with_interval(row.figures.get(name)) for name in names] for _, row in rows)
+    lines = [(row, [run, str(row.questions), *line]) for (run, row), line in zip(rows, cells, strict=True)]
+    head = ["run", "questions", *(name.replace("_", " ") for name in names)]
+    spent = spent_on(report.cost for report in results.values())
+    wholes = [[*line, *spent_cells(results[line[0]].cost, spent)] for row, line in lines if row.by == "all"]
+    grids: list[Grid] = [([*head, *(title for title, _ in spent.values())], wholes)]
     if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
         grids.append((["by", "", *head], groups))
     return records, grids
+
+
+def _cost_records(comparison: Comparison) -> list[dict[str, Any]]:
+    """Make a row for each cost of each pair of runs, with the columns of a `Difference`. It has no interval."""
+    return [
+        {"a": a.run, "b": b.run, "figure": title if name == "money" else name, "of_a": of_a, "of_b": of_b}
+        | {"difference": of_b - of_a, "questions": comparison.questions}
+        for a, b in combinations(comparison.costs, 2)
+        for name, (title, _) in spent_on(comparison.costs).items()
+        if (of_a := getattr(a, name)) is not None and (of_b := getattr(b, name)) is not None
+    ]
 
 
 def difference_grid(comparison: Comparison) -> Grid:
@@ -101,8 +152,8 @@ DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
 
 
 def shown_p(p: float) -> str:
-    """Return a p-value as text. No p-value is 0."""
-    return "<0.0001" if p < 0.00005 else f"{p:.4f}"
+    """Return a p-value as text. No p-value is 0. The smallest p-value of a bootstrap only says that p is below."""
+    return "<0.001" if p == _FLOOR else "<0.0001" if p < 0.00005 else f"{p:.4f}"
 
 
 def difference_cells(one: Difference) -> list[str]:
@@ -116,20 +167,14 @@ def difference_cells(one: Difference) -> list[str]:
 def cost_grid(comparison: Comparison) -> Grid:
     """Make a table of the costs of runs: of a question, and of a right answer. `computed` are the tokens in that
     did not come from the prefix cache."""
-    currency = next((cost.currency for cost in comparison.costs if cost.currency), None)
-    tokens = dict.fromkeys(("prompt_tokens", "computed_tokens", "completion_tokens"), 1)
-    spent = {"llm_calls": 1, **tokens, "seconds": 2}
-    spent |= {"money": 6} if currency else {}
+    spent = spent_on(comparison.costs)
     rows = list[list[object]]()
     for number, cost in enumerate(comparison.costs, start=1):
-        means = (shown(getattr(cost, name), digits) for name, digits in spent.items())
-        rows.append([number, cost.run, shown(cost.right, 3), *means])
+        rows.append([number, cost.run, shown(cost.right, 3), *spent_cells(cost, spent)])
         if cost.right:
-            each = (shown(cost.per_right[name], max(digits, 2)) for name, digits in spent.items())
+            each = (shown(cost.per_right[name], max(digits, 2)) for name, (_, digits) in spent.items())
             rows.append(["", "per right", "", *each])
-    heads = ["right", "LLM calls", "tokens in", "computed", "tokens out", "seconds"]
-    heads += [currency] if currency else []
-    return ["", "run", *heads], rows
+    return ["", "run", "right", *(title for title, _ in spent.values())], rows
 
 
 def shown(value: float | None, digits: int = 2) -> str:

@@ -15,6 +15,7 @@ from pyfast.reports.details import question_of
 from pyfast.reports.pages import folders_of
 from pyfast.reports.paths import steps_of
 from pyfast.reports.run_reader import Scoring, scores_of, wrongness
+from pyfast.utils.text_forms import counted
 
 _LISTED = 10  # passages of a list
 _LINE = 120  # characters of a passage
@@ -101,7 +102,7 @@ def _head(details: dict[str, Any]) -> Iterator[str]:
     usage, seconds = details["usage"], details["ledger"].get("seconds")
     took = "" if seconds is None else f", {seconds:.2f} s"
     yield (
-        f"Used      {usage.llm_calls} LLM calls, {usage.prompt_tokens} tokens in,"
+        f"Used      {counted(usage.llm_calls, 'LLM call')}, {usage.prompt_tokens} tokens in,"
         f" {usage.completion_tokens} out{took}"
     )
     if fall_backs := details["ledger"].get("fall_backs"):

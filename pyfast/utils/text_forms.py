@@ -14,6 +14,12 @@ from functools import cache, lru_cache
 _WITH_BASE = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """Write a number with its noun, as in `1 question`. `several` is the form for other numbers. Empty: `one` with
+    an s."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
 def compared(text: str, accents: bool = False) -> str:
     """Return the form of a text for comparisons: one Unicode form (NFKC), lower case, without accents.
 

@@ -231,7 +231,7 @@ def test_the_command_line_reads_roles_before_the_equals_sign(small: pyfast.Index
 
     with pytest.raises(InputError, match="hseq: no LLM for its roles plan, answer, judge"):
         told("pick=instant")
-    assert "1 questions: 1 " in told("instant", "pick=instant")
+    assert "1 question: 1 " in told("instant", "pick=instant")
     with pytest.raises(InputError, match="pick_fingerprint was instant:2, is not set"):
         told("instant")
     shown = CliRunner().invoke(app, ["status", str(tmp_path / "run")]).stdout

@@ -23,6 +23,7 @@ from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar
+from pyfast.evaluation.tables import DIFFERENCE, difference_cells, grid_text
 from pyfast.systems import System, load_system
 
 
@@ -173,17 +174,34 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     for frame in (pd.read_csv(tmp_path / "f.csv", keep_default_na=False), sheet):
         assert frame.to_dict("records") == flat
     differences = [asdict(one) for one in found.differences]
-    assert pd.read_csv(tmp_path / "d.csv").to_dict("records") == differences
+    table = pd.read_csv(tmp_path / "d.csv")
+    assert table[table["test"].notna()].to_dict("records") == differences
+    costs = table[table["test"].isna()].set_index("figure")  # in memory there are no seconds
+    assert costs.index.tolist() == ["llm_calls", "prompt_tokens", "computed_tokens", "completion_tokens"]
+    for name, one in costs.iterrows():
+        of_a, of_b = (getattr(cost, name) for cost in found.costs)
+        assert (one.of_a, one.of_b, one.difference) == (of_a, of_b, pytest.approx(of_b - of_a))
+        assert one.questions == 8 and pd.isna(one.p_holm) and (one.a, one.b) == ("run 1", "run 2")
     shown, tex = (re.sub(" +", " ", (tmp_path / name).read_text()) for name in ("d.md", "d.tex"))
     for one in found.differences:
         assert f"{one.low:+.3f} to {one.high:+.3f} | {one.p:.4f} | {one.p_holm:.4f} |" in shown
-        assert f"{one.low:+.3f} to {one.high:+.3f} & {one.p:.4f} & {one.p_holm:.4f} " in tex
+        minus = f"{one.low:+.3f} to {one.high:+.3f}".replace("-", "$-$")
+        assert f"{minus} & {one.p:.4f} & {one.p_holm:.4f} " in tex and one.difference < 0
     assert tex.count(r"\toprule") == 2 and "run 1" in tex
     tex, shown = (tmp_path / "f.tex").read_text(), (tmp_path / "f.md").read_text()
     assert r"100\% \{new\}\_run" in tex and r"old\|run" in shown and "1.000 [1.000, 1.000]" in shown
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line} == {7, 9}
     with pytest.raises(InputError, match="expected a name that ends in"):
         pyfast.write_figures(found, tmp_path / "f.doc")
+    assert re.findall(r"\\begin\{tabular\}\{(.*)\}", (tmp_path / "d.tex").read_text()) == ["rlrrrrr", "rlrrrrrr"]
+
+
+def test_a_p_value_at_the_floor_of_the_bootstrap_is_less_than_it() -> None:
+    a, b = scored([0.25] * 40), scored([0.5] * 39 + [0.25])
+    (one,), _ = compare({"a": a, "b": b})
+    table = ["figure", *DIFFERENCE[1:]], [difference_cells(one)]
+    assert one.p == one.p_holm == 2 / 2001 and grid_text(table, ".tex").count(r"\ensuremath{<}0.001 ") == 2
+    assert grid_text((["run", "change"], [["2026-11-28", "-0.5 [-1, 2]"]]), ".tex").count("$-$") == 2
 
 
 ENDS = {"": "value", "_low": "low", "_high": "high"}
@@ -228,12 +246,14 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert pyfast.changed_answers(old, old) == []
     shown = processes.pyfast("compare", old, new, "--answers")
     lines = shown.stdout.splitlines()
-    assert lines[:3] == ["2 answers changed, 1 more only in their evidence", "", "b: answer: b?"]
+    assert lines[:3] == ["2 answers changed, 1 more only in the evidence", "", "b: answer: b?"]
     assert lines[3:5] == ["- answered: x", "+ answered: y"] and "\x1b" not in shown.stdout
     assert lines[-4:] == ["d: evidence: d?", "  answered: x", "-   1: 11", "+    3: 3 3"]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
-    assert "give two runs" in processes.pyfast("compare", old, "--answers").stderr
+    assert "give two runs, not 1" in processes.pyfast("compare", old, "--answers").stderr
+    refused = processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").stderr
+    assert "of the options, it allows only --json" in refused and "two runs" not in refused
     with pytest.raises(InputError, match="no question in common"):
         pyfast.changed_answers(run("other", ("z", "x", [])), new)
 

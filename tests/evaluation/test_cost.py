@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sqlite3
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from runs import Watched
 from typer.testing import CliRunner
@@ -63,6 +65,40 @@ def test_money_is_the_sum_over_questions_and_answers(runs: list[Path], questions
         else:
             assert set(cost.per_right.values()) == {None}
     assert pyfast.compare(runs, questions).costs[0].money is None
+
+
+def test_figures_and_costs_in_one_table(runs: list[Path], questions: Path, tmp_path: Path) -> None:
+    """One row for each run, with the costs of the records, in every kind of file; one run likewise."""
+    (tmp_path / "p.toml").write_text(PRICES)
+    prices = tmp_path / "p.toml"
+    reports = {str(run): pyfast.evaluate(run, questions, prices=prices) for run in runs}
+    assert [one.cost for one in reports.values()] == pyfast.compare(runs, questions, prices=prices).costs
+    for kind in ("csv", "parquet", "xlsx", "jsonl", "md", "tex"):
+        pyfast.write_figures(reports, tmp_path / f"f.{kind}")
+    read = [pd.read_csv(tmp_path / "f.csv"), pd.read_excel(tmp_path / "f.xlsx")]
+    read += [pd.read_parquet(tmp_path / "f.parquet"), pd.read_json(tmp_path / "f.jsonl", lines=True)]
+    for table in read:
+        for run, row in zip(runs, table.to_dict("records"), strict=True):
+            usages = [record.usage for record in pyfast.Run(run).records]
+            for name in ("llm_calls", "prompt_tokens", "completion_tokens"):
+                assert row[name] == pytest.approx(np.mean([getattr(one, name) for one in usages]))
+            assert row["seconds"] > 0 and row["money"] > 0 and row["currency"] == "EUR" and row["em_low"] >= 0
+    for kind in ("md", "tex"):
+        head, *rows = [line for line in (tmp_path / f"f.{kind}").read_text().splitlines() if line[:1] in "| "]
+        ends = [re.split(r" *[|&] *", line.strip(" |\\")) for line in (head, *rows)]
+        names = ["LLM calls", "tokens in", "computed", "tokens out", "seconds", "EUR"]
+        assert ends[0][-6:] == names and len(rows) >= 2
+        costs = [one.cost for one in reports.values() if one.cost]
+        assert [line[-1] for line in ends[-2:]] == [f"{cost.money:.6f}" for cost in costs]
+    assert pyfast.evaluate(runs[0], questions).cost is None
+    alone = pyfast.evaluate(runs[0], questions, costs=True).cost
+    assert alone and alone.money is None and alone.seconds
+    in_memory = pyfast.answer(["Who?"], llm="instant", system="direct")
+    asked = [{"id": in_memory.records[0].id, "answers": ["x"]}]
+    cost = pyfast.evaluate(in_memory, asked, prices=prices).cost
+    assert cost and cost.llm_calls == 1 and cost.seconds is cost.money is None
+    with pytest.raises(InputError, match="no price for 'instant'"):
+        pyfast.evaluate(runs[0], questions, prices=Prices(models={}))
 
 
 def test_cached_tokens_and_roles_have_their_prices() -> None:
@@ -140,6 +176,14 @@ def test_the_commands(runs: list[Path], questions: Path, small: pyfast.Index, tm
     shown = CliRunner().invoke(app, ["compare", *map(str, runs), "--gold", str(questions), *prices])
     assert shown.exit_code == 0 and "EUR" in shown.stdout, shown.output
     assert "precision" in shown.stdout and "…" not in shown.stdout  # no name is cut
+    evaluate = ["evaluate", "--gold", str(questions), "--out", str(tmp_path / "f.csv"), "--overwrite"]
+    for few in (runs, runs[:1]):
+        for costs, heads in ((["--costs"], ["calls", "seconds"]), (prices, ["seconds", "EUR"])):
+            shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*evaluate, *map(str, few), *costs])
+            assert shown.exit_code == 0 and all(head in shown.stdout for head in heads), shown.output
+            assert len(pd.read_csv(tmp_path / "f.csv")["llm_calls"]) == len(few)
+    told = CliRunner().invoke(app, ["evaluate", str(runs[0]), "--gold", str(questions), "--costs", "--json"])
+    assert json.loads(told.stdout)[0]["cost"]["llm_calls"] == 1
     command = ["answer", str(questions), "--run", str(tmp_path / "R"), "--system", "rag", "--llm", "instant"]
     dry = CliRunner().invoke(app, [*command, "--index", str(small.folder), "--dry-run", *prices])
     assert dry.exit_code == 0 and "LLM calls: 60 (60 to 60)" in dry.stdout, dry.output

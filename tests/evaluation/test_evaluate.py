@@ -172,6 +172,17 @@ def test_the_gold_names_its_metrics_and_nothing_else(tmp_path: Path) -> None:
         pyfast.evaluate(folder, [{**known, "metrics": ["os:system"]}])
 
 
+def test_gold_with_metrics_and_supporting_has_evidence_too(tmp_path: Path) -> None:
+    """Beside the figures of the published script, which stay as they are."""
+    folder = run(tmp_path / "run", answered("a", "Io", "x", "y"), answered("b", "Rhea", "z"))
+    gold = [{"id": "a", "answers": ["Io"], "supporting": ["x", "w"]}, {"id": "b", "answers": ["Io"]}]
+    for metric in ("hotpotqa", "musique"):
+        own = [{**one, "metrics": [metric], "supporting_facts": [["x", 0]]} for one in gold]
+        theirs, both = values(pyfast.evaluate(folder, own, metrics=[metric]).rows[0]), pyfast.evaluate(folder, own)
+        assert values(both.rows[0]) == {**theirs, "evidence_precision": 0.5, "evidence_recall": 0.5}
+        assert "evidence_recall" not in pyfast.evaluate(folder, own[1:]).rows[0].figures
+
+
 @of_each
 def length(record: Record, gold: Gold) -> dict[str, float]:
     return {"em": len(record.answer or "") / 100}

@@ -105,7 +105,7 @@ def test_ids_are_made_of_the_texts_where_there_are_none(
     report = pyfast.evaluate(run)
     assert report.without_gold == (ids[2],) and report.rows[0].questions == 2
     done = CliRunner().invoke(app, ["evaluate", str(run)])
-    assert f"1 questions have no gold and are not scored: {ids[2]}" in done.stdout
+    assert f"1 question has no gold and is not scored: {ids[2]}" in done.stdout
 
 
 def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -118,7 +118,7 @@ def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     book["Sheet"]["C3"].number_format = "0.00%"
     book.create_sheet("more").append(["id"])
     book.save(path)
-    assert answers(path)["8"] == ("250.00%",) and "1 more sheets are not read" in caplog.text
+    assert answers(path)["8"] == ("250.00%",) and "1 more sheet is not read" in caplog.text
     book["Sheet"]["C3"] = "=1+1"
     book.save(path)
     with pytest.raises(InputError, match="C3: a formula without a value"):

@@ -64,6 +64,10 @@ def test_the_wrong_ones(place: Path) -> None:
     done = runner.invoke(app, ["show", str(place / "run"), "--wrong"])
     assert done.exit_code == 0 and all(f"{id}: answered" in done.stdout for id in expected)
     assert all(letter.isprintable() or letter == "\n" for letter in done.stdout)  # of the hostile question too
+    first, *_ = wrong_questions(place / "run")
+    done = runner.invoke(app, ["show", str(place / "run"), "--wrong", "--limit", "1"])
+    assert done.stdout.startswith(f"{first}: ") and done.stdout.count("\nQuestion  ") == 1
+    assert runner.invoke(app, ["show", str(place / "run"), first, "--limit", "1"]).exit_code == 1
 
 
 def named(run: Path, id: str) -> tuple[set[str], int]:

@@ -11,7 +11,7 @@ import pytest
 import pyfast
 from pyfast.corpus import TextDocument, read
 from pyfast.corpus.documents import Document
-from pyfast.errors import ArrayError
+from pyfast.errors import ArrayError, InputError
 from pyfast.retrieval import Index, build_index, narrate
 from pyfast.retrieval.evidence import ScoredSegments, cite
 from pyfast.retrieval.index.part_maker import PassageSize
@@ -153,3 +153,7 @@ def test_the_command_tells_which_documents_are_searched(
         pyfast.answer(asked, **given, options=pyfast.RunOptions(documents="all"))
         pyfast.answer(asked[1:], **given)
     assert caplog.messages.count(told) == 1
+    pyfast.answer(asked, **given, run=tmp_path / "run", options=pyfast.RunOptions(documents="all"))
+    cause = r"other values: questions\.documents was all, is not set; questions\.digest was "
+    with pytest.raises(InputError, match=cause):
+        pyfast.answer(asked, **given, run=tmp_path / "run")

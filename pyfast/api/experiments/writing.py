@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pyfast.api.experiments.plots import plot_pareto
 from pyfast.engine import read_questions
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.tables import grid_text, in_columns, shown, with_interval, write_table
+from pyfast.evaluation.tables import cost_columns, grid_text, in_columns, shown, with_interval, write_table
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.utils.files import write_atomically
@@ -184,9 +184,8 @@ def _currency(cells: Sequence[Cell]) -> str | None:
 
 def _record(cell: Cell) -> dict[str, Any]:
     """Convert a cell to one flat record."""
-    cost = {name: value for name, value in asdict(cell.cost).items() if name not in ("run", "per_right")}
-    each = {f"{name}_per_right": value for name, value in cell.cost.per_right.items()}
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
     speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
-    return {**place, "questions": len(cell.scored), **in_columns(cell.figures), **paper, **cost, **each, **speed}
+    figures = {"questions": len(cell.scored), **in_columns(cell.figures)}
+    return {**place, **figures, **paper, **cost_columns(cell.cost), **speed}

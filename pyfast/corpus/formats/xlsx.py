@@ -25,6 +25,7 @@ from pyfast.corpus.grids import (
     parts_of_grid,
     title_of,
 )
+from pyfast.utils.text_forms import counted
 
 _MOST_NAMED = 5
 
@@ -57,7 +58,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
     for sheet, found in sheets:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
-            many = "1 cell is a formula" if len(lacking) == 1 else f"{len(lacking)} cells are formulas"
+            many = counted(len(lacking), "cell is a formula", "cells are formulas")
             what = f"{many} without a value: {which}; save the file in a spreadsheet"
             yield Unread(path, f"sheet {sheet.title}: {what}")
         if sheet.sheet_state != "visible":
