@@ -193,7 +193,7 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line} == {7, 9}
     with pytest.raises(InputError, match="expected a name that ends in"):
         pyfast.write_figures(found, tmp_path / "f.doc")
-    assert re.findall(r"\\begin\{tabular\}\{(.*)\}", (tmp_path / "d.tex").read_text()) == ["rlrrrrr", "rlrrrrrr"]
+    assert re.findall(r"\\begin\{tabular\}\{(.*)\}", (tmp_path / "d.tex").read_text()) == ["rlrrrrrr", "rlrrrrrr"]
 
 
 def test_a_p_value_at_the_floor_of_the_bootstrap_is_less_than_it() -> None:
