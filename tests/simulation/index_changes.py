@@ -188,7 +188,9 @@ def _changed(
     folder = disk.begin(image) / "IDX"
     disk.end()  # Who only reads is not watched.
     may = [after(given, step)] if error is None and not stopped else [*states[-1:], after(given, step)]
-    if not states and not folder.exists() and (error is not None or stopped):
+    # An index that is built again is for a moment under another name, as the docs of `built_aside` say.
+    is_aside = step.change == "build" and any(name.startswith("IDX.old-") for name in image)
+    if not folder.exists() and (error is not None or stopped) and (not states or is_aside):
         return "", image, []
     found, fault = _documents(folder)
     if fault:
