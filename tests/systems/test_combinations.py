@@ -167,7 +167,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     },
     "tot": {"depth": [1], "candidates": [1, 2], "breadth": [2], "evaluations": [1], "temperature": [0.1]},
     "rat": {"temperature": [0.1]},
-    "ratt": {"nodes": [1], "layers": [1, 2], "temperature": [0.1]},
+    "ratt": {"nodes": [1], "layers": [2], "temperature": [0.1]},
     "coa": {"part": [1, 3]},
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
@@ -209,6 +209,7 @@ BESIDE: dict[str, list[Values]] = {
     "decompose": [{}, {"final_k": 4}],
     "mtqa": [{"rows": 2, "columns": 1, "units": 50}],
     **{name: [{"units": 50}] for name in OVER_UNITS},
+    "ratt": [{"units": 50, "nodes": 2, "layers": 1}],
     "hseq": [{}, {"iterator": "lexical"}, {"prior": 0}],
     "graph_convqa": [{"graph": False, "memory": "off"}],
     "subqrag": [{}, {"k": 100, "named": 0}],
