@@ -213,10 +213,10 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     with new_array(path, np.float32, count):
         pass
     with path.open("r+b") as file:  # On a full disk, a process that writes through memory would be killed.
-        size = file.seek(0, os.SEEK_END) + 4 * count
+        end = file.seek(0, os.SEEK_END) + 4 * count
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        file.truncate(size)
+            os.posix_fallocate(file.fileno(), 0, end)
+        file.truncate(end)
     transposed = np.lib.format.open_memmap(path, "r+")
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
     with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
