@@ -235,8 +235,15 @@ def own_columns(path: Path) -> dict[str, dict[str, Any]]:
         for one in turns if isinstance(turns, list) else [record]:
             if isinstance(one, Mapping):
                 fields = {**record, **one}
-                found[str(one.get("id"))] = {name: fields[name] for name in fields if name not in _NOT_OWN}
+                found[str(one.get("id"))] = {name: fields[name] for name in fields if _is_own(name, fields)}
     return found
+
+
+def _is_own(name: str, fields: Mapping[str, Any]) -> bool:
+    """Whether pyfast does not use a field. Beside `answers`, a column such as `answer` is the asker's."""
+    if name in _ANSWERS[1:]:
+        return "answers" in fields and texts_of(fields[name]) != fields["answers"]
+    return name not in _NOT_OWN
 
 
 def texts_of(value: Any) -> Any:

@@ -28,7 +28,7 @@ Records = Sequence[Mapping[str, Any]]
 _STYLES = {".md": "github", ".tex": "latex_booktabs"}
 _NUMBER = re.compile(r"[-+<.,\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
 _NEGATIVE = re.compile(r"(?<![^\s\[])-(?=[\d.])")
-_FLOOR = 2 / (DRAWS + 1)  # the smallest p-value of `bootstrap_p`
+_FLOOR = 1 / (DRAWS + 1)  # the smallest p-value of `permutation_p`
 _SPENT = {"llm_calls": ("LLM calls", 1), "prompt_tokens": ("tokens in", 1), "computed_tokens": ("computed", 1)}
 _SPENT |= {"completion_tokens": ("tokens out", 1), "seconds": ("seconds", 2)}
 

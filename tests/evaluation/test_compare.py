@@ -15,14 +15,14 @@ import pandas as pd
 import processes
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, permutation_test
 from test_evaluate import lines
 
 import pyfast
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError
 from pyfast.evaluation import Scored
-from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar
+from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar, permutation_p
 from pyfast.evaluation.tables import DIFFERENCE, difference_cells, grid_text
 from pyfast.systems import System, load_system
 
@@ -72,7 +72,7 @@ def test_equal_systems_rarely_differ_and_better_ones_do(conversations: bool) -> 
         better = [max(value, float(draw.random() < 0.3)) for value in a]
         runs = {name: scored(values, conversations) for name, values in zip("abc", (a, b, better), strict=True)}
         (first, second, _), _ = compare(runs)
-        assert first.test == ("bootstrap" if conversations else "mcnemar")
+        assert first.test == ("permutation" if conversations else "mcnemar")
         assert first.low <= first.difference <= first.high and first.p_holm >= first.p
         false += first.p < 0.05
         found += second.p < 0.05
@@ -196,11 +196,11 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     assert re.findall(r"\\begin\{tabular\}\{(.*)\}", (tmp_path / "d.tex").read_text()) == ["rlrrrrrr", "rlrrrrrr"]
 
 
-def test_a_p_value_at_the_floor_of_the_bootstrap_is_less_than_it() -> None:
+def test_the_least_p_value_is_less_than_its_digits() -> None:
     a, b = scored([0.25] * 40), scored([0.5] * 39 + [0.25])
     (one,), _ = compare({"a": a, "b": b})
     table = ["figure", *DIFFERENCE[1:]], [difference_cells(one)]
-    assert one.p == one.p_holm == 2 / 2001 and grid_text(table, ".tex").count(r"\ensuremath{<}0.001 ") == 2
+    assert one.p == one.p_holm == 1 / 2001 and grid_text(table, ".tex").count(r"\ensuremath{<}0.001 ") == 2
     assert grid_text((["run", "change"], [["2026-11-28", "-0.5 [-1, 2]"]]), ".tex").count("$-$") == 2
 
 
@@ -270,7 +270,31 @@ def test_what_cannot_be_compared() -> None:
         pyfast.compare([a, b])
 
 
+def test_permutations_are_those_of_scipy() -> None:
+    """All of them, or as many as are drawn. And of 0 and 1 they give what McNemar's test gives."""
+    random = np.random.default_rng(5)
+    ones, names = np.ones(60), list(map(str, range(60)))
+    for differing in (2, 5, 12, 40):
+        a = random.random(60)
+        b = a.copy()
+        b[:differing] += random.normal(0.2, 0.3, differing)
+        theirs = permutation_test(
+            (a[:differing], b[:differing]),
+            lambda x, y, axis: np.mean(x - y, axis=axis),
+            permutation_type="samples",
+            n_resamples=50_000,
+            rng=1,
+        )
+        ours = permutation_p((a, ones), (b, ones), names)
+        assert ours == pytest.approx(theirs.pvalue, abs=1e-9 if differing <= 12 else 0.04)
+    a, b = np.zeros(60), np.zeros(60)
+    b[:5] = 1
+    assert permutation_p((a, ones), (b, ones), names) == pytest.approx(mcnemar(a, b)) == 0.0625
+    # Whole conversations change places.
+    assert permutation_p((a, ones), (b, ones), ["c"] * 5 + names[5:]) == 1
+
+
 def test_a_figure_with_parts_is_not_mcnemars() -> None:
     a = scored([0.5, 1, 0, 1])
     (one,), flips = compare({"a": a, "b": [replace(x, shares={"em": (1.0, 1.0)}) for x in a]})
-    assert one.test == "bootstrap" and flips == [] and one.difference == pytest.approx(0.375)
+    assert one.test == "permutation" and flips == [] and one.difference == pytest.approx(0.375)

@@ -196,6 +196,8 @@ def bench(
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
         plans.append(_Load(f"trace {Path(load.trace).name}", times=[times] * load.repeats, rate=rate))
     if out is not None:
+        if (Path(out) / "bench.json").exists():
+            raise InputError(f"{out}: has the measurement of an earlier bench; give another folder")
         Path(out).mkdir(parents=True, exist_ok=True)
 
     async def measured(folder: str | None) -> Bench:

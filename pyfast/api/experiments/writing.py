@@ -73,6 +73,7 @@ def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
     `folder`. Under each table stand the differences from the paper, and what the questions of each set search
     (`sets`)."""
+    (folder / "comparisons.csv").unlink(missing_ok=True)  # It would be of other tables.
     for kind in (".md", ".tex"):
         texts = [f"# {plan.title}\n"] if plan.title and kind == ".md" else []
         texts.append(f"{grid_text(summary_of(plan, cells), kind)}\n")
