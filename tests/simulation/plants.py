@@ -106,6 +106,11 @@ PLANTS = {
 }
 
 
+PLANTS |= {
+    "places for answers that wait are never given back": Plant(
+        "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
+    ),
+}
 _MANIFEST, _CHANGES = "retrieval/index/manifest.py", "retrieval/index/changes.py"
 PLANTS |= {
     name: Plant(*fault, "--index")

@@ -88,7 +88,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "disk error": session.ending == "disk error",
         "other settings": session.ending == "other settings" and "other values" in told,
         "outage": bool(scenario.outages)
-        and 60 * scenario.patience <= 2 * sum(b - a for a, b, _ in scenario.outages),
+        and 60 * scenario.patience <= 120 + 1.1 * max(b - a for a, b, _ in scenario.outages),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers no call but the smallest" in told,

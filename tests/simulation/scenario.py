@@ -115,7 +115,7 @@ def drawn(seed: int) -> Scenario:
     outages, patience = [], 30.0
     if chance.random() < 0.2:
         for _ in range(chance.randint(1, 3)):
-            begins = chance.expovariate(1 / 10)
+            begins = chance.expovariate(1 / 10) + (outages[-1][1] if outages else 0.0)
             outages.append(
                 (
                     begins,
@@ -240,6 +240,7 @@ def install() -> None:
     pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     install.forget = _made.clear  # type: ignore[attr-defined]
+    pyfast.engine.run._AHEAD = 4  # so that few questions fill the places for answers that wait
     # A session reads its run.toml a dozen times.
     import_module("pyfast.engine.configuration").tomllib = _Toml()  # type: ignore[attr-defined]
 
