@@ -303,3 +303,11 @@ def test_own_documents_or_all(small: pyfast.Index, tmp_path: Path, caplog: pytes
     assert tokens["own"] < tokens["all"] and "1 of 1 questions search only" in caplog.text
     with pytest.raises(InputError, match="n2n has no setting 'k'"):
         pyfast.bench(asked, pyfast.Load(clients=[1]), **{**calls, "system": ["rag", "n2n"]}, settings={"k": 3})
+
+
+def test_an_earlier_measurement_is_kept(tmp_path: Path) -> None:
+    load = pyfast.Load(clients=[1], count=2, repeats=1, warm_up=0)
+    for _ in range(3):
+        pyfast.bench(["Who?", "When?"], load, llm="instant", system="direct", out=tmp_path)
+    names = {path.name for path in tmp_path.glob("bench.json*")}
+    assert names == {"bench.json", "bench.json.old-1", "bench.json.old-2"}

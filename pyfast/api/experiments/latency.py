@@ -27,7 +27,7 @@ from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.event_loop import run_blocking
-from pyfast.utils.files import write_atomically
+from pyfast.utils.files import free_name, write_atomically
 from pyfast.utils.options import Load, at_least_one
 from pyfast.utils.version import __version__
 
@@ -196,8 +196,6 @@ def bench(
         rate = (len(times) - 1) / float(times[-1]) if times[-1] > 0 else None
         plans.append(_Load(f"trace {Path(load.trace).name}", times=[times] * load.repeats, rate=rate))
     if out is not None:
-        if (Path(out) / "bench.json").exists():
-            raise InputError(f"{out}: has the measurement of an earlier bench; give another folder")
         Path(out).mkdir(parents=True, exist_ok=True)
 
     async def measured(folder: str | None) -> Bench:
@@ -243,7 +241,11 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="journal-", dir=out) if journal else nullcontext() as folder:
         result = run_blocking(measured(folder))
     if out is not None:
-        write_atomically(Path(out) / "bench.json", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
+        file = Path(out) / "bench.json"
+        if file.exists():
+            kept = file.rename(free_name(file, "old"))
+            _LOG.info("the earlier measurement is kept as %s", kept)
+        write_atomically(file, orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
         plot_bench(result.as_json(), Path(out) / "bench.png")
     return result
 
