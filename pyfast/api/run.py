@@ -384,10 +384,10 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
     Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
     """
-    path = folder_of(run)
-    if gold is not None and not isinstance(gold, str | Path):
-        return list(gold)
     if gold is not None:
+        if not isinstance(gold, str | Path):
+            return list(gold)
+        path = folder_of(run)
         columns = None if path is None else recorded_value(path, "places", COLUMNS)
         if not columns:
             return Path(gold)

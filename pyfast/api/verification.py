@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,9 +235,9 @@ def _lines(path: Path) -> tuple[list[str], bool]:
 def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
     if len(answers) > total or (torn and len(answers) == total):
         raise _DamageError(f"something follows the answers to all {total} questions")
-    unknown = _compare(folder, "line", answers)
-    with _opened(folder / JOURNAL) as database:
-        (ended,) = database.execute("SELECT count(line) FROM questions").fetchone()
+    known = _known(folder, "line")
+    unknown = _compare(known, answers)
+    ended = sum(line is not None for line in known.values())
     if len(answers) < total == ended and not is_running(folder):
         raise _DamageError(f"{total - len(answers)} of {total} are missing; the same command writes them again")
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
@@ -247,18 +247,22 @@ def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
 def _traces(folder: Path, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
         raise _DamageError(f"only {len(traces)} lines for {answers} answers can be read")
-    return f"{len(traces)} lines, as the journal knows them{_compare(folder, 'trace', traces)}"
+    return f"{len(traces)} lines, as the journal knows them{_compare(_known(folder, 'trace'), traces)}"
 
 
-def _compare(folder: Path, column: str, digests: list[str]) -> str:
-    """Compare the digests of a file's lines with the digests that the journal has in the column `column`:
-    `line` for answers, `trace` for traces. Raises `_DamageError` if a digest differs.
+def _known(folder: Path, column: str) -> dict[int, str | None]:
+    """Return the digests that the journal has in the column `column`, by the numbers of the questions: `line` for
+    answers, `trace` for traces. None: it has no digest."""
+    with _opened(folder / JOURNAL) as database:
+        return dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
+
+
+def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
+    """Compare the digests of a file's lines with those that the journal has. Raises `_DamageError` if one differs.
 
     Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
     for each line, the text is empty.
     """
-    with _opened(folder / JOURNAL) as database:
-        known = dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
     other = [
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
     ]

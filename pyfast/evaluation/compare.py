@@ -199,13 +199,13 @@ def permutation_p(a: tuple[Float64, Float64], b: tuple[Float64, Float64], groups
     sums = [np.bincount(place, side) for side in (*a, *b)]
     change = np.array([sums[2] - sums[0], sums[3] - sums[1]])
     differs = change.any(axis=0)
-    count = int(differs.sum())
+    count, change = int(differs.sum()), change[:, differs]
     if count <= _MOST_EXACT:
-        exchanged = np.arange(2**count)[:, None] >> np.arange(count) & 1
-    else:
-        drawn = np.random.default_rng(0).integers(0, 2, (DRAWS, count))
-        exchanged = np.concatenate([np.zeros((1, count), drawn.dtype), drawn])
-    above, below = (exchanged @ some[differs] for some in change)
+        above, below = change @ (np.arange(2**count) >> np.arange(count)[:, None] & 1)
+    else:  # One after the other: all draws of many questions would fill the memory.
+        random = np.random.default_rng(0)
+        moved = (change @ random.integers(0, 2, count) for _ in range(DRAWS))
+        above, below = np.array([np.zeros(2), *moved]).T
     first, second = sums[0].sum() + above, sums[2].sum() - above
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.abs(first / (sums[1].sum() + below) - second / (sums[3].sum() - below))

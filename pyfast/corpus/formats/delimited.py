@@ -54,10 +54,12 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 def _cuts(records: Sequence[_Record]) -> list[int]:
     """Return where another table begins: below an empty line, as in a sheet. A title can be above its header."""
+    if len(records) > MOST_CUT:
+        return []
     cuts: list[int] = []
     title: int | None = None
     gaps = [k for k in range(1, len(records)) if _is_gap(records[k - 1], records[k][0])]
-    for first, end in pairwise([*gaps, len(records)] if len(records) <= MOST_CUT else []):
+    for first, end in pairwise([*gaps, len(records)]):
         block = [row for _, row in records[first:end] if not isinstance(row, Unread) and any(row)]
         head = next((k for k, row in enumerate(block) if _filled(row) > 1), len(block))
         begin = first if title is None else title
@@ -259,9 +261,13 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
 
 def _has_lone_quotes(text: str) -> bool:
     """Whether quotes are ordinary characters: a line has an odd number of them, and each line has as many tabs."""
-    lines = [line for line in _lines(text) if line.strip()]
-    is_even = len({line.count("\t") for line in lines}) == 1
-    return is_even and any(line.count('"') % 2 for line in lines)
+    tabs, is_odd = set[int](), False
+    for line in filter(str.strip, _lines(text)):
+        tabs.add(line.count("\t"))
+        if len(tabs) > 1:
+            return False
+        is_odd |= bool(line.count('"') % 2)
+    return is_odd
 
 
 def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:

@@ -51,7 +51,8 @@ def continuing(texts: Sequence[str], orders: list[list[str]]) -> list[str]:
     """Order knowledge units, so that an LLM server has the longest possible beginning in its prefix cache: first
     those with which an earlier prompt of the question begins, then the others, best first. Adds the result to
     `orders`."""
-    begins = (list(takewhile(set(texts).__contains__, order)) for order in orders)
+    given = set(texts)
+    begins = (list(takewhile(given.__contains__, order)) for order in orders)
     first = max(begins, key=lambda begin: sum(map(len, begin)), default=[])
     orders.append(list(dict.fromkeys([*first, *texts])))
     return orders[-1]
