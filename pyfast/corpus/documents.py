@@ -92,6 +92,20 @@ class Table:
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     links: tuple[tuple[int, int, str], ...] = ()
+    page: int = 0
+    """The page or slide of its file on which the table stands, counted from 1. 0: its file has no pages"""
+    numbers: tuple[tuple[int, int], ...] = ()
+    """Pairs (row, its number in the file), in order. The rows up to the next pair have the numbers that follow.
+    A file's numbers count what is not in the table too, such as captions and empty rows"""
+
+    def number_of(self, row: int) -> int:
+        """Return the number that a row has in the table's file: in a sheet, the number beside it; in a CSV or
+        JSONL file, that of its line; in another file, its place in the table, with the header. If the file does
+        not say it, rows are counted from 1, without the header. `row` counts from 0."""
+        first, number = (
+            self.numbers[place - 1] if (place := bisect_right(self.numbers, (row, row + (1 << 62)))) else (0, 1)
+        )
+        return number + row - first
 
 
 @dataclass(frozen=True, slots=True)

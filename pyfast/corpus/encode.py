@@ -230,13 +230,14 @@ def _described(batch: Sequence[Document], headings: _Headings, passages: Integer
 
 def _description(document: Document, headings: Sequence[Heading]) -> tuple[object, ...]:
     """Return the values of a document in `schema.DOCUMENTS`, without the last two."""
-    own: tuple[object, ...] = Kind.GRAPH, "", (), ()
+    own: tuple[object, ...] = Kind.GRAPH, "", (), (), ""
     match document:
         case Table():
-            own = Kind.TABLE, document.section, document.header, document.links
+            place = orjson.dumps((document.page, document.numbers)).decode()
+            own = Kind.TABLE, document.section, document.header, document.links, place
         case TextDocument():
             kind = Kind.MARKDOWN if document.markdown else Kind.TEXT
-            own = kind, outline_json(document.outline, headings), (), ()
+            own = kind, outline_json(document.outline, headings), (), (), ""
     return document.uri, document.title, *own, digest_of(document)
 
 

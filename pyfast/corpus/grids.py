@@ -7,6 +7,7 @@ puts together the text of a file and its tables. `Packed` keeps many rows in lit
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, zip_longest
@@ -62,6 +63,8 @@ class TableParts(NamedTuple):
     """The text of the rows above the header, empty if there are none"""
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    numbers: Sequence[int] = ()
+    """The number of each row in the grid, counted from 1"""
 
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
@@ -145,12 +148,30 @@ def parts_of_grid(
     above = [row[:1] if number in full else row for number, row in enumerate(above)]
     rows = (row[:1] if number in full else row for number, row in enumerate(rows, len(above)))
     above = [[*row, *[""] * (width - len(row))] for row in above]
-    caption, header, below = table_parts(Grid(above, spans, header_rows))
+    caption, header, below, first = table_parts(Grid(above, spans, header_rows))
     header = _without_gaps(header)
-    packed = pack(_without_gaps(row) for row in chain(below, rows) if any(row))
+    numbers = array("q")
+
+    def filled() -> Iterator[tuple[str, ...]]:
+        for number, row in chain(zip(first, below, strict=True), enumerate(rows, len(above) + 1)):
+            if any(row):
+                numbers.append(number)
+                yield _without_gaps(row)
+
+    packed = pack(filled())
     if not packed and any(header):
         header, packed = (), (header,)
-    return TableParts(caption, header, packed)
+    return TableParts(caption, header, packed, numbers)
+
+
+def runs_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return pairs (place, number) of the numbers that do not follow the number before them: `Table.numbers`."""
+    runs, due = [], -1
+    for place, number in enumerate(numbers):
+        if number != due:
+            runs.append((place, number))
+        due = number + 1
+    return tuple(runs)
 
 
 def _without_gaps(row: Sequence[str]) -> tuple[str, ...]:
@@ -176,7 +197,7 @@ def table_parts(grid: Grid) -> TableParts:
 
     Example:
         >>> table_parts(Grid([["Our suppliers", ""], ["", ""], ["Name", "City"], ["Holm", "Odda"]]))
-        TableParts(caption='Our suppliers', header=('Name', 'City'), rows=[('Holm', 'Odda')])
+        TableParts(caption='Our suppliers', header=('Name', 'City'), rows=[('Holm', 'Odda')], numbers=[4])
     """
     cells = grid.cells
     captions, first = _captions(grid)
@@ -190,7 +211,8 @@ def table_parts(grid: Grid) -> TableParts:
         heads = [["" if name else it for it, name in zip(row, heads[-1], strict=False)] for row in heads[:-1]]
         heads.append(list(cells[index]))
     header = tuple(map(_name, zip_longest(*heads, fillvalue="")))
-    return TableParts(" ".join(captions), header, [tuple(row) for row in cells[end:] if any(row)])
+    numbers = [number for number in range(end + 1, len(cells) + 1) if any(cells[number - 1])]
+    return TableParts(" ".join(captions), header, [tuple(cells[number - 1]) for number in numbers], numbers)
 
 
 def _captions(grid: Grid) -> tuple[list[str], int]:
@@ -399,8 +421,8 @@ POWER = re.compile(r"[-+\u2212]?[0-9]+")
 """What is written as a power if it is raised behind a digit, so that it is no other number"""
 
 
-FoundTable = tuple[int, str, TableParts]
-"""A table of a file: where it stands, the caption beside it, and its parts"""
+FoundTable = tuple[int, int, str, TableParts]
+"""A table of a file: its page, where it stands, the caption beside it, and its parts"""
 
 
 def title_of(path: Path) -> str:
@@ -415,10 +437,11 @@ def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Do
     tables = list(tables)
     if text.text or not tables:
         yield text
-    for number, (place, beside, parts) in enumerate(tables, start=1):
+    for number, (page, place, beside, parts) in enumerate(tables, start=1):
         above = section_at(text.outline.headings or (), place, text.title)
         section = " > ".join(filter(None, [above, beside, parts.caption]))
-        yield Table(f"{text.uri}#table-{number}", text.title, section, parts.header, parts.rows)
+        uri, numbers = f"{text.uri}#table-{number}", runs_of(parts.numbers)
+        yield Table(uri, text.title, section, parts.header, parts.rows, (), page, numbers)
 
 
 class Text:
@@ -454,11 +477,11 @@ class Text:
         it."""
         cells, spans = grid_of(rows, most)
         if any(map(any, cells)):
-            self._tables.append((self._size, caption, parts_of_grid(cells, spans, heads)))
+            self._tables.append((len(self._pages), self._size, caption, parts_of_grid(cells, spans, heads)))
 
     def tables(self) -> list[TableParts]:
         """Return the parts of each table. The caption has also what stands beside the table."""
-        named = ((" ".join(filter(None, [beside, parts.caption])), parts) for _, beside, parts in self._tables)
+        named = ((" ".join(filter(None, [beside, parts.caption])), parts) for _, _, beside, parts in self._tables)
         return [parts._replace(caption=caption) for caption, parts in named]
 
     def documents(self, uri: str, title: str) -> Iterator[Document]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -26,7 +27,7 @@ from pyfast.corpus.documents import (
 )
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.limits import check_cells
-from pyfast.corpus.grids import Packed, pack, title_of
+from pyfast.corpus.grids import Packed, pack, runs_of, title_of
 from pyfast.errors import GoldError, InputError
 from pyfast.utils.jsonl import parse_as_written, parse_json, read_each_line
 
@@ -140,6 +141,7 @@ def documents_of_records(
     used is left out alone, as an `Unread`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
+    numbers = array("q")
     nowhere: dict[str, None] = {}  # the keys of texts that are in no document
     key_of_text = ""
     for place, record, line in placed:
@@ -167,6 +169,7 @@ def documents_of_records(
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
+            numbers.append(int(place.rpartition(" ")[2]))
         except GoldError:
             raise
         except (InputError, _Fault) as error:
@@ -180,7 +183,7 @@ def documents_of_records(
             shape = f"{len(flat)} records with {len(header)} keys"
             raise InputError(f"{path}: {shape}, too few in common for one table")
         rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
-        yield Table(uri, title_of(path), "", header, rows)
+        yield Table(uri, title_of(path), "", header, rows, numbers=runs_of(numbers))
 
 
 def _is_blank(document: TextDocument) -> bool:

@@ -113,7 +113,8 @@ def wide(columns: pa.Schema) -> pa.Schema:
 
 WIDE_SEGMENTS = wide(SEGMENTS)
 
-# One row per document. Only tables have a header and links. `digest` is the digest of all of the document's data.
+# One row per document. Only tables have a header, links, and a place (their page and the numbers of their rows, as
+# JSON). `digest` is the digest of all of the document's data.
 # `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
 # passages.
 _LINK = _schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())
@@ -124,6 +125,7 @@ DOCUMENTS = _schema(
     section=pa.large_string(),
     header=pa.large_list(pa.field("item", pa.large_string(), nullable=False)),
     links=pa.large_list(pa.field("item", pa.struct(_LINK), nullable=False)),
+    place=pa.large_string(),
     digest=pa.binary(16),
     passages=pa.int64(),
     hash=pa.uint64(),

@@ -12,6 +12,7 @@ from typing import Any, overload
 from zlib import crc32
 
 import numpy as np
+import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -109,6 +110,7 @@ class Corpus:
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
         self._link_uris = _Strings(links.values.field("uri"), in_documents)
+        self._places = _Strings(documents.column("place"), in_documents)
         self._link_row, self._link_column = (
             checked(np.from_dlpack(links.values.field(name)), in_documents) for name in ("row", "column")
         )
@@ -314,7 +316,9 @@ class Corpus:
             places = self._link_row[first:last].tolist(), self._link_column[first:last].tolist()
             links = tuple(zip(*places, map(self._link_uris.__getitem__, range(first, last)), strict=True))
             rows = tuple(map(tuple, self._rows(root)))
-            return Table(uri, title, self._sections[source], self.header(source), rows, links)
+            page, numbers = orjson.loads(self._places[source])
+            above = self._sections[source], self.header(source)
+            return Table(uri, title, *above, rows, links, page, tuple(map(tuple, numbers)))
         return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source).outline)
 
     def passages(self) -> NDArray[np.int64]:

@@ -120,17 +120,19 @@ def _sources(
     own, question = _own(record.id, results, schema), results.questions.get(record.id)
     texts = {**own, "run": results.run, "id": record.id, "question": question, "answer": record.answer}
     for rank, one in enumerate(record.evidence, start=1):
-        found, sheet, (first, last) = document(one.uri), _SHEET.search(one.uri), one.offsets
+        found, sheet, first = document(one.uri), _SHEET.search(one.uri), one.offsets[0]
         pages = found.outline.pages if isinstance(found, TextDocument) else ()
-        in_table = isinstance(found, Table) or last < 0
+        page, row = bisect_right(pages, first) if pages and first >= 0 else None, None
+        if isinstance(found, Table):
+            page, row = found.page or None, found.number_of(first) if first >= 0 else None
         yield {
             **{name: _unicode(text) for name, text in texts.items()},
             "rank": rank,
             "uri": one.uri,
             "title": one.metadata.get("title") or (found.title if found else None),
-            "page": bisect_right(pages, first) if pages and first >= 0 else None,
+            "page": page,
             "sheet": sheet and sheet[1],
-            "row": first + 1 if in_table and first >= 0 else None,
+            "row": row,
             "score": one.score,
             "snippet": _snippet(one),
         }

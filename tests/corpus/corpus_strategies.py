@@ -20,6 +20,8 @@ table_parts = st.builds(
     header=st.lists(names, max_size=5).map(tuple),
     rows=rows,
     links=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), names), max_size=4).map(tuple),
+    page=st.integers(0, 3),
+    numbers=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=3).map(tuple),
 )
 triples = st.builds(
     Triple, head=names, relation=names, tail=names, time=st.none() | st.sampled_from(["", "1999"]) | anything

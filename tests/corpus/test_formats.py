@@ -277,7 +277,12 @@ def test_markdown_properly(tmp_path: Path) -> None:
     assert isinstance(text, TextDocument) and text.title == "The moons" and text.text == front + body
     assert json.loads(text.outline.about) == {"title": "The moons", "tags": ["a", "b"]}
     assert moons == Table(
-        "m.md#table-1", "The moons", "Moons > Of Saturn", ("moon", "year"), (("Titan", "1655"), ("Rhea", "1672"))
+        "m.md#table-1",
+        "The moons",
+        "Moons > Of Saturn",
+        ("moon", "year"),
+        (("Titan", "1655"), ("Rhea", "1672")),
+        numbers=((0, 2),),
     )
     index = pyfast.build_index([text, moons], tmp_path / "IDX")
     said = [index.corpus.content(int(i)) for i in index.passages]

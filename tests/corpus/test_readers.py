@@ -42,7 +42,7 @@ def test_a_folder(tmp_path: Path) -> None:
     assert list(read([tmp_path], unread)) == [
         TextDocument("a.md", "The title", "intro\n\n# The *title*\nbody", markdown=True, outline=title),
         TextDocument("b.txt", "b", "text\r\n"),
-        Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),)),
+        Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),), numbers=((0, 2),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
     reason = "no reader is for such a file: convert it, or name a reader with --reader"
@@ -70,7 +70,7 @@ def test_texts(tmp_path: Path, name: str) -> None:
 def test_comma_separated(tmp_path: Path) -> None:
     data = '\ufeffa,a,\r\n1,"x\r\n""y""",é,more\r\n\r\n2\r\n'
     assert one(tmp_path / "x.csv", data) == [
-        Table("x.csv", "x", "", ("a", "a", ""), (("1", 'x\r\n"y"', "é", "more"), ("2",)))
+        Table("x.csv", "x", "", ("a", "a", ""), (("1", 'x\r\n"y"', "é", "more"), ("2",)), numbers=((0, 2), (1, 5)))
     ]
     assert one(tmp_path / "x.csv", "") == [Table("x.csv", "x", "", (), ())]
     long = "x" * 500_000  # more than the csv module takes by default
@@ -78,7 +78,9 @@ def test_comma_separated(tmp_path: Path) -> None:
 
 
 def test_tab_separated(tmp_path: Path) -> None:
-    assert one(tmp_path / "x.tsv", 'a\tb\n"1\t2"\t3\n')[0] == Table("x.tsv", "x", "", ("a", "b"), (("1\t2", "3"),))
+    assert one(tmp_path / "x.tsv", 'a\tb\n"1\t2"\t3\n')[0] == Table(
+        "x.tsv", "x", "", ("a", "b"), (("1\t2", "3"),), numbers=((0, 2),)
+    )
     for name in ("triples.tsv", "film.triples.tsv"):
         facts = one(tmp_path / name, 'The "A\tr\t"t"\t1999\nh\tr\tt\t\n')[0].triples
         assert facts == (Triple('The "A', "r", '"t"', "1999"), Triple("h", "r", "t"))
@@ -101,7 +103,7 @@ def test_records(tmp_path: Path) -> None:
         Table("tb", "", "", ("a",), (("1", "2"), ()), ((0, 1, "t"), (0, 1, "u"))),
         KnowledgeGraph("g", "", (Triple("h", "r", "t"), Triple("h", "r", "t", "1"), Triple("h", "r", "t"))),
         Table("some-data.jsonl", "some data", "", ("name", "size", "tags", "ok"),
-              (("n", "3", '["a"]', ""), ("", "", "", "true"))),
+              (("n", "3", '["a"]', ""), ("", "", "", "true")), numbers=((0, 6),)),
     ]  # fmt: skip
 
 

@@ -107,14 +107,59 @@ def test_absurd_spans_are_refused_or_cut() -> None:
     ],
 )  # fmt: skip
 def test_caption_header_and_rows(grid: Grid, caption: str, header: Any, rows: Any) -> None:
-    assert table_parts(grid) == (caption, header, rows)
+    assert table_parts(grid)[:3] == (caption, header, rows)
 
 
 @given(st.lists(st.lists(st.text("ab 1", max_size=3), min_size=3, max_size=3), max_size=30))
 def test_no_text_of_a_grid_is_lost(rows: list[list[str]]) -> None:
-    caption, header, below = table_parts(Grid(rows))
+    caption, header, below, _ = table_parts(Grid(rows))
     said = " ".join([caption, *header, *itertools.chain.from_iterable(below)])
     assert all(text in said for row in rows for text in row)
+
+
+def test_rows_have_the_numbers_of_their_files(tmp_path: Path) -> None:
+    """Each row has a name of its own, which other libraries find where the number says."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    title = {1: ["Crates 2025"], 3: ["crate", "mass", "port"]}
+    below = {4: ["k4", 1, "Odda"], 5: ["k5", 2, "Bodo"], 9: ["k9", 3, "Oslo"], 10: ["k10", 4, ""]}
+    again = {13: ["lock", "keys"], 14: ["k14", 7], 15: ["k15", 8]}
+    for number, row in (title | below | again).items():
+        for column, value in enumerate(row, 1):
+            sheet.cell(number, column, value)
+    sheet.merge_cells("C4:C5")
+    book.save(tmp_path / "a.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "a.xlsx").active
+    found = tables(tmp_path / "a.xlsx")
+    placed = {table.number_of(k): row for table in found for k, row in enumerate(table.rows)}
+    assert len(found) == 2 and sorted(placed) == [4, 5, 9, 10, 14, 15]
+    assert all(sheet.cell(number, 1).value == row[0] for number, row in placed.items())
+
+    lines = ["Crates of 2025", "", "crate,mass,note", 'k4,1,"two', 'lines"', "", "k7,2,x", ",,", "k9,3,y"]
+    lines += [f"k{number},{number},z" for number in range(10, 60)] + ['k60,"4"x,', "k61,5,v"]
+    (table,) = tables(tmp_path / "a.csv", "\n".join(lines) + "\n")
+    named = {table.number_of(k): row[0] for k, row in enumerate(table.rows)}
+    assert len(named) == 54 and all(lines[number - 1].startswith(f"{name},") for number, name in named.items())
+
+    (tmp_path / "a.jsonl").write_text('{"crate": "k1", "mass": 3}\n\n{"crate": broken\n{"crate": "k4"}\n')
+    (table,) = tables(tmp_path / "a.jsonl")
+    assert [(table.number_of(k), row[0]) for k, row in enumerate(table.rows)] == [(1, "k1"), (4, "k4")]
+
+    (table,) = tables(tmp_path / "a.md", "# Crates\n\n| crate | mass |\n|---|---|\n| k2 | 3 |\n| k3 | 4 |\n")
+    assert [table.number_of(k) for k in range(2)] == [2, 3]
+    assert Table("t", "T", "", ("a",), (("b",),)).number_of(0) == 1
+
+
+def test_tables_of_slides_have_a_page(tmp_path: Path) -> None:
+    slides = pptx.Presentation()
+    for number in range(1, 5):
+        slide = slides.slides.add_slide(slides.slide_layouts[5])
+        if number % 2 == 0:
+            table = slide.shapes.add_table(2, 2, Inches(1), Inches(1), Inches(4), Inches(1)).table
+            for place, text in enumerate(("crate", "mass", f"k{number}", "3")):
+                table.cell(place // 2, place % 2).text = text
+    slides.save(tmp_path / "a.pptx")
+    assert [(table.page, table.rows[0][0]) for table in tables(tmp_path / "a.pptx")] == [(2, "k2"), (4, "k4")]
 
 
 # --- sheets

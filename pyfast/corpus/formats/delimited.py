@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -15,7 +16,17 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Table, Unread
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import MOST_ABOVE, MOST_CUT, Grid, is_number, is_only_header, pack, table_parts, title_of
+from pyfast.corpus.grids import (
+    MOST_ABOVE,
+    MOST_CUT,
+    Grid,
+    is_number,
+    is_only_header,
+    pack,
+    runs_of,
+    table_parts,
+    title_of,
+)
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
@@ -44,11 +55,14 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         some: Iterator[_Record] = chain(ahead[first:end], records)
         if number > 1:
             captions, some = _captions(some)
-        below = _rows(path, some, faults)
-        caption, header, top = table_parts(Grid(list(islice(below, MOST_ABOVE))))
+        lines = array("q")
+        below = _rows(path, some, faults, lines)
+        caption, header, top, places = table_parts(Grid(list(islice(below, MOST_ABOVE))))
         section = " ".join(filter(None, [*captions, caption]))
         ending = f"#table-{number}" if number > 1 else ""
-        yield Table(uri + ending, title_of(path), section, header, pack(chain(top, below)))
+        kept = pack(chain(top, below))
+        numbers = runs_of(chain((lines[place - 1] for place in places), islice(lines, MOST_ABOVE, None)))
+        yield Table(uri + ending, title_of(path), section, header, kept, numbers=numbers)
     yield from faults
 
 
@@ -141,7 +155,10 @@ def _is_sentence(row: Sequence[str]) -> bool:
     return all(cell[:1] == " " for cell in row[1:])
 
 
-def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Iterator[tuple[str, ...]]:
+def _rows(
+    path: Path, records: Iterator[_Record], faults: list[Unread], lines: array[int]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table. Their lines are added to `lines`, and what cannot be read to `faults`."""
     width = longer = first = 0
     for line, row in records:
         if isinstance(row, Unread):
@@ -150,6 +167,7 @@ def _rows(path: Path, records: Iterator[_Record], faults: list[Unread]) -> Itera
         width = width or len(row)
         if len(row) > width:
             longer, first = longer + 1, first or line
+        lines.append(line)
         yield row
     if longer:
         more = f"line {first}: more cells than the header" + (f", as {longer} rows have" if longer > 1 else "")

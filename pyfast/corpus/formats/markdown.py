@@ -212,7 +212,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
         aside=(*aside, *((begin, end) for begin, end, _ in tables)),
         about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
     )
-    found = ((begin, "", parts) for begin, _, parts in tables)
+    found = ((0, begin, "", parts) for begin, _, parts in tables)
     yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
 
 

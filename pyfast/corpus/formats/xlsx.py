@@ -23,6 +23,7 @@ from pyfast.corpus.grids import (
     is_number,
     is_only_header,
     parts_of_grid,
+    runs_of,
     title_of,
 )
 from pyfast.utils.text_forms import counted
@@ -52,9 +53,11 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         parts = [part for block in _side_by_side(found) for part in _tables(block, path)]
         for number, part in enumerate(parts, start=1):
             ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
-            caption, header, rows = parts_of_grid(*_grid(part, path))
+            caption, header, rows, places = parts_of_grid(*_grid(part, path))
+            known = _numbers_of_grid(part)
             section = " > ".join(filter(None, [name, caption]))
-            yield Table(f"{uri}#{ending}" if ending else uri, title, section, header, rows)
+            numbers = runs_of(known[place - 1] for place in places)
+            yield Table(f"{uri}#{ending}" if ending else uri, title, section, header, rows, numbers=numbers)
     for sheet, found in sheets:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
@@ -188,7 +191,7 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
 
 
 def _has_header(sheet: Sheet, path: Path) -> bool:
-    _, header, rows = parts_of_grid(*_grid(sheet, path))
+    _, header, rows, _ = parts_of_grid(*_grid(sheet, path))
     return is_only_header(header, rows)
 
 
@@ -212,6 +215,15 @@ def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ..
         if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
     return _filled(sheet, place, path), tuple(spans)
+
+
+def _numbers_of_grid(sheet: Sheet) -> array[int]:
+    """The number of each row of the grid of a sheet. A gap, which is one row there, has 0."""
+    numbers, before = array("q"), sheet.numbers[0] - 1
+    for number in sheet.numbers:
+        numbers.extend((0, number) if number > before + 1 else (number,))
+        before = number
+    return numbers
 
 
 def _filled(sheet: Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
