@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +16,10 @@ from pyfast.api.run import (
     answers_of,
     folder_of,
     gold_of,
-    own_gold,
     questions_of,
     report_of,
     results_of,
+    warn_of_other_gold,
 )
 from pyfast.engine import Record, recorded_value
 from pyfast.errors import InputError
@@ -31,7 +30,6 @@ from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import groups_of, read_answers, with_figures
-from pyfast.evaluation.gold import Lines, read_gold
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import check_new, tables_of, write_table
@@ -111,7 +109,7 @@ def export(
 
     With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
     (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
-    (of a table, from 1 below its header), `score` and `snippet`.
+    (of a table: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
 
     Args:
         runs: Runs, or their folders.
@@ -146,6 +144,8 @@ def export(
     if wide and sources:
         raise InputError("export: wide and sources exclude each other")
     lines = gold_of(runs[0], gold) if gold is not None else None
+    if gold is None and not (sources or wide):
+        warn_of_other_gold(runs)
     named = zip(runs, _names(runs), strict=True)
     results = [results_of(run, name, lines, metrics, sources) for run, name in named]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
@@ -210,10 +210,8 @@ def compare(
         raise InputError(f"judged: expected a folder for each of {len(runs)} runs, got {len(judged)}")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
-    for name, run in zip(names[1:], runs[1:], strict=True):
-        if gold is None and (other := _other_gold(run, lines)):
-            told = "%s: has other gold answers to %d questions; those of %s count (--gold: choose the gold)"
-            _LOG.warning(told, name, other, names[0])
+    if gold is None:
+        warn_of_other_gold(runs, f"those of {names[0]} count")
     reports = [evaluate(run, lines, metrics=metrics, judged=folder) for run, folder in zip_longest(runs, judged)]
     scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()
@@ -234,16 +232,12 @@ def compare(
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
 
 
-def _other_gold(run: Run | str | Path, lines: Lines) -> int:
-    """Count the questions to which the gold answers of a run are not those of these lines."""
-    with contextlib.suppress(InputError):
-        if (own := own_gold(run)) != lines:
-            answers = {one.id: one.answers for one in read_gold(lines)}
-            return sum(answers.get(one.id, one.answers) != one.answers for one in read_gold(own))
-    return 0
-
-
-def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *, overwrite: bool = False) -> None:
+def write_figures(
+    results: Mapping[str, Report] | Comparison | Sequence[AnswerChange],
+    out: str | Path,
+    *,
+    overwrite: bool = False,
+) -> None:
     """Write the figures of runs, or the differences between runs, as a table for a paper or for other programs.
 
     Markdown and LaTeX show each figure with its 95 % interval. Other files have one row for each run and group
@@ -253,7 +247,9 @@ def write_figures(results: Mapping[str, Report] | Comparison, out: str | Path, *
     without an interval. Money is named by its currency, such as `USD`.
 
     Args:
-        results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`.
+        results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`, or of
+            `changed_answers`: a row for each question, with its state and answer in both runs, and the uris of
+            the evidence that only one of them has.
         out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
         overwrite: Whether to replace an existing file `out`.
 
@@ -298,7 +294,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
-        some = ", ".join(sorted(alone)[:5])
+        some = ", ".join(sorted(alone)[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         _LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]

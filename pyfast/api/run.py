@@ -411,6 +411,24 @@ def own_gold(run: Run | str | Path) -> Path:
     return beside if beside.is_file() else place
 
 
+def warn_of_other_gold(runs: Sequence[Run | str | Path], which: str = "each run is scored with its own") -> None:
+    """Log a warning for each run whose own gold answers differ from those of the first run. `which` says what
+    counts then."""
+    answers: dict[str, Any] | None = None
+    before = None
+    for run in runs if len(runs) > 1 else ():
+        try:
+            place = own_gold(run)
+            own = {} if place == before else {one.id: one.answers for one in read_gold(place)}
+        except InputError:  # Without gold, there is nothing to compare; scoring says so.
+            continue
+        if answers is None:
+            answers, before = own, place
+        elif other := sum(answers.get(id, given) != given for id, given in own.items()):
+            told = "%s: has other gold answers to %d questions than %s; %s (--gold: choose the gold)"
+            _LOG.warning(told, folder_of(run), other, folder_of(runs[0]), which)
+
+
 @lru_cache(256)  # Several runs have the same questions.
 def _say_gold(place: Path) -> None:
     _LOG.info("%s: the gold answers come from this file", place)

@@ -89,6 +89,7 @@ def evaluate(
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure."""
     import pyfast.api.evaluation
+    from pyfast.api.run import warn_of_other_gold
     from pyfast.evaluation.results import KINDS
     from pyfast.evaluation.tables import check_new
 
@@ -109,6 +110,8 @@ def evaluate(
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
     asked: Any = {"metrics": metric or None, "figures": figure or (), "costs": costs, "prices": prices}
     folders = {run: judged(run) if judge else None for run in runs}
+    if gold is None:
+        warn_of_other_gold(runs)
     reports = {
         str(run): pyfast.api.evaluation.evaluate(run, gold, judged=folder, **asked)
         for run, folder in folders.items()
@@ -267,9 +270,11 @@ def compare(
     if answers:
         if len(runs) != 2:
             raise InputError(f"--answers: give two runs, not {len(runs)}")
-        if gold or metric or figure or prices or judged or out:
-            raise InputError("--answers: takes no gold and writes no file; of the options, it allows only --json")
+        if gold or metric or figure or prices or judged:
+            raise InputError("--answers: takes no gold; of the options, it allows only --json and --out")
         changes = pyfast.api.evaluation.changed_answers(*runs)
+        if out is not None:
+            pyfast.api.evaluation.write_figures(changes, out, overwrite=overwrite)
         if json:
             print(json_line([change.as_json() for change in changes]))
         else:

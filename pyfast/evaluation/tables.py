@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import DRAWS
-from pyfast.evaluation.compare import Comparison, Difference
+from pyfast.evaluation.compare import AnswerChange, Comparison, Difference
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Report
 from pyfast.evaluation.results import KINDS, write_results
@@ -106,8 +106,11 @@ def with_interval(figure: Figure | None) -> str:
     return "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def tables_of(results: Mapping[str, Report] | Comparison) -> tuple[Records, list[Grid]]:
-    """Make the tables of reports, by the names of their runs, or of a comparison."""
+def tables_of(results: Mapping[str, Report] | Comparison | Sequence[AnswerChange]) -> tuple[Records, list[Grid]]:
+    """Make the tables of reports, by the names of their runs, of a comparison, or of changed answers."""
+    if isinstance(results, Sequence):
+        changes = [_change_record(one) for one in results]
+        return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])]
     if isinstance(results, Comparison):
         records = [asdict(one) for one in results.differences] + _cost_records(results)
         return records, [cost_grid(results), difference_grid(results)]
@@ -128,6 +131,16 @@ def tables_of(results: Mapping[str, Report] | Comparison) -> tuple[Records, list
     if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
         grids.append((["by", "", *head], groups))
     return records, grids
+
+
+def _change_record(change: AnswerChange) -> dict[str, Any]:
+    record: dict[str, Any] = {"id": change.id, "question": change.question, "differs": ", ".join(change.differs)}
+    for side, of_side, only in zip(
+        ("before", "after"), (change.before, change.after), change.evidence, strict=True
+    ):
+        uris = " ".join(dict.fromkeys(one.uri for one in only))
+        record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer, f"only_{side}": uris}
+    return record
 
 
 def _cost_records(comparison: Comparison) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -252,8 +253,19 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
     assert "give two runs, not 1" in processes.pyfast("compare", old, "--answers").stderr
-    refused = processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").stderr
-    assert "of the options, it allows only --json" in refused and "two runs" not in refused
+    refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
+    assert "of the options, it allows only --json and --out" in refused and "two runs" not in refused
+    assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
+    with (tmp_path / "c.csv").open(newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert {id: (row["answer_before"], row["answer_after"]) for id, row in rows.items()} == {
+        "d": ("x", "x"),
+        "b": ("x", "y"),
+        "c": ("x", ""),
+    }
+    assert (rows["d"]["only_before"], rows["d"]["only_after"]) == ("1", "\x1b3")
+    pyfast.write_figures(changes, tmp_path / "c.md")
+    assert len((tmp_path / "c.md").read_text().splitlines()) == 2 + len(changes)
     with pytest.raises(InputError, match="no question in common"):
         pyfast.changed_answers(run("other", ("z", "x", [])), new)
 

@@ -13,6 +13,7 @@ import openpyxl
 import orjson
 import pandas as pd
 import pptx
+import processes
 import pyarrow.parquet as pq
 import pytest
 from openpyxl.utils.escape import unescape
@@ -322,6 +323,13 @@ def test_runs_with_other_gold_are_compared_with_a_word(office: Path, caplog: pyt
     caplog.clear()
     pyfast.compare([office / "old", office / "new"], office / "new.jsonl", figures=["em"])
     assert "other gold answers" not in caplog.text
+    told = f"{office / 'new'}: has other gold answers to 3 questions than {office / 'old'}; each run is scored"
+    pyfast.export([office / "old", office / "new"], office / "both.csv")
+    assert told in caplog.text
+    caplog.clear()
+    pyfast.report([office / "old", office / "new"], office / "both")
+    assert told in caplog.text
+    assert told in processes.pyfast("evaluate", office / "old", office / "new").stderr
 
 
 def test_each_source_has_a_row(office: Path) -> None:
