@@ -120,7 +120,9 @@ def test_the_printed_output_is_what_the_commands_print(place: Path, model_instal
     for block in dict.fromkeys(chain.from_iterable(of_pages)):
         command, _, output = block.partition("\n")
         words = [sys.executable, "-m", *shlex.split(command)[1:]]
-        assert subprocess.run(words, capture_output=True, check=True, text=True).stdout == output
+        printed = subprocess.run(words, capture_output=True, check=True, text=True).stdout
+        start, more, _ = output.partition("...\n")
+        assert printed.startswith(start) and (more or printed == output)
 
 
 def run_commands(text: str) -> None:
