@@ -103,7 +103,7 @@ BAD = {
     "no question to ask": ("ask index --llm instant", "Missing argument"),
     "a setting of another system to ask": ("ask index Who? --llm instant --system rag --set alpha=1", "'alpha'"),
     "a source that is missing": ("index missing --out new/index", "missing"),
-    "no usable document": ("index no-corpus --out new/index", "no usable document"),
+    "no usable document": ("index no-corpus --out new/index", "the file is empty"),
     "nothing but stop words": ("index stop-words --out new/index", "no usable document"),
     "a source of another kind": ("index model.gguf --out new/index", "no reader"),
     "an index that is there": ("index folder --out index", "--overwrite"),

@@ -32,7 +32,7 @@ from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import groups_of, read_answers, with_figures
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
-from pyfast.evaluation.tables import check_new, tables_of, write_table
+from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
 
 _LOG = logging.getLogger("pyfast")
 
@@ -233,7 +233,7 @@ def compare(
 
 
 def write_figures(
-    results: Mapping[str, Report] | Comparison | Sequence[AnswerChange],
+    results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange],
     out: str | Path,
     *,
     overwrite: bool = False,
@@ -247,9 +247,10 @@ def write_figures(
     without an interval. Money is named by its currency, such as `USD`.
 
     Args:
-        results: Reports of `pyfast.evaluate`, by the names of the runs, or the result of `pyfast.compare`, or of
-            `changed_answers`: a row for each question, with its state and answer in both runs, and the uris of
-            the evidence that only one of them has.
+        results: Reports of `pyfast.evaluate`, by the names of the runs, the `settings` of
+            `pyfast.evaluate_retrieval`, the result of `pyfast.compare`, or that of `pyfast.changed_answers`: a row
+            for each question, with its state and answer in both runs, and the uris of the evidence that only one
+            of them has.
         out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
         overwrite: Whether to replace an existing file `out`.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
@@ -25,8 +26,11 @@ from pyfast.evaluation.metrics import Scored
 from pyfast.retrieval import Index, Pool, cite, evidence_of
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools
+from pyfast.utils.options import Documents
 
 Ranking = Literal["list", "graph_rank", "bridge_rank"]
+_LOG = logging.getLogger("pyfast")
+_ONLY = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
 _AT_ONCE = 64  # questions in a batch
 
 
@@ -93,6 +97,7 @@ class SettingReport:
     rows: list[Row]
     """The figures for all questions first, then for each type of question"""
     questions: list[Scored]
+    cost: ClassVar[None] = None  # No LLM is called. `write_figures` reads the costs of runs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ def evaluate_retrieval(
     gold: GoldLike | None = None,
     at: Sequence[int] = (2, 5, 10, 20),
     scores: str | Path | None = None,
+    documents: Documents = "own",
 ) -> RetrievalReport:
     """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
 
@@ -147,6 +153,8 @@ def evaluate_retrieval(
             the folder of the questions.
         at: The values of k for `recall@k` and `ndcg@k`.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
+        documents: own: a question with the field `documents` searches only these documents, as in `pyfast.answer`.
+            all: every question searches the whole index.
 
     Returns:
         For each setting: `recall@k`, `ndcg@k` and `mrr` (mean reciprocal rank) with 95 % intervals. For each pair
@@ -169,6 +177,10 @@ def evaluate_retrieval(
     if not cuts or cuts[0] < 1:
         raise InputError(f"at: expected ranks from 1, got {list(at)}")
     asked, without = _asked(questions, gold)
+    if documents == "all":
+        asked = [one.model_copy(update={"documents": ()}) for one in asked]
+    elif own_count := sum(bool(one.documents) for one in asked):
+        _LOG.warning(_ONLY, own_count, len(asked))
     opened = index_of(index)
     rows = rows_in(lambda: opened)
     completed = [with_rows(one, rows) for one in asked]
@@ -180,14 +192,14 @@ def evaluate_retrieval(
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
             own = own.keeping_scores(Path(scores) / RERANK_SCORES)
-        pools = [
-            pool
-            for start in range(0, len(asked), _AT_ONCE)
-            for pool in _ranked(own, setting, [one.question for one in asked[start : start + _AT_ONCE]])
-        ]
+        shares = {
+            one.id: _shares(searched, pool, one, cuts)
+            for searched, some in _searched(own, asked)
+            for one, pool in zip(some, _ranked(searched, setting, [one.question for one in some]), strict=True)
+        }
         scored = [
-            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, _shares(own, pool, one, cuts))
-            for one, pool in zip(asked, pools, strict=True)
+            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, shares[one.id])
+            for one in asked
         ]
         reports[name] = SettingReport(setting, rows_of(scored), scored)
     scored_by_name = {name: report.questions for name, report in reports.items()}
@@ -220,11 +232,27 @@ def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQu
         gold = beside if beside.is_file() else None
     if gold is not None:
         supporting = {one.id: one for one in _read(gold)}
-        every = [supporting.get(one.id, one).model_copy(update={"question": one.question}) for one in every]
+        every = [
+            supporting.get(one.id, one).model_copy(update={"question": one.question, "documents": one.documents})
+            for one in every
+        ]
     asked = [one for one in every if one.supporting and one.question.strip()]
     if not asked:
         raise InputError("no question names its gold evidence (`supporting`)")
     return asked, tuple(one.id for one in every if not one.supporting)
+
+
+def _searched(
+    index: Index, questions: Sequence[RetrievalQuestion]
+) -> Iterator[tuple[Index, Sequence[RetrievalQuestion]]]:
+    """Yield batches of questions, each with the index that they search: a question with documents of its own has
+    an index of these."""
+    whole = [one for one in questions if not one.documents]
+    for start in range(0, len(whole), _AT_ONCE):
+        yield index, whole[start : start + _AT_ONCE]
+    for one in questions:
+        if one.documents:
+            yield index.within(one.documents), [one]
 
 
 def _read(source: GoldLike) -> list[RetrievalQuestion]:

@@ -16,7 +16,7 @@ from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, RunF
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
 from pyfast.errors import InputError
-from pyfast.utils.options import OF_EVERY_RUN, RunOptions
+from pyfast.utils.options import OF_EVERY_RUN, Documents, RunOptions
 from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _show(reports: Mapping[str, Report]) -> None:
             notes.setdefault(note, []).append(str(number))
     for note, numbers in notes.items():
         say(note if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {note}")
-    _show_untimed(cost for cost in costs if cost is not None)
+    _show_reused((cost, whole.questions) for cost, whole in zip(costs, wholes, strict=True) if cost is not None)
 
 
 def _with_interval(figure: Figure | None) -> str:
@@ -198,10 +198,15 @@ def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
             yield f"{counted(len(ids), one, several)} {end}: {some(ids)}"
 
 
-def _show_untimed(costs: Iterable[Cost]) -> None:
-    for cost in costs:
-        if cost.untimed:
-            say(f"seconds of {counted(cost.untimed, 'question')} in {plain(cost.run)}: without reused LLM calls")
+def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
+    for cost, questions in costs:
+        if cost.reused:
+            tokens = cost.reused_prompt_tokens, cost.reused_completion_tokens
+            calls, reused, into, out = (round(each * questions) for each in (cost.llm_calls, cost.reused, *tokens))
+            say(
+                f"{plain(cost.run)}: {reused} of {calls} LLM calls ({into} tokens in, {out} out) were reused."
+                " They count in the calls, tokens and money, but not in the seconds"
+            )
 
 
 def some(ids: Iterable[str]) -> str:
@@ -312,7 +317,7 @@ def _show_comparison(comparison: Comparison) -> None:
 
     say(f"{counted(comparison.questions, 'question')} that all runs have answered; means of a question:")
     show_table(*cost_grid(comparison), keys=2)
-    _show_untimed(comparison.costs)
+    _show_reused((cost, comparison.questions) for cost in comparison.costs)
     show_table(*difference_grid(comparison), keys=2)
     if comparison.differences and comparison.independent < comparison.least:
         few = counted(comparison.independent, "independent question")
@@ -361,18 +366,32 @@ def evaluate_retrieval(
             help="A folder that stores the scores of rerankers, so that the next call does not compute them again."
         ),
     ] = None,
+    documents: Annotated[
+        Documents,
+        typer.Option(
+            help="own: a question with `documents` searches only these. all: each searches the whole index."
+        ),
+    ] = "own",
     json: Json = False,
+    out: Table = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Measure how much of the gold evidence a retriever finds. You can compare several retrievers.
 
     No LLM is called.
     """
+    import pyfast.api.evaluation
     import pyfast.api.retrieval_evaluation
+    from pyfast.evaluation.tables import check_new
 
-    options = {"at": at} if at else {}
+    if out is not None:
+        check_new(out, overwrite)
+    options: Any = {"at": at} if at else {}
     report = pyfast.api.retrieval_evaluation.evaluate_retrieval(
-        index, questions, setting or [""], gold=gold, scores=scores, **options
+        index, questions, setting or [""], gold=gold, scores=scores, documents=documents, **options
     )
+    if out is not None:
+        pyfast.api.evaluation.write_figures(report.settings, out, overwrite=overwrite)
     if json:
         print(json_line(report.as_json()))
     else:

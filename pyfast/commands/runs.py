@@ -50,7 +50,8 @@ def status(
     if status.altered:
         lines = counted(status.altered, "line")
         say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to mend it")
-    reused = f", {status.reused} of them reused" if status.reused else ""
+    of_reused = f"{status.reused_prompt_tokens} tokens in, {status.reused_completion_tokens} out"
+    reused = f", {status.reused} of them reused ({of_reused})" if status.reused else ""
     say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))

@@ -235,7 +235,7 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
         text = next(filter(None, cells[row]))
         spanned = any(span.row == row and span.columns > 1 for span in grid.spans)
         # Without an empty row or a span between them, "Name,," above "Bob,12,3" is a header without some names.
-        if not (spanned or below > row + 1 or (named and " " in text)):
+        if not (spanned or below > row + 1 or named):
             return captions, row
         captions.append(text)
     return captions, head

@@ -212,6 +212,8 @@ def _documents(
                     yield from texts
                     if texts:
                         told.add(Unread(path, f"{len(texts)} long cells are texts of their own", missing=False))
+        if not path.stat().st_size:
+            told.add(Unread(path, "the file is empty", missing=False))
         told.close()
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None

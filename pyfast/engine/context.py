@@ -456,8 +456,12 @@ class Context:
                     storing = folder.store_completion(self._number, key, found, name, request.messages)
                     await self._runtime.kept(storing)
                 outcome = found
-                ledger.reused += outcome == reused
-                ledger.replayed += outcome != reused
+                if outcome == reused and isinstance(outcome, Completion):
+                    ledger.reused += 1
+                    ledger.reused_prompt_tokens += outcome.prompt_tokens
+                    ledger.reused_completion_tokens += outcome.completion_tokens
+                else:
+                    ledger.replayed += 1
                 stage.add_call(0.0, 0.0, 0)
                 # Calls that were made at the same time run at the same time again, so budgets end at the same
                 # calls.

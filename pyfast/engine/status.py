@@ -78,6 +78,9 @@ class Status:
     stages: list[StageStatus]
     reused: int = 0
     """How many of the LLM calls got the reply of an earlier run (`RunOptions.reuse`)"""
+    reused_prompt_tokens: int = 0
+    reused_completion_tokens: int = 0
+    """The tokens of these replies. The other counts have them too"""
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)

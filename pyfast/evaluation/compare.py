@@ -9,6 +9,7 @@ from math import ceil, log2
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import binomtest
 
 from pyfast.engine import Evidence, Record
@@ -19,6 +20,9 @@ from pyfast.evaluation.metrics import Scored
 
 _LEVEL = 0.05
 _MOST_EXACT = 12
+_AT_ONCE = 250
+_DRAWS_EACH = 200
+"""How many exchanges are drawn for each difference, if needed: Holm's correction of the smallest p is 0.005"""
 Test = Literal["mcnemar", "permutation"]
 
 
@@ -137,16 +141,18 @@ def compare(scored: Mapping[str, Sequence[Scored]]) -> tuple[list[Difference], l
     than 0 and 1, the pair has no flips.
     """
     differences, flips = list[Difference](), list[Flips]()
-    for a, b in combinations(scored, 2):
-        both = [name for name in names_of(scored[a]) if name in names_of(scored[b])]
-        differences += _differences(a, b, scored[a], scored[b], both)
+    names = {run: names_of(of_run) for run, of_run in scored.items()}
+    shared = {(a, b): [name for name in names[a] if name in names[b]] for a, b in combinations(scored, 2)}
+    draws = max(DRAWS, _DRAWS_EACH * sum(map(len, shared.values())))
+    for (a, b), both in shared.items():
+        differences += _differences(a, b, scored[a], scored[b], both, draws)
         flips += [_flips(a, b, scored[a], scored[b], name) for name in both[:1] if _is_binary(scored[a], name)]
     corrected = holm([one.p for one in differences])
     return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)], flips
 
 
 def _differences(
-    a: str, b: str, of_a: Sequence[Scored], of_b: Sequence[Scored], names: Sequence[str]
+    a: str, b: str, of_a: Sequence[Scored], of_b: Sequence[Scored], names: Sequence[str], most: int
 ) -> list[Difference]:
     if not names:
         return []
@@ -164,7 +170,7 @@ def _differences(
         low, high = np.nanquantile(apart[:, place], [0.025, 0.975])
         exact = alone and _is_binary(of_a, name) and _is_binary(of_b, name)
         sides = (above_a, below_a), (above_b, below_b)
-        p = mcnemar(above_a, above_b) if exact else permutation_p(*sides, groups)
+        p = mcnemar(above_a, above_b) if exact else permutation_p(*sides, groups, most)
         differences.append(
             Difference(
                 *(a, b, name, *values, values[1] - values[0], float(low), float(high)),
@@ -183,34 +189,45 @@ def mcnemar(a: Float64, b: Float64) -> float:
     return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
-def permutation_p(a: tuple[Float64, Float64], b: tuple[Float64, Float64], groups: Sequence[object]) -> float:
+def permutation_p(
+    a: tuple[Float64, Float64], b: tuple[Float64, Float64], groups: Sequence[object], most: int = DRAWS
+) -> float:
     """Compute the two-sided p-value of a paired permutation test. A figure is a sum divided by another one.
 
     If the runs do not differ, each group of questions could as well have its two results the other way round. The
     p-value is the share of such exchanges with a difference at least as large. If at most 12 groups differ, all
-    exchanges are counted, else `DRAWS` drawn ones and the one that was observed. It is never 0.
+    exchanges are counted, else `DRAWS` drawn ones and the one that was observed. It is never 0. While no drawn
+    exchange has such a difference, more are drawn.
 
     Args:
         a: Of the first run, for each question: what is added above (float64 [questions]), and below.
         b: The same of the second run.
         groups: The group of each question, such as its conversation.
+        most: The maximum number of drawn exchanges. 1 / `most` is the smallest p-value that they can show.
     """
     place = np.unique(np.asarray(groups), return_inverse=True)[1]
     sums = [np.bincount(place, side) for side in (*a, *b)]
     change = np.array([sums[2] - sums[0], sums[3] - sums[1]])
     differs = change.any(axis=0)
     count, change = int(differs.sum()), change[:, differs]
+
+    def as_far(exchanged: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether each exchange (0 or 1 [groups, exchanges]) has a difference at least as large."""
+        above, below = change @ np.concatenate([np.zeros((count, 1), exchanged.dtype), exchanged], axis=1)
+        first, second = sums[0].sum() + above, sums[2].sum() - above
+        with np.errstate(invalid="ignore", divide="ignore"):
+            apart = np.abs(first / (sums[1].sum() + below) - second / (sums[3].sum() - below))
+        far: npt.NDArray[np.bool_] = apart[1:][~np.isnan(apart[1:])] >= apart[0] - 1e-12
+        return far
+
     if count <= _MOST_EXACT:
-        above, below = change @ (np.arange(2**count) >> np.arange(count)[:, None] & 1)
-    else:  # One after the other: all draws of many questions would fill the memory.
-        random = np.random.default_rng(0)
-        moved = (change @ random.integers(0, 2, count) for _ in range(DRAWS))
-        above, below = np.array([np.zeros(2), *moved]).T
-    first, second = sums[0].sum() + above, sums[2].sum() - above
-    with np.errstate(invalid="ignore", divide="ignore"):
-        apart = np.abs(first / (sums[1].sum() + below) - second / (sums[3].sum() - below))
-    apart = apart[~np.isnan(apart)]
-    return float((apart >= apart[0] - 1e-12).mean())
+        return float(as_far(np.arange(2**count) >> np.arange(count)[:, None] & 1).mean())
+    random = np.random.default_rng(0)
+    found = drawn = valid = 0
+    while drawn < DRAWS or (drawn < most and not found):  # Some at a time: all of them would fill the memory.
+        some = as_far(random.integers(0, 2, (count, _AT_ONCE), np.int8))
+        found, drawn, valid = found + int(some.sum()), drawn + _AT_ONCE, valid + some.size
+    return (found + 1) / (valid + 1)
 
 
 def least_to_differ(differences: int) -> int:

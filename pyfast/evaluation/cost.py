@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -98,6 +98,7 @@ def listed(prices: str | Path | Prices | None) -> Prices | None:
 
 _RIGHT = ("em", "h@1")
 _COUNTS = ("llm_calls", "prompt_tokens", "cached_tokens", "computed_tokens", "completion_tokens")
+_REUSED = ("reused", "reused_prompt_tokens", "reused_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,11 @@ class Cost:
     """The cost of one right answer, for each cost such as `llm_calls`: the mean per question, divided by
     `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
     """
-    untimed: int = 0
-    """How many questions have `seconds` without the calls that got the reply of an earlier run"""
+    reused: float = 0.0
+    """How many of the LLM calls got the reply of an earlier run. Calls, tokens and money count them, so that runs
+    can be compared. `seconds` does not"""
+    reused_prompt_tokens: float = 0.0
+    reused_completion_tokens: float = 0.0
 
 
 def cost_of(
@@ -150,12 +154,12 @@ def cost_of(
     figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
     right = None if figures is None else fmean(one.figures.get(figures) or 0.0 for one in scored)
     means: dict[str, float | None] = {
-        **{name: fmean(getattr(one, name) for one in used) for name in _COUNTS},
+        **{name: fmean(getattr(one, name) for one in used) for name in (*_COUNTS, *_REUSED)},
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
         "money": None if prices is None or folder is None else _money(folder, used, prices),
     }
     currency = None if prices is None or means["money"] is None else prices.currency
-    return replace(_cost(run, currency, right, means), untimed=sum(one.reused > 0 for one in used))
+    return _cost(run, currency, right, means)
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:
@@ -165,13 +169,14 @@ def mean_cost(costs: Sequence[Cost]) -> Cost:
         values = [getattr(cost, name) for cost in costs]
         return None if None in values else fmean(values)
 
-    means = {name: mean(name) for name in (*_COUNTS, "seconds", "money")}
+    means = {name: mean(name) for name in (*_COUNTS, *_REUSED, "seconds", "money")}
     return _cost(costs[0].run, costs[0].currency, mean("right"), means)
 
 
 def _cost(run: str, currency: str | None, right: float | None, means: Mapping[str, float | None]) -> Cost:
     known = {} if right is None else means
-    each = {name: value / right if right and value else None for name, value in known.items()}
+    counted = {name: value for name, value in known.items() if name not in _REUSED}
+    each = {name: value / right if right and value else None for name, value in counted.items()}
     return Cost(run=run, right=right, per_right=each, currency=currency, **means)  # type: ignore[arg-type]
 
 

@@ -137,6 +137,8 @@ def evaluate(
             conversations.append(one.conversation is not None)
         else:
             not_run.append(one.id)
+    if not conversations and not_run and not records:
+        raise InputError(f"{where}: no question has ended yet")
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault

@@ -133,6 +133,8 @@ class RetrievalQuestion(Gold):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     question: str = ""
+    documents: tuple[str, ...] | None = None
+    """The uris of the documents that the question searches. None: all documents"""
     table_id: str | None = None
     """For a HybridQA question: the uri of its table, which is then the only gold document. `supporting` is
     ignored, because its documents were found only by matching strings

@@ -343,6 +343,16 @@ def hotpotqa(record: Record, gold: Gold) -> Values | None:
     return {**values, **sp, **{f"joint_{name}": value for name, value in joint.items()}}
 
 
+def two_wiki(pairs: Sequence[tuple[Record, Gold]]) -> Sequence[Values | None]:
+    """Compute the figures of `hotpotqa` without the joint ones. The script of 2WikiMultihopQA multiplies evidence
+    triples into these, and pyfast's systems give none.
+    """
+    return [
+        values and {name: value for name, value in values.items() if not name.startswith("joint_")}
+        for values in hotpotqa(pairs)
+    ]
+
+
 def _sentences(record: Record, gold: Gold) -> set[tuple[str, int]]:
     cited = set()
     for number, item in enumerate(record.evidence):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import DRAWS
 from pyfast.evaluation.compare import AnswerChange, Comparison, Difference
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.evaluate import Figure, Report
+from pyfast.evaluation.evaluate import Figure, Row
 from pyfast.evaluation.results import KINDS, write_results
 from pyfast.utils.extras import explained
 from pyfast.utils.files import write_atomically
@@ -106,7 +106,16 @@ def with_interval(figure: Figure | None) -> str:
     return "" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def tables_of(results: Mapping[str, Report] | Comparison | Sequence[AnswerChange]) -> tuple[Records, list[Grid]]:
+class WithRows(Protocol):
+    """A report of a run or of a way to retrieve: what tables show of it."""
+
+    @property
+    def rows(self) -> list[Row]: ...
+    @property
+    def cost(self) -> Cost | None: ...
+
+
+def tables_of(results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange]) -> tuple[Records, list[Grid]]:
     """Make the tables of reports, by the names of their runs, of a comparison, or of changed answers."""
     if isinstance(results, Sequence):
         changes = [_change_record(one) for one in results]

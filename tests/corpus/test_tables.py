@@ -150,6 +150,28 @@ def test_rows_have_the_numbers_of_their_files(tmp_path: Path) -> None:
     assert Table("t", "T", "", ("a",), (("b",),)).number_of(0) == 1
 
 
+@pytest.mark.parametrize("title", ["Staff", "Staff 2025"])
+@pytest.mark.parametrize("rows", [[("Ann", "33"), ("Bo", "44")], [("Ann", "Odda"), ("Bo", "Bodo")]])
+def test_a_title_of_one_word_is_a_caption(title: str, rows: list[tuple[str, str]], tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in ((title,), ("Name", "Place"), *rows):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    (table,) = tables(tmp_path / "a.xlsx")
+    assert (table.section, table.header, list(table.rows)) == (title, ("Name", "Place"), rows)
+
+
+def test_one_uneven_record_does_not_hide_the_delimiter(tmp_path: Path) -> None:
+    lines = ["Name;City;Plan", *(f"N{k};C{k};P{k}" for k in range(200))]
+    for row, changed in ((1, "N0;C0;P0; late"), (150, "N149;C149;P149; late"), (3, "N2;C2")):
+        (table,) = tables(tmp_path / "a.csv", "\n".join([*lines[:row], changed, *lines[row + 1 :]]) + "\n")
+        assert table.header == ("Name", "City", "Plan") and len(table.rows) == 200
+        assert table.rows[row - 1] == tuple(changed.split(";"))
+    text = "".join(f"{line}\n" for line in ("text", "Hello; you there", "One; two; three", "Nothing"))
+    (table,) = tables(tmp_path / "b.csv", text)
+    assert table.header == ("text",) and len(table.rows) == 3
+
+
 def test_tables_of_slides_have_a_page(tmp_path: Path) -> None:
     slides = pptx.Presentation()
     for number in range(1, 5):

@@ -79,7 +79,12 @@ def test_a_run_over_changed_documents_asks_only_what_changed(system: str, place:
     assert f"{fresh.total()} LLM calls ({status.reused} reused)" in told
     gold = [{"id": record.id, "answers": ["x"]} for record in pyfast.Run(tmp_path / "new").records]
     costs = pyfast.compare([tmp_path / "fresh", tmp_path / "new"], gold).costs
-    assert costs[0].untimed == 0 < QUESTIONS - len(CHANGED) * 3 <= costs[1].untimed <= QUESTIONS
+    assert costs[0].reused == 0 and costs[1].reused * QUESTIONS == pytest.approx(status.reused)
+    assert 0 < costs[1].reused_prompt_tokens < costs[1].prompt_tokens == costs[0].prompt_tokens
+    asked(place, "after", tmp_path / "same", "--reuse", tmp_path / "new", system=system)  # all of it is reused
+    (_, same) = pyfast.compare([tmp_path / "new", tmp_path / "same"], gold).costs
+    assert (same.reused, same.reused_prompt_tokens) == (same.llm_calls, same.prompt_tokens)
+    assert same.reused_completion_tokens == same.completion_tokens == costs[0].completion_tokens
     assert "was at commit 1, the index of this run is at commit 2" in told
     assert pyfast.verify(tmp_path / "new").passed
     assert {path: old[path] for path in old} == {path: checksums(tmp_path / "old")[path] for path in old}

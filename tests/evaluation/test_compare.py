@@ -270,6 +270,26 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         pyfast.changed_answers(run("other", ("z", "x", [])), new)
 
 
+def test_many_differences_leave_room_for_small_p() -> None:
+    """If 31 questions all get worse, this is significant among 140 differences too: the sign test says 2 / 2^31.
+    But 2,000 exchanges can only say that p is below 0.0005."""
+    rng = np.random.default_rng(5)
+
+    def scored(run: int) -> list[Scored]:
+        values = {f"f{k}": rng.random(100) for k in range(14)}
+        values["f0"] = np.where((np.arange(100) < 31) & (run > 0), 0.5, 0.9)
+        return [
+            Scored(str(k), "answered", "x", {}, None, {name: (float(of[k]), 1.0) for name, of in values.items()})
+            for k in range(100)
+        ]
+
+    differences, _ = compare({f"run {k}": scored(k) for k in range(5)})
+    worse = [one for one in differences if (one.a, one.figure) == ("run 0", "f0")]
+    assert len(differences) == 140 and all(one.p_holm < 0.01 for one in worse)
+    same = [one for one in differences if one.figure == "f0" and one.a != "run 0"]
+    assert all(one.p == 1 for one in same)
+
+
 def test_what_cannot_be_compared() -> None:
     a, b = in_memory({"Titan": "x"}), in_memory({"Rhea": "x"})
     with pytest.raises(InputError, match="two runs or more"):

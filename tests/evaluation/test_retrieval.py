@@ -1,5 +1,6 @@
 """`pyfast.evaluate_retrieval`: figures against trec_eval's own code, settings, the command."""
 
+import csv
 import json
 from itertools import combinations
 from pathlib import Path
@@ -72,6 +73,32 @@ def test_settings_beside_each_other(small: Index, questions: list[dict[str, obje
     (one,) = [one for one in report.differences if (one.a, one.b, one.figure) == ("list", "bridge", "mrr")]
     values = [report.settings[name].rows[0]["mrr"].value for name in ("list", "bridge")]
     assert one.difference == pytest.approx(values[1] - values[0]) and one.low <= one.difference <= one.high
+
+
+def test_questions_search_their_own_documents(
+    small: Index, questions: list[dict[str, object]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Recall by hand, from an index of the three documents that a question names."""
+    every = sorted({small.uri(passage) for passage in range(len(small.passages))})
+    asked = [
+        {**line, "documents": [*line["supporting"], *every[:2]]}  # type: ignore[misc]
+        for line in questions[:-1]
+    ]
+    found = []
+    for line in asked:
+        within = small.within(line["documents"])  # type: ignore[arg-type]
+        (pool,) = within.search(str(line["question"]), 100)
+        uris = list(dict.fromkeys(within.uri(int(passage)) for passage in pool.passages))
+        found.append(line["supporting"][0] in uris[:1])  # type: ignore[index]
+    report = pyfast.evaluate_retrieval(small, asked, at=[1])
+    assert report.settings["retriever=bm25"].rows[0]["recall@1"].value == pytest.approx(np.mean(found))
+    assert f"{len(asked)} of {len(asked)} questions search only the documents that they name" in caplog.text
+    whole = pyfast.evaluate_retrieval(small, asked, at=[1], documents="all")
+    plain = pyfast.evaluate_retrieval(small, questions, at=[1])
+    assert whole.settings["retriever=bm25"].rows == plain.settings["retriever=bm25"].rows
+    pyfast.write_figures(report.settings, tmp_path / "recall.csv")
+    (row, *_) = csv.DictReader((tmp_path / "recall.csv").open())
+    assert float(row["recall@1"]) == pytest.approx(np.mean(found)) and row["run"] == "retriever=bm25"
 
 
 def test_the_command_says_what_the_api_says(

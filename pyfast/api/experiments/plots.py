@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOG = logging.getLogger("pyfast")
+_NUMBERS = re.compile(r"(?<!\w)\d[\d.,]*\s*")
 
 
 def _empty_plot(width: float, height: float) -> Figure | None:
@@ -35,11 +37,16 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )
     left, right = figure.subplots(1, 2)
-    throughput = [load["request_throughput"] for load in loads]
-    for percent in PERCENTILES:
-        left.plot(throughput, [load[f"p{percent}_e2el_ms"] for load in loads], "o-", label=f"p{percent}")
+    loops: dict[str, list[Mapping[str, Any]]] = {}
+    for load in loads:  # `n2n, 8 clients` and `n2n, 16 clients` are points of one line.
+        loops.setdefault(_NUMBERS.sub("", load["load"]), []).append(load)
+    for number, (loop, of_loop) in enumerate(sorted(loops.items())):
+        throughput = [load["request_throughput"] for load in of_loop]
+        for percent, line in zip(PERCENTILES, ("o-", "o--", "o-.", "o:"), strict=False):
+            times, name = [load[f"p{percent}_e2el_ms"] for load in of_loop], f"{loop} p{percent}"
+            left.plot(throughput, times, line, color=f"C{number % 10}", label=name)
     left.set(xlabel="questions a second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
-    left.legend()
+    left.legend(fontsize="small")
     below = [0.0] * len(loads)
     for stage in STAGES:
         means = [load["stages"][stage]["mean_e2el_ms"] for load in loads]
@@ -82,13 +89,15 @@ def plot_pareto(
     names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
     styles = {name: {"marker": "os^DvP*X"[at // 10 % 8], "color": f"C{at % 10}"} for at, name in enumerate(names)}
     shown: dict[str, Any] = {}
-    for axes, (title, points) in zip(
-        figure.subplots(deep, wide, squeeze=False).flat, panels.items(), strict=False
-    ):
+    every = list(figure.subplots(deep, wide, squeeze=False).flat)
+    for axes in every[len(panels) :]:
+        axes.remove()
+    for axes, (title, points) in zip(every, panels.items(), strict=False):
         front = pareto_front(points)
         (shown["front"],) = axes.plot([one[1] for one in front], [one[2] for one in front], "-", color="0.7")
         for name, cost, value in points:
             (shown[name],) = axes.plot(cost, value, linestyle="none", markersize=8, clip_on=False, **styles[name])
-        axes.set(xlabel=unit, ylabel=quality, title=title, xlim=(0, None), ylim=(0, None))
+        top = 1.05 * max((value for *_, value in points), default=0)
+        axes.set(xlabel=unit, ylabel=quality, title=title, xlim=(0, None), ylim=(0, top or None))
     figure.legend(shown.values(), shown.keys(), loc="outside right center")
     figure.savefig(path, format="png")

@@ -113,6 +113,8 @@ class Used:
     """Tokens of prompts and of completions, by the role of the LLM that answered"""
     reused: int = 0
     """The calls that got the reply of an earlier run. Their time is not in `seconds`"""
+    reused_prompt_tokens: int = 0
+    reused_completion_tokens: int = 0
 
     @property
     def computed_tokens(self) -> int:
@@ -140,8 +142,8 @@ def _used(ledger: Mapping[str, Any]) -> Used:
             by_role[role] = before[0] + into, before[1] + out
     seconds = ledger.get("seconds")
     tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
-    calls, reused = int(ledger["llm_calls"]), int(ledger.get("reused", 0))
-    return Used(None if seconds is None else float(seconds), calls, *tokens, by_role, reused)
+    reused = [int(ledger.get(f"reused{what}", 0)) for what in ("", "_prompt_tokens", "_completion_tokens")]
+    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role, *reused)
 
 
 @dataclass(frozen=True, slots=True)

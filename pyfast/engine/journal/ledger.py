@@ -19,12 +19,13 @@ JOURNALLING = "journal"
 MOMENTS = 64
 """The maximum number of calls of a stage for which the times are stored"""
 _TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
-COUNTS = ("llm_calls", "reused", *_TOKENS, "nothing_found")
+_REUSED = ("reused", "reused_prompt_tokens", "reused_completion_tokens")
+COUNTS = ("llm_calls", *_REUSED, *_TOKENS, "nothing_found")
 BY_PROMPT = ("fall_backs", "left_out", "repaired")
 """The counts of a question, and the counts by the name of a prompt"""
 _ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
 _OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
-_SELDOM = ("reused", "reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
+_SELDOM = (*_REUSED, "reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
 
 
 @dataclass(slots=True)
@@ -103,6 +104,10 @@ class UsageTotals:
     """How many replies came from the journal"""
     reused: int = 0
     """How many replies came from an earlier run (`RunOptions.reuse`)"""
+    reused_prompt_tokens: int = 0
+    """The prompt tokens of these replies. They count in `prompt_tokens` too"""
+    reused_completion_tokens: int = 0
+    """The tokens of these replies. They count in `completion_tokens` too"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """How many prompt tokens the LLM took from its prefix cache"""

@@ -61,7 +61,7 @@ def hotpotqa(source: Path) -> Pieces:
                 supporting_facts=facts,
                 sentence_starts=starts,
                 evidences=record.evidences,
-                metrics=["hotpotqa"],
+                metrics=["hotpotqa" if record.evidences is None else "2wiki"],
             )
 
 
