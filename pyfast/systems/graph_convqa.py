@@ -54,9 +54,8 @@ class Settings(system.Settings):
     )
     memory: Memory = Field(
         default="on",
-        description="Which evidence of earlier turns is added, in place of the worst-ranked evidence of a"
-        " turn. `on`: the"
-        ' items nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
+        description="Which evidence of earlier turns replaces the worst-ranked evidence of a turn. `on`: the items"
+        ' nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
     memory_share: float = Field(
@@ -76,8 +75,8 @@ class Settings(system.Settings):
     )
     history: Literal["predicted", "gold"] = Field(
         default="predicted",
-        description="The answers of earlier turns that a turn sees. `predicted`: the answers of the"
-        " system. `gold`: the answers in the file of questions.",
+        description="Which answers to earlier turns the system reads. `predicted`: its own answers. `gold`: the"
+        " answers in the question file.",
     )
     passages: int = Field(
         default=50,

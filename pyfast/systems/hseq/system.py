@@ -94,8 +94,8 @@ class Settings(system.Abstaining):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The evidence is sufficient when its score is at least this. The score is the share of the"
-        " question's words that the evidence covers. Rare words weigh more.",
+        description="Minimum score of sufficient evidence. The score is the share of the question's words that the"
+        " evidence covers. Rare words have more weight.",
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
@@ -116,8 +116,8 @@ class Settings(system.Abstaining):
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown of a segment. Of a longer segment, pyfast shows the"
-        " beginning and the part that has the most words of the question.",
+        description="Maximum number of characters shown of a segment. If a segment is longer, pyfast shows its"
+        " beginning and the part with the most words of the question.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(

@@ -84,7 +84,7 @@ class Settings(system.Abstaining):
     query: Literal["masked", "questions", "sentence"] = Field(
         default="masked",
         description="The query for a sentence. `masked`: the sentence without the words of which the LLM is not"
-        " sure. `questions`: a question by the LLM for each such part. `sentence`: the whole sentence.",
+        " sure. `questions`: a question that the LLM writes for each such part. `sentence`: all of it.",
         json_schema_extra={"paper": "implicit queries with the threshold β, explicit queries, and β = 0"},
     )
     k: int = Field(

@@ -53,7 +53,7 @@ class Settings(system.WithKnowledge):
 
     linking: Literal["triples", "phrases"] = Field(
         default="triples",
-        description="What of the graph is compared with the question. `triples`: facts, whose phrases become"
+        description="Which part of the graph is compared with the question. `triples`: facts, whose phrases become"
         " seeds. `phrases`: the names of phrases.",
         json_schema_extra={"paper": "query to triple, and query to node in the ablation"},
     )
@@ -66,7 +66,7 @@ class Settings(system.WithKnowledge):
     )
     recognition: bool = Field(
         default=True,
-        description="The LLM chooses the facts that help. Off: all retrieved facts stay.",
+        description="The LLM chooses the facts that help. Off: all retrieved facts are kept.",
         json_schema_extra={"paper": "recognition memory, and without filter in the ablation"},
     )
     phrases: int = Field(
@@ -86,7 +86,7 @@ class Settings(system.WithKnowledge):
         default=100,
         ge=1,
         le=10_000,
-        description="Number of passages, the best of a search, that are seeds.",
+        description="Number of passages (the best of a search) that are seeds.",
         json_schema_extra={"paper": "all passages"},
     )
     passage_weight: float = Field(
@@ -115,7 +115,7 @@ class Settings(system.WithKnowledge):
         default=2000,
         ge=1,
         le=1_000_000,
-        description="Maximum number of nodes around the seeds. Seeds and their synonyms always stay.",
+        description="Maximum number of nodes around the seeds. Seeds and their synonyms are always kept.",
     )
     k: int = Field(
         default=5,

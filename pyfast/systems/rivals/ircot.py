@@ -62,8 +62,8 @@ class Settings(system.Abstaining):
         default=15,
         ge=1,
         le=10_000,
-        description="Maximum number of paragraphs and table rows that are collected. When they are found, the"
-        " reasoning ends.",
+        description="Maximum number of paragraphs and table rows to collect. The reasoning ends when this"
+        " number is reached.",
         json_schema_extra={"paper": "the maximum number of collected paragraphs"},
     )
     reader: Literal["cot", "direct"] = Field(

@@ -34,8 +34,8 @@ class Settings(system.Abstaining):
     )
     reasoning: bool = Field(
         default=True,
-        description="A generation is steps of reasoning and an answer, and both are in the next query. Off: a"
-        " generation is an answer alone.",
+        description="A generation consists of steps of reasoning and an answer, and both are in the next query."
+        " Off: a generation is only an answer.",
         json_schema_extra={"paper": "chain-of-thought prompting, or direct prompting"},
     )
 

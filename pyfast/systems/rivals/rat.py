@@ -32,7 +32,7 @@ class Settings(Thinking):
     )
     query: Literal["thoughts", "question"] = Field(
         default="thoughts",
-        description="For what keywords of a search are written: the thoughts so far, or the question alone.",
+        description="What the keywords of a search are written for: the thoughts so far, or the question alone.",
         json_schema_extra={"paper": "retrieval by the question in the ablation"},
     )
 

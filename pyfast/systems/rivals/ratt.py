@@ -37,13 +37,13 @@ class Settings(Thinking):
         default=4,
         ge=1,
         le=20,
-        description="Number of layers (n). Each ends with one thought that is made of all others.",
+        description="Number of layers (n). Each ends with one thought that joins all others.",
         json_schema_extra={"paper": "n in equation 12 of MTQA, whose matrix has 3 x 4 nodes"},
     )
     correction: Literal["node", "paragraph"] = Field(
         default="node",
-        description="What one search and one correction are for. `node`: a whole thought. `paragraph`: each"
-        " paragraph of it, one after the other.",
+        description="What one search and one correction apply to. `node`: a whole thought. `paragraph`: each of"
+        " its paragraphs, one after another.",
         json_schema_extra={"paper": "node: equation 12 of MTQA; paragraph: the authors' code"},
     )
 
