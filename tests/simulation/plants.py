@@ -107,6 +107,35 @@ PLANTS = {
 
 
 PLANTS |= {
+    "the time waited for an LLM adds up over outages": Plant(
+        "engine/outages.py", "self._failed, self._waited = 0, 0.0\n", "self._failed = 0\n"
+    ),
+    "pauses between probes do not begin short again": Plant(
+        "engine/outages.py",
+        "pause = min(2 * pause, _LONGEST_PAUSE_S)",
+        "pause = self._pause = min(2 * max(pause, getattr(self, '_pause', 0.0)), _LONGEST_PAUSE_S)",
+    ),
+    "a failed write wakes only its own calls": Plant(
+        _FOLDER,
+        "self._gathered.waiting + (self._group.waiting if self._broken else [])",
+        "self._gathered.waiting",
+    ),
+    "a second Ctrl-C waits for the calls in flight": Plant(
+        "engine/run.py", "            patience_s = 0.0\n            raise\n", "            raise\n"
+    ),
+    "a second Ctrl-C is like the first": Plant(
+        "commands/progress.py",
+        "if stop.is_set() or not is_answering.is_set():",
+        "if not is_answering.is_set():",
+    ),
+    "after Ctrl-C questions start": Plant(
+        "engine/run.py", "halted is None and not (stop is not None and stop.is_set())", "halted is None"
+    ),
+    "Ctrl-C does not end the wait for an LLM": Plant(
+        "engine/outages.py",
+        '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
+        "",
+    ),
     "places for answers that wait are never given back": Plant(
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),
