@@ -181,6 +181,26 @@ PLANTS |= {
             "        writer.delete([place for uri, place in existing.items() if uri not in same] + ",
             "        writer.delete([] + ",
         ),
+        "a manifest is read before the lock is taken": (
+            _CHANGES,
+            '    with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):\n        yield _Writer(folder)\n',
+            "    writer = _Writer(folder)\n    with only_writer(folder, lambda: None):\n        yield writer\n",
+        ),
+        "two processes change an index at the same time": (
+            "utils/files.py",
+            "                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n            except BlockingIOError:\n                on_waiting()",
+            "                pass\n            except BlockingIOError:\n                on_waiting()",
+        ),
+        "an addition keeps the words of the index before": (
+            _CHANGES,
+            "if same or writer.parameters != parameters:",
+            "if same:",
+        ),
+        "an index that is replaced is missing for its readers": (
+            _MANIFEST,
+            "        wait_while_replaced(folder)\n",
+            "",
+        ),
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()
 }
