@@ -68,12 +68,6 @@ _COLUMNS = {
     "batches": 4,
     "batch_calls": 3,
 }
-# These statements fail if a table has another shape or cannot be written.
-_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
-    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
-    for table, columns in _COLUMNS.items()
-    if table not in ("completions", "sessions")
-)
 # Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
@@ -105,6 +99,13 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->>
 WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
+# These statements fail if a table has another shape or cannot be written.
+_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
+    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
+    for table, columns in _COLUMNS.items()
+    if table not in ("completions", "questions", "sessions")
+)
+_TRIED += _FINISH.replace("?", "NULL")
 
 _REPLIES = """
 SELECT question, coalesce(id, ''), entry FROM completions LEFT JOIN questions ON number = question
@@ -439,7 +440,8 @@ class Journal:
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
-                        rows.append(row)
+                        if row[0] is not None:  # SQLite would give it a number of its own.
+                            rows.append(row)
                 if table == "run":
                     if runs and rows and not {*rows} & {(run,) for run in runs}:
                         return
