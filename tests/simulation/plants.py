@@ -136,6 +136,17 @@ PLANTS |= {
         '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
         "",
     ),
+    "a 200 with an error body is taken as an answer": Plant(
+        "llm/openai.py",
+        '            raise self._refused(status_in(answer) or 503, {}, answer, "with no chat completion")\n        return self._completion(',
+        '            return Completion(answer.decode(), "stop")\n        return self._completion(',
+    ),
+    "a 429 counts as a reply that fails": Plant(
+        "llm/openai.py", "if status in _PASSING or status >= 500:", "if status >= 500:"
+    ),
+    "a damaged journal gives its questions other numbers": Plant(
+        _JOURNAL, "if row[0] is not None:  # SQLite would give it a number of its own.", "if True:"
+    ),
     "places for answers that wait are never given back": Plant(
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),

@@ -30,7 +30,7 @@ from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, SimulatedLLM, World
+from simulation.llm import POISONS, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -78,6 +78,8 @@ class Scenario:
     """Whether a second process tries the folder"""
     slow_disk: bool = False
     """Whether a write may take seconds before it is done, or fails"""
+    http: bool = False
+    """Whether the LLM is a server of the OpenAI protocol"""
 
     def __str__(self) -> str:
         told = {name: value for name, value in vars(self).items() if value and name != "questions"}
@@ -171,6 +173,9 @@ def drawn(seed: int) -> Scenario:
             ends = begins + (60 * scenario.patience * share or chance.uniform(1.0, 2.0))
             scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
             begins = ends
+    # A server that hangs ends no call, and a call over HTTP has a time limit.
+    hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
+    scenario.http = chance.random() < 0.15 and not hangs
     return scenario
 
 
@@ -348,7 +353,7 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
         ask=system(scenario.stages),
         settings=settings,
         prompts=PROMPTS,
-        llm=SimulatedLLM(world, scenario.slots),
+        llm=over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots),
         options=options,
         concurrency=scenario.concurrency,
         budget=Budget(**budget),
@@ -379,6 +384,7 @@ def _session(
 
     async def process() -> SessionResult:
         job = _job(scenario, session, history.world, folder, ending == "last")
+        await job.llm.start()  # type: ignore[union-attr]
         working = asyncio.ensure_future(work_on(job, stop, heard))
         working.add_done_callback(lambda _: vars(session).update(ended=loop.time()))
 
@@ -404,7 +410,9 @@ def _session(
             await asyncio.sleep(chance.expovariate(1 / 3))
             if not working.done():
                 try:
-                    await work_on(_job(scenario, session, history.world, folder, False))
+                    other = _job(scenario, session, history.world, folder, False)
+                    await other.llm.start()  # type: ignore[union-attr]
+                    await work_on(other)
                     history.refused.append("")
                 except (InputError, RunError) as error:
                     history.refused.append(str(error))
