@@ -36,7 +36,6 @@ from pyfast.engine.journal.journal import (
     JournalledBatches,
     Key,
     Outcome,
-    admit_run,
     completion_row,
     digests,
     has_calls,
@@ -220,12 +219,12 @@ class RunFolder:
             if not _has_begun(path):  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
-            if extends and (path / JOURNAL).exists():
-                before = read_configuration(path / CONFIGURATION)
-                admit_run(path / JOURNAL, configuration_digest(before), configuration_digest(described))
+            runs = [configuration_digest(described)]
+            if extends:
+                runs.insert(0, configuration_digest(read_configuration(path / CONFIGURATION)))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
-            self._open_journal = partial(Journal, path / JOURNAL, sync, configuration_digest(described))
+            self._open_journal = partial(Journal, path / JOURNAL, sync, runs)
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
             if self.journal.salvaged is not None:

@@ -105,6 +105,22 @@ def test_a_killed_growth_is_resumed(tmp_path: Path) -> None:
     assert go(12).status.states == {"answered": 12} and len(llm.asked) == 12
 
 
+@pytest.mark.parametrize("table", ["run", "sessions"])
+def test_a_damaged_journal_does_not_keep_a_run_from_growing(table: str, tmp_path: Path) -> None:
+    """Its replies serve again, also if the journal knows two numbers of questions."""
+    llm = Listening()
+    for limit in (5, 8, 12):
+        pyfast.answer(QUESTIONS, llm=llm, system="direct", run=tmp_path / "run", limit=limit)
+        assert len(llm.asked) == limit
+        journal = tmp_path / "run" / "journal.sqlite"
+        content = journal.read_bytes()
+        assert content.count(f"CREATE TABLE {table} ".encode()) == 1
+        journal.write_bytes(
+            content.replace(f"CREATE TABLE {table} ".encode(), b"CREATE TABLE %s " % (b"x" * len(table)))
+        )
+        (tmp_path / "run" / "answers.jsonl").unlink()
+
+
 def test_samples_are_uniform_nested_and_repeatable(tmp_path: Path) -> None:
     file = tmp_path / "questions.jsonl"
     gold = [{**question, "answers": ["x"]} for question in QUESTIONS]

@@ -244,6 +244,21 @@ def test_a_damaged_file_gives_what_it_still_has_and_nothing_else(
         assert found > 0
 
 
+def test_questions_without_their_key_are_not_counted_anew(tmp_path: Path) -> None:
+    """A bit of the definition has changed, so that SQLite no longer knows the numbers of the questions."""
+    path = tmp_path / "j"
+    with contextlib.closing(Journal(path)) as journal:
+        for number in range(3):
+            journal.commit([], [row_of_question(number, f"q{number}", "answered", None, {})])
+    content = path.read_bytes()
+    assert content.count(b"number INTEGER PRIMARY KEY") == 1
+    path.write_bytes(content.replace(b"number INTEGER PRIMARY KEY", b"number INTEGER PRIMARY_KEY"))
+    with contextlib.closing(Journal(path)) as journal:
+        assert journal.salvaged is not None and not journal.counts()
+        journal.commit([], [row_of_question(0, "q0", "answered", None, {})])
+        assert journal.counts() == {"answered": 1}
+
+
 @pytest.mark.parametrize("said", [[], [7], [7, "digest"], [7, "digest", 0, None], {}, None])
 def test_an_entry_of_another_shape_is_no_completion(said: object) -> None:
     """Though its checksum holds."""

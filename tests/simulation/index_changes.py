@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
 from pathlib import Path
 from random import Random
 
 import pyfast
 import pyfast.retrieval.index.manifest
 from pyfast.api.search import retrieve
-from pyfast.errors import PyfastError
+from pyfast.errors import InputError, PyfastError
 from simulation.disk import Disk, Image, with_flips
+from simulation.turns import Turns
 
 FAULTS = {"none": 4, "kill in a write": 4, "power cut": 4, "power cut later": 2, "disk full": 2, "disk error": 2}
 """What happens to a change of the index, and how often it does"""
@@ -34,9 +37,14 @@ class Step:
     """What is given: for "delete", only the uris count"""
     fault: str
     seed: int
+    stemmer: str = "english"
+    """Of an index that is built"""
+    other: Step | None = None
+    """What another process does at the same time. Its fault and its seed do not count"""
 
     def __str__(self) -> str:
-        return f"{self.change} {', '.join(self.documents)} ({self.fault})"
+        beside = f" beside {self.other.change} {', '.join(self.other.documents)}" if self.other else ""
+        return f"{self.change} {', '.join(self.documents)}{beside} ({self.fault})"
 
 
 @dataclass
@@ -62,14 +70,22 @@ def drawn(seed: int) -> Changes:
     steps = [
         Step("build", {uri: text() for uri in uris}, chance.choice(("none", *FAULTS)), chance.randrange(1 << 30))
     ]
-    for number in range(chance.randint(1, 6)):
-        change = chance.choice(CHANGES)
+
+    def step(number: int, changes: Sequence[str]) -> Step:
+        change = chance.choice(changes)
         some = chance.sample(uris, k=chance.randint(1, 3)) if change in ("update", "delete") else []
         if change in ("add", "update", "build"):
             some += [f"n{number}.{at}" for at in range(chance.randint(1, 3))]
-        uris = list(dict.fromkeys(uris + some))
+        uris[:] = dict.fromkeys(uris + some)
+        stemmer = chance.choice(("english", "none")) if change == "build" else "english"
         [fault] = chance.choices(list(FAULTS), list(FAULTS.values()))
-        steps.append(Step(change, {uri: text() for uri in some}, fault, chance.randrange(1 << 30)))
+        return Step(change, {uri: text() for uri in some}, fault, chance.randrange(1 << 30), stemmer)
+
+    for number in range(chance.randint(1, 6)):
+        steps.append(step(number, CHANGES))
+        if chance.random() < 0.3:
+            steps[-1].other = step(number if chance.random() < 0.3 else 10 + number, (*CHANGES, "read"))
+            steps[-1].fault = chance.choice(("none", "none", "none", "kill"))
     return Changes(seed, steps, flips=chance.random() < 0.2)
 
 
@@ -105,19 +121,24 @@ class _Inline:
     def __exit__(self, *_: object) -> None: ...
 
 
-def _carry_out(folder: Path, step: Step, state: State) -> None:
+def _carry_out(folder: Path, step: Step, state: State) -> set[str] | None:
     documents = [{"id": uri, "text": text} for uri, text in step.documents.items()]
     match step.change:
         case "build":
-            pyfast.build_index(documents, folder, overwrite=True)
+            pyfast.build_index(
+                documents, folder, overwrite=True, options=pyfast.IndexOptions(stemmer=step.stemmer)
+            )
         case "add":
             pyfast.add_documents(folder, documents)
         case "update":
             pyfast.update_documents(folder, documents)
         case "delete":
             pyfast.delete_documents(folder, [uri for uri in step.documents if uri in state])
+        case "read":
+            return {one.uri for found in retrieve(WORDS, folder, k=100) for one in found}
         case _:
             pyfast.compact_index(folder, erase=step.change == "erase")
+    return None
 
 
 def fault_of(changes: Changes, disk: Disk, trace: bool = False) -> str:
@@ -135,7 +156,8 @@ def fault_of(changes: Changes, disk: Disk, trace: bool = False) -> str:
                 continue
             if step.change == "delete" and before.keys() <= step.documents.keys():
                 continue
-            fault, image, states = _changed(step, states, image, disk, chance)
+            change = _changed_by_two if step.other and states else _changed
+            fault, image, states = change(step, states, image, disk, chance)
             if trace:
                 print(f"{step}: {len(states[-1]) if states else 'no'} documents")
             if fault:
@@ -201,6 +223,65 @@ def _changed(
     return f"has {found}, not one of {may}", image, states
 
 
+def _changed_by_two(
+    step: Step, states: list[State], image: Image, disk: Disk, chance: Random
+) -> tuple[str, Image, list[State]]:
+    """Do as `_changed`, with two processes at the same time. One may be killed. What they do must be as if one had
+    come after the other, or one is refused."""
+    assert step.other is not None
+    disk.remove()
+    folder, before = disk.begin(image) / "IDX", states[-1]
+    steps = [step, step.other]
+    if not all(state for state, _ in _outcomes(before, steps)):  # An index has documents.
+        return "", image, states
+    turns = Turns(Random(step.seed), kill_first=step.fault == "kill")
+    works = [partial(_carry_out, folder, one, before) for one in steps]
+    with turns.carried_out(works) as results:
+        image = disk.image()
+        disk.end()
+    disk.remove()
+    folder = disk.begin(image) / "IDX"
+    disk.end()
+    errors = [result if isinstance(result, BaseException) else None for result in results]
+    if wrong := [error for error in errors if error is not None and not isinstance(error, InputError)]:
+        return f"ended with {wrong[0]!r}", image, states
+    refused = frozenset(at for at, error in enumerate(errors) if error is not None)
+    may = list(_outcomes(before, steps))
+    for at in refused:
+        if "another process is building it" in str(errors[at]):
+            may += [(state, refused) for state, _ in _outcomes(before, [steps[1 - at]])]
+    if step.fault == "kill":
+        may += [(state, refused) for state, _ in _outcomes(before, steps[1:])]
+        is_aside = "build" in (one.change for one in steps) and any(name.startswith("IDX.old-") for name in image)
+        if is_aside and not folder.exists():
+            return "", image, []
+    found, fault = _documents(folder)
+    if fault:
+        return fault, image, states
+    seen = isinstance(results[1], set) and results[1]
+    if seen and seen not in [{*state} for state in (before, *(state for state, _ in may))]:
+        return f"the reader finds {seen}", image, states
+    for state, which in may:
+        if list(state.items()) == list(found.items()) and (which == refused or step.fault == "kill"):
+            return "", image, [state]
+    return f"has {found} with the errors {errors}, not one of {may}", image, states
+
+
+def _outcomes(before: State, steps: Sequence[Step]) -> Iterator[tuple[State, frozenset[int]]]:
+    """The states after these changes in each order, and which of them are refused."""
+    for order in permutations(range(len(steps))):
+        state, refused = before, set[int]()
+        for at in order:
+            step = steps[at]
+            gone = [uri for uri in step.documents if uri in before]
+            is_there = step.change == "add" and step.documents.keys() & state.keys()
+            if is_there or (step.change == "delete" and not {*gone} <= state.keys()):
+                refused.add(at)
+            elif step.change != "read":
+                state = after(state, step)
+        yield state, frozenset(refused)
+
+
 def _documents(folder: Path) -> tuple[State, str]:
     """What an index has, and what is wrong with it."""
     try:
@@ -226,7 +307,9 @@ def _documents(folder: Path) -> tuple[State, str]:
 def _same_as_new(folder: Path, state: State) -> str:
     """Whether the index finds what a new one of the same documents finds, with the same scores."""
     new = folder.with_name("NEW")
-    pyfast.build_index([{"id": uri, "text": text} for uri, text in state.items()], new)
+    stemmer = pyfast.open_index(folder).manifest["parameters"]["analysis"]["stemmer"]
+    documents = [{"id": uri, "text": text} for uri, text in state.items()]
+    pyfast.build_index(documents, new, options=pyfast.IndexOptions(stemmer=stemmer))
     ours, theirs = (
         [[(one.uri, one.score) for one in found] for found in retrieve(WORDS, one, k=10)] for one in (folder, new)
     )

@@ -5,14 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
+from types import ModuleType
+from typing import Any
 
+import aiohttp
+
+import pyfast.llm.openai
 from pyfast.errors import CallError, OutageError, RefusalError
 from pyfast.llm import Completion, Request
+from pyfast.llm.openai import OpenAI
 from pyfast.llm.protocol import PROBE
+from pyfast.llm.server_calls import ServerOptions
 
 FOREVER = 10_000_000.0
 TRANSIENT = ("busy", "down", "slow")
@@ -82,24 +90,29 @@ class SimulatedLLM:
 
     def __init__(self, world: World, slots: int) -> None:
         self._world, self.slots, self._session = world, slots, world.session
+        self.chance = world.chance
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def complete(self, request: Request) -> Completion:
+        user = next(message.content for message in request.messages if message.role == "user")
+        return await self.reply(user, request.digest().hex(), request.temperature)
+
+    async def reply(self, user: str, request: str, temperature: float) -> Completion:
+        """Answer a request by its first message of a user, or the probe."""
         world, loop = self._world, asyncio.get_running_loop()
-        if request is PROBE:
+        if user == PROBE.messages[-1].content:
             await asyncio.sleep(0.01)
             await self._outage()
             return Completion("OK", "stop", 5, 0, 1)
-        user = next(message.content for message in request.messages if message.role == "user")
-        call = Asked(self._session, user, request.digest().hex(), loop.time())
+        call = Asked(self._session, user, request, loop.time())
         world.asked.append(call)
         world.in_flight += 1
         world.most_in_flight = max(world.most_in_flight, world.in_flight)
         try:
-            completion = await self._reply(user, call, request.temperature)
+            completion = await self._reply(user, call, temperature)
         except asyncio.CancelledError:
             call.outcome = "cancelled"
             raise
@@ -157,3 +170,73 @@ class SimulatedLLM:
             text = "\ud800" + text
         call.outcome = mood or "good"
         return Completion(text, reason, tokens(user), 0, tokens(text))
+
+
+class _Body:
+    """A response of HTTP: its status, headers and body."""
+
+    def __init__(self, status: int, told: Any, headers: Mapping[str, str] | None = None) -> None:
+        self.status, self._told, self.headers = status, told, headers or {}
+
+    @property
+    def content(self) -> _Body:
+        return self
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        yield json.dumps(self._told).encode()
+
+
+class _HttpSession:
+    """Takes the place of aiohttp's session: a server with the model of the simulated world."""
+
+    closed = False
+
+    def __init__(self, llm: SimulatedLLM) -> None:
+        self._llm = llm
+
+    @asynccontextmanager
+    async def get(self, *_: Any, **__: Any) -> AsyncIterator[_Body]:
+        yield _Body(200, {"data": []})
+
+    @asynccontextmanager
+    async def request(self, _: str, __: Any, *, data: bytes, **___: Any) -> AsyncIterator[_Body]:
+        asked = json.loads(data)
+        user = next(message["content"] for message in asked["messages"] if message["role"] == "user")
+        try:
+            done = await self._llm.reply(user, digest(json.dumps(asked["messages"])), asked["temperature"])
+        except OutageError as error:
+            yield self._failed(error)
+        except RefusalError as error:
+            yield _Body(403, {"error": {"message": error.said}})
+        except CallError as error:
+            yield _Body(400, {"error": {"message": str(error)}})
+        else:
+            usage = {"prompt_tokens": done.prompt_tokens, "completion_tokens": done.completion_tokens}
+            message = {"role": "assistant", "content": done.text}
+            yield _Body(
+                200, {"choices": [{"message": message, "finish_reason": done.finish_reason}], "usage": usage}
+            )
+
+    def _failed(self, error: OutageError) -> _Body:
+        """Gateways say in many ways that nobody is there, one of them with the status of success."""
+        status = 429 if error.kind == "busy" else 503
+        told = {"error": {"message": str(error), "code": status}}
+        drawn = self._llm.chance.random()
+        if drawn < 0.4:
+            return _Body(200, told)
+        if drawn < 0.6 and error.kind != "busy":
+            raise aiohttp.ServerDisconnectedError
+        return _Body(status, told, {"Retry-After": str(error.retry_after)} if error.retry_after else None)
+
+    async def close(self) -> None: ...
+
+
+def over_http(world: World, slots: int) -> OpenAI:
+    """The model of the simulated world, as a server of the OpenAI protocol."""
+    # Only the transport is simulated.
+    transport: Any = ModuleType("aiohttp")
+    vars(transport).update(vars(aiohttp), ClientSession=lambda **_: _HttpSession(SimulatedLLM(world, slots)))
+    pyfast.llm.openai.aiohttp = transport
+    pyfast.llm.openai.http.connector = lambda: None  # type: ignore[assignment, return-value]
+    options = ServerOptions(concurrency=slots, context_window=100_000, attempts=2)
+    return OpenAI("openai:simulated@http://127.0.0.1:1", "simulated", "http://127.0.0.1:1/v1", options)

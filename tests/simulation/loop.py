@@ -38,9 +38,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs what is ready in a drawn order (`shuffles`), or in the order of asyncio. Work of threads is done in the
     loop, at drawn moments."""
 
-    def __init__(self, chance: Random, disk: Disk, now: float, shuffles: bool) -> None:
+    def __init__(self, chance: Random, disk: Disk, now: float, shuffles: bool, slow: bool) -> None:
         super().__init__()
-        self._chance, self._disk, self._now, self._shuffles = chance, disk, now, shuffles
+        self._chance, self._disk, self._now, self._shuffles, self._slow = chance, disk, now, shuffles, slow
         self.steps = 0
         self.kill_at = -1
         """The number of the step after which the process is killed"""
@@ -78,7 +78,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return asyncio.wrap_future((executor or self._threads).submit(work, *given), loop=self)
 
     def pause(self) -> float:
-        """How many seconds a thread takes: usually next to none."""
+        """How many seconds a thread takes: usually next to none. A slow disk may let it wait for seconds, also
+        before it fails."""
+        if self._slow and self._chance.random() < 0.1:
+            return self._chance.choice((0.5, 2.0, 5.0))
         return 0.0 if self._chance.random() < 0.7 else self._chance.choice((1e-4, 1e-3, 0.05))
 
     def work(self, work: Coroutine[Any, Any, Any], most: int = 200_000) -> asyncio.Task[Any] | None:

@@ -107,6 +107,46 @@ PLANTS = {
 
 
 PLANTS |= {
+    "the time waited for an LLM adds up over outages": Plant(
+        "engine/outages.py", "self._failed, self._waited = 0, 0.0\n", "self._failed = 0\n"
+    ),
+    "pauses between probes do not begin short again": Plant(
+        "engine/outages.py",
+        "pause = min(2 * pause, _LONGEST_PAUSE_S)",
+        "pause = self._pause = min(2 * max(pause, getattr(self, '_pause', 0.0)), _LONGEST_PAUSE_S)",
+    ),
+    "a failed write wakes only its own calls": Plant(
+        _FOLDER,
+        "self._gathered.waiting + (self._group.waiting if self._broken else [])",
+        "self._gathered.waiting",
+    ),
+    "a second Ctrl-C waits for the calls in flight": Plant(
+        "engine/run.py", "            patience_s = 0.0\n            raise\n", "            raise\n"
+    ),
+    "a second Ctrl-C is like the first": Plant(
+        "commands/progress.py",
+        "if stop.is_set() or not is_answering.is_set():",
+        "if not is_answering.is_set():",
+    ),
+    "after Ctrl-C questions start": Plant(
+        "engine/run.py", "halted is None and not (stop is not None and stop.is_set())", "halted is None"
+    ),
+    "Ctrl-C does not end the wait for an LLM": Plant(
+        "engine/outages.py",
+        '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
+        "",
+    ),
+    "a 200 with an error body is taken as an answer": Plant(
+        "llm/openai.py",
+        '            raise self._refused(status_in(answer) or 503, {}, answer, "with no chat completion")\n        return self._completion(',
+        '            return Completion(answer.decode(), "stop")\n        return self._completion(',
+    ),
+    "a 429 counts as a reply that fails": Plant(
+        "llm/openai.py", "if status in _PASSING or status >= 500:", "if status >= 500:"
+    ),
+    "a damaged journal gives its questions other numbers": Plant(
+        _JOURNAL, "if row[0] is not None:  # SQLite would give it a number of its own.", "if True:"
+    ),
     "places for answers that wait are never given back": Plant(
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),
@@ -151,6 +191,26 @@ PLANTS |= {
             _CHANGES,
             "        writer.delete([place for uri, place in existing.items() if uri not in same] + ",
             "        writer.delete([] + ",
+        ),
+        "a manifest is read before the lock is taken": (
+            _CHANGES,
+            '    with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):\n        yield _Writer(folder)\n',
+            "    writer = _Writer(folder)\n    with only_writer(folder, lambda: None):\n        yield writer\n",
+        ),
+        "two processes change an index at the same time": (
+            "utils/files.py",
+            "                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n            except BlockingIOError:\n                on_waiting()",
+            "                pass\n            except BlockingIOError:\n                on_waiting()",
+        ),
+        "an addition keeps the words of the index before": (
+            _CHANGES,
+            "if same or writer.parameters != parameters:",
+            "if same:",
+        ),
+        "an index that is replaced is missing for its readers": (
+            _MANIFEST,
+            "        wait_while_replaced(folder)\n",
+            "",
         ),
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,16 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import TRANSIENT, good, tokens
-from simulation.scenario import History, Scenario, ViolationError
+from simulation.llm import TRANSIENT, WRONG, good, tokens
+from simulation.scenario import History, Scenario, Session, ViolationError
 from simulation.systems import FELL_BACK, expected
+
+_AT_ONCE_S, _SOON_S = 1.0, 45.0
+"""How many seconds a session may take after a second Ctrl-C, and after its last call"""
+_PROBE_S = 31.0
+"""How many seconds an unanswered probe takes"""
+ANSWERED = ("good", *WRONG)
+"""The outcomes of calls that got a reply"""
 
 
 def check(history: History) -> None:
@@ -72,23 +80,23 @@ def _of_session(history: History, number: int) -> Iterator[str]:
     scenario, session = history.scenario, history.sessions[number]
     yield from (f"session {number}: {one}" for one in session.lost)
     told = str(session.error or "")
+    yield from _in_time(history, number)
     if (
         session.error is None
         and session.result is not None
-        and session.ending != "stop"
+        and session.stopped == math.inf
         and session.result.summary.left
     ):
         yield f"session {number} ended with {session.result.summary.left} questions left"
     if session.ending == "other settings" and session.error is None and not session.killed:  # G2
         yield f"session {number} went on with other settings"
-    if session.error is None or session.ending == "interrupt":
+    if session.error is None or session.at_once < math.inf:
         return
     causes = {
         "disk full": session.ending == "disk full",
         "disk error": session.ending == "disk error",
         "other settings": session.ending == "other settings" and "other values" in told,
-        "outage": bool(scenario.outages)
-        and 60 * scenario.patience <= 120 + 1.1 * max(b - a for a, b, _ in scenario.outages),
+        "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers no call but the smallest" in told,
@@ -97,6 +105,52 @@ def _of_session(history: History, number: int) -> Iterator[str]:
     }
     if not any(causes.values()):
         yield f"session {number} ({session.ending}) ended with: {told}"
+
+
+def _without_replies(history: History, session: Session) -> Iterator[float]:
+    """For how many seconds, at most, the LLM answered no call of a session, each time."""
+    asked = [call for call in history.world.asked if call.session == history.sessions.index(session)]
+    since = until = -math.inf
+    for begins, ends, how in history.scenario.outages:
+        if since < session.began or any(until < one.ended <= begins and one.outcome in ANSWERED for one in asked):
+            since = max(begins, session.began)
+        until = ends
+        if begins < session.ended and ends > session.began:
+            yield until - since + (_PROBE_S if how == "hangs" else 1.0)  # The last probe of an outage may hang.
+
+
+def _in_time(history: History, number: int) -> Iterator[str]:
+    """A session ends soon after all that it may wait for (G6), and goes on soon after an outage (G7)."""
+    scenario, session = history.scenario, history.sessions[number]
+    if session.killed:
+        return
+    if session.ended > session.at_once + _AT_ONCE_S:
+        yield f"session {number} ended {session.ended - session.at_once:.1f} s after it was told to stop at once"
+    calls = [call for call in history.world.asked if call.session == number]
+    if not scenario.outages or session.stopped < math.inf:
+        until = max([session.began, *(call.ended for call in calls)])
+        until = max(until, session.stopped) if session.stopped < math.inf else until
+        if session.ended > until + _SOON_S:
+            yield f"session {number} ended {session.ended - until:.1f} s after its last call"
+    started = {_id(call.prompt) for call in calls if call.began <= session.stopped}
+    later = {_id(call.prompt) for call in calls} - started
+    if len(later) > scenario.concurrency:
+        yield f"session {number} began {len(later)} questions after it was told to stop"
+    if scenario.moods or scenario.slow_disk or number == len(history.sessions) - 1:
+        return
+    begins = [begins for begins, _, _ in scenario.outages]
+    for first, end, how in scenario.outages:
+        # Pauses between probes double, and then each call draws a pause of its own.
+        soon = end + min(2 * (end - first) + 0.5, 15.0) + 4.0
+        is_met = any(first <= call.ended < end and call.outcome == "OutageError" for call in calls)
+        if how == "hangs" or not is_met or session.ended <= soon or any(end <= one < soon for one in begins):
+            continue
+        if not any(end <= call.began <= soon for call in calls):
+            yield f"session {number} made no call within {soon - end:.1f} s after an outage of {end - first:.1f} s"
+
+
+def _id(prompt: str) -> str:
+    return prompt.partition("> stage ")[0]
 
 
 def _may_fail(scenario: Scenario, id: str) -> bool:
@@ -183,7 +237,7 @@ def _progress(history: History) -> Iterator[str]:
     for call in history.world.asked:
         if scenario.sync == "normal" and any(number < call.session for number in history.cut):
             return
-        id, _, rest = call.prompt.partition("> stage ")
+        id, rest = _id(call.prompt), call.prompt.partition("> stage ")[2]
         stage, of = int(rest.split()[0]), answered.setdefault(id, {})
         if call.prompt in of and of[call.prompt] < max(of.values()):
             yield f"{call.prompt} was asked again in session {call.session}"

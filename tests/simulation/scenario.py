@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import random
+import signal
+import threading
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyfast.engine.run
 import pyfast.engine.run_folder
+from pyfast.commands import progress
 from pyfast.engine import Budget, Question
 from pyfast.engine.events import Event
 from pyfast.engine.job import Job, SessionResult, work_on
@@ -25,7 +30,7 @@ from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, SimulatedLLM, World
+from simulation.llm import POISONS, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -35,7 +40,7 @@ ENDINGS = {
     "kill in a write": 3,
     "power cut": 5,
     "stop": 2,
-    "interrupt": 1,
+    "stop at once": 1.5,
     "disk full": 1,
     "disk error": 1,
     "other settings": 0.5,
@@ -71,6 +76,10 @@ class Scenario:
     """Whether the first sessions have only the first questions"""
     second: bool = False
     """Whether a second process tries the folder"""
+    slow_disk: bool = False
+    """Whether a write may take seconds before it is done, or fails"""
+    http: bool = False
+    """Whether the LLM is a server of the OpenAI protocol"""
 
     def __str__(self) -> str:
         told = {name: value for name, value in vars(self).items() if value and name != "questions"}
@@ -146,6 +155,7 @@ def drawn(seed: int) -> Scenario:
         retries_failed=chance.random() < 0.1,
         grows=count > 3 and not conversations and chance.random() < 0.1,
         second=chance.random() < 0.05,
+        slow_disk=chance.random() < (0.6 if {"disk full", "disk error"} & {*endings} else 0.1),
     )
     rare = chance.random()
     if rare < 0.05:  # What a session that ended well has not synced may be lost.
@@ -154,6 +164,18 @@ def drawn(seed: int) -> Scenario:
     elif rare < 0.1:  # The journal of a run that is done is damaged.
         scenario.endings, scenario.flips, scenario.moods, scenario.budget = ["end", "end"], "journal", {}, {}
         scenario.retries_failed = False
+    elif rare < 0.15:  # Outages that are each shorter than the patience, and together longer.
+        scenario.patience, begins = chance.choice((1.0, 30.0, 120.0)), 0.0
+        scenario.outages, scenario.moods, scenario.budget = [], {}, {}
+        scenario.endings, scenario.concurrency = [chance.choice(("end", "stop"))], chance.choice((1, 2))
+        for share in chance.choice(((0.9, 0.4), (0.7, 0.6, 0.5), (0.9, 0.0), (0.5, 0.0))):
+            begins += chance.uniform(2.0, 6.0)
+            ends = begins + (60 * scenario.patience * share or chance.uniform(1.0, 2.0))
+            scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
+            begins = ends
+    # A server that hangs ends no call, and a call over HTTP has a time limit.
+    hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
+    scenario.http = chance.random() < 0.15 and not hangs
     return scenario
 
 
@@ -170,6 +192,10 @@ class Session:
     flipped: bool = False
     began: float = 0.0
     ended: float = 0.0
+    stopped: float = math.inf
+    """When it was told to stop"""
+    at_once: float = math.inf
+    """When it was told to stop at once"""
     changes: int = 0
     events: list[Event] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -281,13 +307,12 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                 disk.jump = chance.choice((0.0, -86400.0, 86400.0, 1e7))
             folder = disk.begin(image)
             disk.set_clock(now)
-            loop = SimulatedLoop(chance, disk, now, scenario.shuffles)
+            loop = SimulatedLoop(chance, disk, now, scenario.shuffles, scenario.slow_disk)
             _loop[:] = [loop]
             install.forget()  # type: ignore[attr-defined]
             few = scenario.grows and ending != "last" and number == 0
-            session = Session(
-                ending, len(scenario.questions) // 2 if few else len(scenario.questions), flipped=flipped
-            )
+            count = len(scenario.questions)
+            session = Session(ending, max(count // 2, 1) if few else count, flipped=flipped)
             session.began = now
             history.sessions.append(session)
             image = _session(scenario, session, history, disk, loop, chance, folder)
@@ -328,7 +353,7 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
         ask=system(scenario.stages),
         settings=settings,
         prompts=PROMPTS,
-        llm=SimulatedLLM(world, scenario.slots),
+        llm=over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots),
         options=options,
         concurrency=scenario.concurrency,
         budget=Budget(**budget),
@@ -345,10 +370,10 @@ def _session(
     folder: Path,
 ) -> Image:
     """Carry out one session. Return what its folder holds afterwards."""
-    ending, stop = session.ending, asyncio.Event()
-    moment = int(10 ** chance.uniform(0, 3.3))
+    ending, stop, is_answering = session.ending, asyncio.Event(), threading.Event()
+    step = int(10 ** chance.uniform(0, 3.3))
     if ending == "kill":
-        loop.kill_at = moment
+        loop.kill_at = step
     elif ending in ("kill in a write", "power cut"):
         disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
     elif ending == "disk full":
@@ -359,21 +384,50 @@ def _session(
 
     async def process() -> SessionResult:
         job = _job(scenario, session, history.world, folder, ending == "last")
-        working = asyncio.ensure_future(work_on(job, stop, session.events.append))
-        if ending in ("stop", "interrupt"):
-            loop.call_later(chance.expovariate(1 / 5), stop.set if ending == "stop" else working.cancel)
+        await job.llm.start()  # type: ignore[union-attr]
+        working = asyncio.ensure_future(work_on(job, stop, heard))
+        working.add_done_callback(lambda _: vars(session).update(ended=loop.time()))
+
+        def interrupt() -> None:
+            """Press Ctrl-C."""
+            if session.stopped < math.inf:
+                session.at_once = loop.time()
+            try:
+                with redirect_stderr(StringIO()):
+                    pressed(signal.SIGINT, None)  # type: ignore[operator, misc, arg-type]
+            except KeyboardInterrupt:
+                session.at_once = loop.time()
+                working.cancel()
+            else:
+                session.stopped = min(session.stopped, loop.time())
+
+        if ending in ("stop", "stop at once"):
+            moment = chance.expovariate(1 / 5)
+            loop.call_later(moment, interrupt)
+            if ending == "stop at once":
+                loop.call_later(moment + chance.choice((0.0, 0.01, 0.5, 3.0)), interrupt)
         if scenario.second:
             await asyncio.sleep(chance.expovariate(1 / 3))
             if not working.done():
                 try:
-                    await work_on(_job(scenario, session, history.world, folder, False))
+                    other = _job(scenario, session, history.world, folder, False)
+                    await other.llm.start()  # type: ignore[union-attr]
+                    await work_on(other)
                     history.refused.append("")
                 except (InputError, RunError) as error:
                     history.refused.append(str(error))
         return await working
 
-    task = loop.work(process())
-    session.killed, session.ended, session.changes = task is None, loop.time(), disk.changes
+    def heard(event: Event) -> None:
+        session.events.append(event)
+        if event.kind == "started":
+            is_answering.set()
+
+    # An event of asyncio has the methods that the handler of Ctrl-C uses.
+    with progress._interrupts(stop, is_answering, folder):  # type: ignore[arg-type]
+        pressed = signal.getsignal(signal.SIGINT)
+        task = loop.work(process())
+    session.killed, session.ended, session.changes = task is None, session.ended or loop.time(), disk.changes
     if task is not None and task.cancelled():
         session.error = asyncio.CancelledError()
     elif task is not None:
@@ -391,9 +445,8 @@ def _session(
         image = Image()
     else:
         image = disk.image()
-    if task is None:
-        disk.end()
-        loop.bury()
+    disk.end()
+    loop.bury()  # asyncio.run too cancels what is left.
     if session.error is not None and not isinstance(session.error, PyfastError | asyncio.CancelledError):
         raise ViolationError(f"a session ended with {session.error!r}") from session.error
     if not session.killed:

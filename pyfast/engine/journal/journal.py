@@ -68,12 +68,6 @@ _COLUMNS = {
     "batches": 4,
     "batch_calls": 3,
 }
-# These statements fail if a table has another shape or cannot be written.
-_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
-    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
-    for table, columns in _COLUMNS.items()
-    if table not in ("completions", "sessions")
-)
 # Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
@@ -105,6 +99,13 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->>
 WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
+# These statements fail if a table has another shape or cannot be written.
+_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
+    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
+    for table, columns in _COLUMNS.items()
+    if table not in ("completions", "questions", "sessions")
+)
+_TRIED += _FINISH.replace("?", "NULL")
 
 _REPLIES = """
 SELECT question, coalesce(id, ''), entry FROM completions LEFT JOIN questions ON number = question
@@ -178,13 +179,15 @@ def _moved(entry: str, number: int, shift: int) -> str | None:
 class Journal:
     """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
 
-    def __init__(self, path: Path, sync: Sync = "normal", run: str = "", checked: bool = True) -> None:
+    def __init__(self, path: Path, sync: Sync = "normal", runs: Sequence[str] = (), checked: bool = True) -> None:
         """Open the file, or make it. If the file is damaged, recover the rows that can still be read.
 
         Args:
             path: The file.
             sync: `normal` or `full`. The top of this file explains them.
-            run: The digest of the run to which the journal belongs.
+            runs: The digests of the run to which the journal belongs. A run that now has more questions has one
+                for the fewer questions too, so that it can be resumed if the process is killed before run.toml
+                has the new number.
             checked: Whether to check all rows. False: check only the rows of questions, because a finished run
                 reads no completions.
         """
@@ -206,10 +209,11 @@ class Journal:
             self._database.executescript(f"BEGIN;{_SCHEMA}")
             with self._ended_together():
                 if self.salvaged is not None:
-                    self._rescue(self.salvaged, run)
-                if run:
-                    named = "INSERT INTO run SELECT ? WHERE NOT EXISTS (SELECT 1 FROM run)"
-                    self._database.execute(named, (run,))
+                    self._rescue(self.salvaged, runs)
+                for run in runs:
+                    self._database.execute(
+                        "INSERT INTO run SELECT ?1 WHERE ?1 NOT IN (SELECT digest FROM run)", (run,)
+                    )
             self._database.execute(f"PRAGMA synchronous = {sync}")
             self._reuses = bool(self._database.execute("SELECT 1 FROM reused LIMIT 1").fetchall())
         self.file = path.stat() if path.exists() else None
@@ -424,7 +428,7 @@ class Journal:
         """Close the file. Everything that was committed stays."""
         self._database.close()
 
-    def _rescue(self, damaged: Path, run: str) -> None:
+    def _rescue(self, damaged: Path, runs: Sequence[str]) -> None:
         """Copy the rows that can still be read from a damaged journal, unless it belongs to another run."""
         try:
             database = _reader(damaged, damaged=True)
@@ -436,9 +440,10 @@ class Journal:
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):
                     for row in old.execute(f"SELECT * FROM {table}"):
-                        rows.append(row)
+                        if row[0] is not None:  # SQLite would give it a number of its own.
+                            rows.append(row)
                 if table == "run":
-                    if run and rows and rows != [(run,)]:
+                    if runs and rows and not {*rows} & {(run,) for run in runs}:
                         return
                     continue
                 for row in rows:
@@ -584,21 +589,6 @@ def has_calls(path: Path) -> bool:
 
 def _name(run: Path) -> str:
     return str(run.resolve()).encode(errors="backslashreplace").decode()
-
-
-def admit_run(path: Path, *runs: str) -> None:
-    """Note in a journal that its run now has more questions. `runs` are the checksums of the old and the new
-    configuration. Raises `InputError` if the journal cannot be written.
-
-    Call this before you write run.toml. If the process is killed between these two steps, the run can be
-    resumed with the old or the new number of questions.
-    """
-    try:
-        with contextlib.closing(open_database(path)) as database, database:
-            for run in runs:
-                database.execute("INSERT INTO run SELECT ? WHERE ? NOT IN (SELECT digest FROM run)", (run, run))
-    except sqlite3.Error as error:
-        raise InputError(f"{path}: {fault(error)}") from None
 
 
 def _reader(path: Path, damaged: bool = False) -> sqlite3.Connection:

@@ -197,8 +197,8 @@ def add_documents(
             )
         digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
-        if same:
-            changed = [k for k, uri in enumerate(uris) if uri not in same]
+        if same or writer.parameters != parameters:  # The index may just have been built again in another way.
+            changed, parameters = [k for k, uri in enumerate(uris) if uri not in same], writer.parameters
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
         lost = {uri: place for uri, place in lost.items() if not {uri, _file_of(uri)} & stay}
@@ -330,6 +330,7 @@ class _Writer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._before = read_manifest(folder, check=False)
+        self.parameters: dict[str, Any] = self._before["parameters"]
         self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
         self._facts |= {"roots": self._before.get("roots", []), "columns": self._before.get("columns", COLUMNS)}
@@ -420,7 +421,7 @@ class _Writer:
         entries, name = self._parts[first:], self._new_name()
         folder = self._folder / PARTS / name
         merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
-        part = open_part(map_folder(folder), Analysis.of(self._before["parameters"]))
+        part = open_part(map_folder(folder), Analysis.of(self.parameters))
         for entry in entries:
             if entry.is_new:  # merged by this writer, and merged again
                 shutil.rmtree(self._folder / PARTS / entry.name)
@@ -434,7 +435,7 @@ class _Writer:
     def _open(self, entry: _Entry) -> Part:
         if entry.part is None:
             assert entry.files is not None
-            entry.part = open_part(entry.files, Analysis.of(self._before["parameters"]))
+            entry.part = open_part(entry.files, Analysis.of(self.parameters))
         return entry.part
 
     def merge_full_tiers(self) -> None:
