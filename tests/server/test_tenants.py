@@ -46,6 +46,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "rat": {},
     "ratt": {"nodes": 2, "layers": 1},
     "coa": {},
+    "raptor": {},
     "hipporag": {},
     "flare": {"sentences": 2},
     "adaptive_rag": {"steps": 2},

@@ -110,6 +110,7 @@ REPLIES["react"] = {
 REPLIES["self_consistency"] = {
     "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
 }
+REPLIES["raptor"] = {"answer": {"answer": "Huygens"}}
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["flare"] = {
     "look_ahead": lambda request: {
@@ -169,6 +170,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "rat": {"temperature": [0.1]},
     "ratt": {"nodes": [1], "layers": [2], "temperature": [0.1]},
     "coa": {"part": [1, 3]},
+    "raptor": {"k": [1], "tokens": [100], "width": [1]},
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
         "graph": [False],
