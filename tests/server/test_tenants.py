@@ -47,6 +47,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "ratt": {"nodes": 2, "layers": 1},
     "coa": {},
     "raptor": {},
+    "lightrag": {},
     "hipporag": {},
     "flare": {"sentences": 2},
     "adaptive_rag": {"steps": 2},

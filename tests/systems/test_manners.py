@@ -39,6 +39,7 @@ FALLS = {
     "rat": {"thought_alone", "keywords", "correct"},
     "ratt": {"thought_alone", "keywords", "correct", "summary_alone"},
     "coa": {"keywords", "notes"},
+    "lightrag": {"keywords"},
     "ircot": {"sentence"},
     "flare": {"look_ahead"},
     "adaptive_rag": {"classify"},
