@@ -48,6 +48,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "coa": {},
     "raptor": {},
     "lightrag": {},
+    "tog": {"depth": 1},
     "hipporag": {},
     "flare": {"sentences": 2},
     "adaptive_rag": {"steps": 2},

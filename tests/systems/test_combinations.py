@@ -116,6 +116,13 @@ REPLIES["lightrag"] = {
     "answer": {"answer": "Huygens"},
     "long_answer": {"paragraphs": ["It was Huygens."]},
 }
+REPLIES["tog"] = {
+    "keywords": REPLIES["mtqa"]["keywords"],
+    "choose_relations": {"chosen": [{"number": 1, "score": 0.9}, {"number": 2, "score": 0.5}]},
+    "choose_entities": {"chosen": [{"number": 1, "score": 0.9}, {"number": 2, "score": 0.5}]},
+    "verdict": {"sufficient": False},
+    "direct": {"answer": "Huygens"},
+}
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["flare"] = {
     "look_ahead": lambda request: {
@@ -176,6 +183,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "ratt": {"nodes": [1], "layers": [2], "temperature": [0.1]},
     "coa": {"part": [1, 3]},
     "raptor": {"k": [1], "tokens": [100], "width": [1]},
+    "tog": {"width": [1], "depth": [1], "candidates": [1]},
     "lightrag": {
         "k": [1],
         "passages": [1],
@@ -232,6 +240,7 @@ BESIDE: dict[str, list[Values]] = {
 UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
+    ("tog", "embedder"): "it opens the store, and another is refused",
     ("lightrag", "embedder"): "it opens the store, and another is refused",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
     **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},

@@ -40,6 +40,7 @@ FALLS = {
     "ratt": {"thought_alone", "keywords", "correct", "summary_alone"},
     "coa": {"keywords", "notes"},
     "lightrag": {"keywords"},
+    "tog": {"keywords", "choose_relations", "choose_entities", "verdict"},
     "ircot": {"sentence"},
     "flare": {"look_ahead"},
     "adaptive_rag": {"classify"},
