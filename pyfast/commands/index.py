@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import IndexFolder, Reading, ReadingAgain, with_options
+from pyfast.commands.arguments import Concurrency, IndexFolder, Models, Reading, ReadingAgain, with_options
 from pyfast.commands.evaluation import Overwrite, Table
+from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
-from pyfast.utils.options import Cluster, Hardware, IndexOptions
+from pyfast.utils.options import OF_EXTRACTION, Cluster, Hardware, IndexOptions, Option, RunOptions
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -182,6 +183,48 @@ def _change(
             print(plain(f"renamed: {old} -> {new}"))
     _tell_change(index, change)
     exit_if_incomplete(unread)
+
+
+@app.command()
+@with_options
+def summarize(
+    index: IndexFolder,
+    *,
+    out: Path,
+    models: Models,
+    options: Annotated[RunOptions, *OF_EXTRACTION],
+    overwrite: bool = False,
+    embedder: str = "all-MiniLM-L6-v2",
+    layers: Annotated[int, Option(min=1)] = 5,
+    concurrency: Concurrency = None,
+) -> None:
+    """Make a second index, which has the documents of an index and a tree of summaries over them, for `raptor`. To
+    resume a stopped build, repeat the command.
+
+    Args:
+        out: The folder of the second index.
+        overwrite: Replace an existing index. The LLM does not read clusters again that are the same as before.
+        embedder: A model of sentence-transformers, by name or folder, whose vectors form clusters of passages.
+        layers: The maximum number of layers of summaries.
+    """
+    from pyfast.api.summaries import summarize_index
+
+    made = watched(
+        out,
+        models.llm,
+        lambda watch: summarize_index(
+            index,
+            out=out,
+            overwrite=overwrite,
+            embedder=embedder,
+            layers=layers,
+            concurrency=concurrency,
+            options=options,
+            watch=watch,
+            **models.given,
+        ),
+    )
+    print(f"{out}: {made.corpus.documents} documents and summaries")
 
 
 @app.command()

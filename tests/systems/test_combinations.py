@@ -110,6 +110,19 @@ REPLIES["react"] = {
 REPLIES["self_consistency"] = {
     "cot": lambda request: {"reasoning": f"It is {request.seed}.", "answer": ("Titan", "Rhea")[request.seed % 2]}
 }
+REPLIES["raptor"] = {"answer": {"answer": "Huygens"}}
+REPLIES["lightrag"] = {
+    "keywords": REPLIES["mtqa"]["keywords"],
+    "answer": {"answer": "Huygens"},
+    "long_answer": {"paragraphs": ["It was Huygens."]},
+}
+REPLIES["tog"] = {
+    "keywords": REPLIES["mtqa"]["keywords"],
+    "choose_relations": {"chosen": [{"number": 1, "score": 0.9}, {"number": 2, "score": 0.5}]},
+    "choose_entities": {"chosen": [{"number": 1, "score": 0.9}, {"number": 2, "score": 0.5}]},
+    "verdict": {"sufficient": False},
+    "direct": {"answer": "Huygens"},
+}
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["flare"] = {
     "look_ahead": lambda request: {
@@ -169,6 +182,15 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "rat": {"temperature": [0.1]},
     "ratt": {"nodes": [1], "layers": [2], "temperature": [0.1]},
     "coa": {"part": [1, 3]},
+    "raptor": {"k": [1], "tokens": [100], "width": [1]},
+    "tog": {"width": [1], "depth": [1], "candidates": [1]},
+    "lightrag": {
+        "k": [1],
+        "passages": [1],
+        "entity_tokens": [100],
+        "relation_tokens": [100],
+        "text_tokens": [100],
+    },
     "subqrag": {"k": [1], "documents": [1], "named": [0], "branches": [1]},
     "graph_convqa": {
         "graph": [False],
@@ -218,6 +240,8 @@ BESIDE: dict[str, list[Values]] = {
 UNSEEN = {
     ("mtqa", "embedder"): "it opens the store, and another is refused",
     ("subqrag", "embedder"): "it opens the store, and another is refused",
+    ("tog", "embedder"): "it opens the store, and another is refused",
+    ("lightrag", "embedder"): "it opens the store, and another is refused",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
     **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
     **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},

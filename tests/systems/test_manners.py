@@ -39,6 +39,8 @@ FALLS = {
     "rat": {"thought_alone", "keywords", "correct"},
     "ratt": {"thought_alone", "keywords", "correct", "summary_alone"},
     "coa": {"keywords", "notes"},
+    "lightrag": {"keywords"},
+    "tog": {"keywords", "choose_relations", "choose_entities", "verdict"},
     "ircot": {"sentence"},
     "flare": {"look_ahead"},
     "adaptive_rag": {"classify"},

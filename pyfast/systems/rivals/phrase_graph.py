@@ -51,7 +51,7 @@ def linked_facts(items: Sequence[tuple[str, Session]], store: Knowledge, k: int)
     An item is the question and its session, which says what the question may use.
     """
     sessions = [session for _, session in items]
-    nearest = _nearest(sessions, store, "facts", store.encode([text for text, _ in items]), 2 * k)
+    nearest = nearest_allowed(sessions, store, "facts", store.encode([text for text, _ in items]), 2 * k)
     return [_distinct(session, near, k) for session, near in zip(sessions, nearest, strict=True)]
 
 
@@ -59,7 +59,7 @@ def linked_phrases(items: Sequence[tuple[str, Session]], store: Knowledge, k: in
     """Find for each question the `k` entities with the nearest names, and their cosines. Items are those of
     `linked_facts`."""
     queries = store.encode([text for text, _ in items])
-    nearest = _nearest([session for _, session in items], store, "entities", queries, k)
+    nearest = nearest_allowed([session for _, session in items], store, "entities", queries, k)
     return [[seed for seed in near if seed[1] > 0] for near in nearest]
 
 
@@ -76,7 +76,7 @@ def _distinct(session: Session, near: Sequence[Seed], k: int) -> list[Fact]:
     return found
 
 
-def _nearest(
+def nearest_allowed(
     sessions: Sequence[Session], store: Knowledge, kind: str, queries: Float32, k: int
 ) -> list[list[tuple[int, float]]]:
     """Find for each query the `k` nearest facts or entities, and their cosines: of those alone that the session of
@@ -168,7 +168,7 @@ def _synonyms(items: Sequence[_Item], store: Knowledge, least: float) -> list[li
     seeds = [(at, seed) for at, (_, phrases, _) in enumerate(items) for seed, _ in phrases] if least < 1 else []
     if seeds:
         vectors = store.matrix("entities", np.array([seed for _, seed in seeds]))
-        nearest = _nearest([items[at][0] for at, _ in seeds], store, "entities", vectors, _SYNONYMS + 1)
+        nearest = nearest_allowed([items[at][0] for at, _ in seeds], store, "entities", vectors, _SYNONYMS + 1)
         for (at, seed), near in zip(seeds, nearest, strict=True):
             found[at] += [(seed, *pair) for pair in near if pair[0] != seed and pair[1] >= least]
     return found

@@ -1,0 +1,150 @@
+"""Make an index with summaries of its passages, which `raptor` reads."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pyfast.api.index import index_of
+from pyfast.api.jobs import allowed_failures, carry_out_with
+from pyfast.api.models import GivenLLM
+from pyfast.corpus import TextDocument
+from pyfast.engine import Job, Watch, questions_in
+from pyfast.engine.events import UNWATCHED
+from pyfast.errors import CallError, InputError, RunError
+from pyfast.retrieval import Index
+from pyfast.retrieval.index import changes
+from pyfast.retrieval.index.index import KNOWLEDGE
+from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
+from pyfast.systems.rivals.summary_tree import (
+    SUMMARIZE,
+    Node,
+    leaves,
+    plan_layer,
+    write_summary,
+    written_summaries,
+)
+from pyfast.utils.files import built_aside, link_file, write_atomically
+from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, RunOptions, at_least_one
+
+SUMMARIES = "summaries"
+"""The folder of the runs that wrote the summaries, inside the index. It is not in the index's manifest"""
+_UNFINISHED = "summaries.json"
+_LOG = logging.getLogger("pyfast")
+
+
+def summarize_index(
+    index: Index | str | Path,
+    llm: GivenLLM,
+    *,
+    out: str | Path,
+    overwrite: bool = False,
+    embedder: str = DEFAULT,
+    layers: int = 5,
+    llm_options: Mapping[str, Any] | None = None,
+    concurrency: int | None = None,
+    budget: Mapping[str, Any] | None = None,
+    options: RunOptions = RUN_DEFAULTS,
+    watch: Watch = UNWATCHED,
+) -> Index:
+    """Make a second index: the documents of an index, and a tree of summaries over them (RAPTOR, section 3).
+
+    Passages with similar vectors form clusters, and the LLM summarises each cluster. The summaries form clusters
+    again, up to `layers` times. Each summary is a document of the second index. Its uri begins with `summary/`,
+    and its metadata names its `layer` and its `children`. To resume a build that was stopped, call the function
+    again.
+
+    Args:
+        index: An index, or its folder. It stays as it is.
+        llm: The model that writes the summaries, or a text that names it. Its role is `read`.
+        out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
+            the run of each layer. The knowledge graph of `index` is not copied.
+        overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
+            clusters again that are the same as before, unless `options.restart` is set.
+        embedder: A model of sentence-transformers, by name or folder, whose vectors form clusters.
+        layers: The maximum number of layers of summaries.
+        llm_options: Options of a model that you name by a text.
+        concurrency: As in `pyfast.answer`.
+        budget: Limits for each summary, as in `pyfast.answer`.
+        options: `outage`, `max_failures`, `restart` and `retry_failed` have an effect, and others are refused.
+            `max_failures` is for each layer. A summary that failed is left out.
+        watch: As in `pyfast.answer`. If `watch.stop` is set, no new summary starts, and the function raises
+            `RunError`.
+
+    Returns:
+        The second index.
+
+    Raises:
+        CallError: All summaries of a layer failed.
+        InputError: `out` exists, the index has summaries already, or `out` was started with other documents.
+        ModelNotFoundError: The LLM or the embedding model is not on this machine.
+        RunError: The build cannot continue, or was stopped. No finished work is lost.
+
+    Example:
+        >>> from pyfast.api.summaries import summarize_index
+        >>> tree = summarize_index("IDX", "openai:qwen3-8b@http://127.0.0.1:8000", out="TREE")
+        >>> print(tree.corpus.documents, "documents and summaries")
+    """
+    options.only("summarize_index", *OF_EXTRACTION)
+    source, place, most = index_of(index), Path(out), at_least_one("layers", layers)
+    if place.exists() and not overwrite:
+        raise InputError(f"{place} exists already: use overwrite to replace it")
+    encoder = Embedder(embedder, source.hardware)
+    begun = {"documents": source.manifest["corpus"], "embedder": encoder.fingerprint}
+    with built_aside(place, _UNFINISHED) as aside:
+        marker = aside / _UNFINISHED
+        if options.restart:
+            shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
+        elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
+            raise InputError(f"{place}: was started with other documents or another embedder: use restart")
+        write_atomically(marker, orjson.dumps(begun))
+        job = partial(Job, system="summarize", ask=write_summary, prompts=(SUMMARIZE,))
+
+        def summaries_of(folder: Path, plan: Path, layer: int) -> list[TextDocument]:
+            """Carry out the run of a layer."""
+            questions, earlier = questions_in(plan), place / SUMMARIES / str(layer)
+            allowed = allowed_failures(options.max_failures, questions.count)
+            reused = [earlier] if earlier.is_dir() and not options.restart else []
+            run = carry_out_with(
+                partial(job, questions=questions, failures=allowed),
+                *(folder, "summarize", SUMMARIZE.role, llm, llm_options, concurrency, budget),
+                replace(options, restart=False, reuse=reused),
+                watch,
+            )
+            if left := run.status.questions - run.status.ended:
+                raise RunError(f"{folder}: stopped with {left} summaries of layer {layer} left")
+            written = written_summaries(folder, layer)
+            if not written:
+                raise CallError(f"{folder}: all {questions.count} summaries of layer {layer} failed")
+            if failed := questions.count - len(written):
+                _LOG.warning("layer %d: %d of %d summaries failed", layer, failed, questions.count)
+            return written
+
+        nodes, documents = leaves(source), list[TextDocument]()
+        for layer in range(1, most + 1):
+            folder = aside / SUMMARIES / str(layer)
+            if (plan := plan_layer(folder, nodes, encoder)) is None:
+                break
+            written = summaries_of(folder, plan, layer)
+            nodes = [Node(document.uri, document.text) for document in written]
+            documents += written
+        for rest in aside.iterdir():  # A process that was killed here may have left a part of the index.
+            if rest.name not in (SUMMARIES, _UNFINISHED):
+                shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
+        made = aside / "index"  # because `aside` itself is locked, which a change of an index is too
+        ignored = shutil.ignore_patterns(KNOWLEDGE, SUMMARIES)
+        shutil.copytree(source.folder, made, copy_function=link_file, ignore=ignored)
+        if documents:
+            changes.add_documents(made, documents)
+        for path in made.iterdir():
+            path.rename(aside / path.name)
+        made.rmdir()
+        marker.unlink()
+    return Index(place)

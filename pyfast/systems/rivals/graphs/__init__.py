@@ -1,0 +1,1 @@
+"""Systems of other papers that search a knowledge graph for entities, relations and their source texts."""

@@ -1,0 +1,161 @@
+"""RAPTOR: the passages of an index are the leaves of a tree of summaries. A search finds passages and summaries of
+all layers together, or goes down the tree, and the LLM answers from what it finds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from pydantic import Field
+
+from pyfast.engine import Answer, Context, Question
+from pyfast.retrieval import Index, Pool, traced
+from pyfast.systems import system
+from pyfast.systems.combinations import Inert
+from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_known
+from pyfast.systems.rivals.summary_tree import URI
+from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
+
+_LOG = logging.getLogger("pyfast")
+_RANKED = 10_000
+"""How many passages and summaries are ranked for the way down the tree. All others count as worse"""
+
+
+class Settings(system.Abstaining):
+    """The parameters of the paper."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("k", "tokens"), "retrieval", ("traversal",)),
+        Inert(("width",), "retrieval", ("collapsed",)),
+    )
+
+    retrieval: Literal["collapsed", "traversal"] = Field(
+        default="collapsed",
+        description="How nodes of the tree are found. `collapsed`: all layers are searched together. `traversal`:"
+        " from the top layer down, among the children of what was found in the layer above.",
+        json_schema_extra={"paper": "collapsed tree retrieval, and tree traversal retrieval"},
+    )
+    k: int = Field(
+        default=20,
+        ge=1,
+        le=10_000,
+        description="Maximum number of passages and summaries that the LLM reads.",
+        json_schema_extra={"paper": "about the top 20 nodes"},
+    )
+    tokens: int = Field(
+        default=2000,
+        ge=100,
+        le=1_000_000,
+        description="Maximum number of tokens of what the LLM reads. The best passage or summary is always read.",
+        json_schema_extra={"paper": "2,000 tokens"},
+    )
+    width: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="Number of nodes that are found in each layer on the way down the tree.",
+        json_schema_extra={"paper": "the top k of each layer"},
+    )
+
+
+class Tree(NamedTuple):
+    """The tree of an index. Nodes are passages of the index, because summaries are its documents."""
+
+    top: list[int]
+    """The nodes of the top layer. If there are no summaries: all passages"""
+    children: dict[int, list[int]]
+    layers: dict[int, int]
+    """The layer of each summary, from 1"""
+
+
+_TREES: WeakKeyDictionary[Index, Tree] = WeakKeyDictionary()
+
+
+def tree_of(index: Index) -> Tree:
+    """Return the tree of an index, which is read once."""
+    made = _TREES.get(index)
+    if made is not None:
+        return made
+    corpus, passages = index.corpus, index.passages
+    of_uri: dict[str, list[int]] = {}
+    sources = np.asarray(corpus.source)[passages]
+    summaries = [source for source in np.unique(sources).tolist() if corpus.uri(source).startswith(URI)]
+    for passage in np.flatnonzero(np.isin(sources, summaries)).tolist():
+        of_uri.setdefault(corpus.uri(int(sources[passage])), []).append(passage)
+    ids = {f"{segment:016x}": passage for passage, segment in enumerate(corpus.ids[passages].tolist())}
+    children, layers = dict[int, list[int]](), dict[int, int]()
+    for nodes in of_uri.values():
+        about = corpus.metadata(int(passages[nodes[0]]))
+        below = [
+            node for child in about["children"] for node in of_uri.get(child, [ids.get(child, -1)]) if node >= 0
+        ]
+        children |= dict.fromkeys(nodes, below)
+        layers |= dict.fromkeys(nodes, int(about["layer"]))
+    if not layers and not index.is_restricted:
+        _LOG.warning("%s has no summaries: `pyfast corpus summarize` makes an index that has them", index.folder)
+    highest = max(layers.values(), default=0)
+    top = [node for node, layer in layers.items() if layer == highest] or list(range(len(passages)))
+    _TREES[index] = Tree(top, children, layers)
+    return _TREES[index]
+
+
+def within_tokens(index: Index, pools: Sequence[Pool], tokens: int) -> list[Pool]:
+    """Keep the best passages of each pool that have at most `tokens` tokens together, and the first always."""
+    most = tokens * CHARACTERS_PER_TOKEN
+    kept = []
+    for pool in pools:
+        sizes = np.cumsum([len(index.text(passage)) for passage in pool.passages.tolist()])
+        kept.append(pool.head(max(int(np.searchsorted(sizes, most, side="right")), 1)))
+    return kept
+
+
+def way_down(index: Index, pools: Sequence[Pool], width: int) -> list[Pool]:
+    """Choose nodes of the tree from the top layer down: in each layer `width` nodes, the best of a pool.
+
+    A pool has the ranking of one question. The result has the nodes of all layers, those of the top layer first.
+    """
+    tree, chosen = tree_of(index), []
+    for pool in pools:
+        rank = {passage: place for place, passage in enumerate(pool.passages.tolist())}
+        found, layer = dict[int, float](), tree.top
+        while layer:
+            best = sorted(layer, key=lambda node: rank.get(node, len(rank)))[:width]
+            found |= {node: float(pool.scores[rank[node]]) if node in rank else 0.0 for node in best}
+            layer = list(dict.fromkeys(child for node in best for child in tree.children.get(node, ())))
+        chosen.append(Pool(np.array(list(found), np.int32), np.array(list(found.values()), np.float32)))
+    return chosen
+
+
+def layers_of(index: Index, pools: Sequence[Pool]) -> list[list[int]]:
+    """Return the layer of each passage of a pool: 0 for a passage of a document, from 1 for a summary."""
+    layers = tree_of(index).layers
+    return [[layers.get(passage, 0) for passage in pool.passages.tolist()] for pool in pools]
+
+
+async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+    """Answer a question from passages and summaries."""
+    if settings.retrieval == "collapsed":
+        found = await ctx.retrieve(question.text, settings.k)
+        read = await ctx.call(within_tokens, found, settings.tokens)
+    else:
+        read = await ctx.call(way_down, await ctx.retrieve(question.text, _RANKED), settings.width)
+    layers = await ctx.call(layers_of, read)
+    trace = {"steps": [{"query": question.text, **traced(read)}], "layers": layers}
+    ctx.so_far(lambda: Answer(None, ctx.evidence(read), trace))
+    prompt = unless_known(answer_prompt(ctx, read), settings.abstain)
+    context = await ctx.narrative(read, prompt)
+    reply = await ctx.generate(prompt, context=context, path="", question=question.text)
+    return Answer(final_text(reply.answer), ctx.evidence(read), trace)
+
+
+SYSTEM = system.System(
+    "raptor",
+    answer,
+    Settings,
+    (ANSWER,),
+    summary="a tree of summaries over the passages, whose layers are searched together",
+    paper="RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval",
+)
