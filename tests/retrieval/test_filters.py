@@ -140,7 +140,7 @@ def test_vectors_follow(examples: Path, tmp_path: Path) -> None:
 
 
 SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq"]
-SYSTEMS += ["iter_retgen", "ircot", "self_ask", "react", "hipporag", "flare", "rat", "coa"]
+SYSTEMS += ["iter_retgen", "ircot", "self_ask", "react", "hipporag", "flare", "rat", "coa", "cascade"]
 
 
 @pytest.fixture(scope="module")

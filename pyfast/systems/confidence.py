@@ -1,0 +1,78 @@
+"""How sure an answer is, from what costs little: whether its words stand in the evidence, whether it agrees with
+other answers, and how far the best passage of the search is above the second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import tanh
+from operator import mul
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.utils.text_forms import normalise
+
+FEATURES = ("bias", "later", "support", "agreement", "gap")
+"""What a confidence depends on. `bias` is always 1. `later` is 1 for an answer that is not the first"""
+Weights = tuple[float, float, float, float, float]
+"""The weight of each feature, in the order of `FEATURES`"""
+
+
+def gap_of(pool: Pool) -> float:
+    """Return how far the best passage of a search is above the second, as a share of its score, from 0 to 1."""
+    first, second = [*pool.scores[:2].tolist(), 0.0, 0.0][:2]
+    return min(max((first - second) / first, 0.0), 1.0) if first > 0 else 0.0
+
+
+def support_of(index: Index, items: Sequence[tuple[str, ScoredSegments | bytes | None]]) -> list[float]:
+    """For each answer, return the largest share of its words that stand in one piece of its evidence."""
+    return [
+        max((_share(text, piece) for piece in _pieces(index, evidence)), default=0.0) for text, evidence in items
+    ]
+
+
+def _pieces(index: Index, evidence: ScoredSegments | bytes | None) -> list[str]:
+    if isinstance(evidence, ScoredSegments):
+        return [index.corpus.render(segment) for segment in evidence.segments.tolist()]
+    return [piece["snippet"] for piece in orjson.loads(evidence or b"[]")]
+
+
+def _share(text: str, piece: str) -> float:
+    words = set(normalise(text).split())
+    return len(words & set(normalise(piece).split())) / max(len(words), 1)
+
+
+def agreement_of(one: str, other: str) -> float:
+    """Return how far two answers agree, from 0 to 1: Dice's coefficient of their sets of words."""
+    first, second = set(normalise(one).split()), set(normalise(other).split())
+    return 2 * len(first & second) / max(len(first) + len(second), 1)
+
+
+def confidence_of(features: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the probability that an answer is right, by the logistic function of the weighted features."""
+    return 0.5 + 0.5 * tanh(sum(map(mul, features, weights)) / 2)
+
+
+def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights:
+    """Fit the weights of the confidence to answers that are known to be right or wrong, by logistic regression.
+
+    The sum of the squared weights without the bias, divided by 2, is a penalty, so that few answers suffice.
+
+    Args:
+        features: [n, 5] the `FEATURES` of n answers.
+        right: [n] 1 for an answer that is right, 0 for another.
+
+    Returns:
+        The weights, by Newton's method.
+    """
+    weights, penalty = np.zeros(len(FEATURES)), np.diag([1e-9, *[1.0] * (len(FEATURES) - 1)])
+    for _ in range(50):
+        expected = 0.5 + 0.5 * np.tanh(features @ weights / 2)
+        slope = features.T @ (expected - right) + penalty @ weights
+        curvature = (features.T * (expected * (1 - expected))) @ features + penalty
+        weights -= np.linalg.solve(curvature, slope)
+    bias, later, support, agreement, gap = weights.tolist()
+    return bias, later, support, agreement, gap
