@@ -61,7 +61,7 @@ class Settings(n2n.Settings):
         le=2,
         allow_inf_nan=False,
         description="The LLM writes the first answer a second time, at this temperature, to see whether the two"
-        " agree. 0: it does not, and the agreement of the first answer counts as 0.",
+        " agree. 0: it does not.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n", "hseq"),
@@ -77,9 +77,9 @@ class Settings(n2n.Settings):
         " answer is sure.",
     )
     weights: Annotated[Weights, BeforeValidator(_listed)] = Field(
-        default=(-3.0, 0.0, 2.0, 2.0, 1.0),
-        description="The weights of the confidence: bias, later, support, agreement and gap. `pyfast train"
-        " cascade` computes them from questions with gold answers.",
+        default=(-4.0, 0.5, 1.5, 2.0, 1.5, 1.0),
+        description="The weights of the confidence: bias, later, support, coverage, agreement and gap. `pyfast"
+        " train cascade` computes them from questions with gold answers.",
     )
     most_calls: int = Field(
         default=0,
@@ -175,18 +175,21 @@ async def attempt(
         return Attempt(by, Answer(None), failed=str(error))
     if found.text is None:
         return Attempt(by, found)
-    first = before[0].found if before else found
-    others = [one.found.text for one in before] if before else [first.trace["second_draft"]]
-    support = await ctx.call(support_of, (found.text, found.evidence))
-    agreement = max(agreement_of(found.text, other or "") for other in others)
-    features = (1.0, float(by != "draft"), support, agreement, first.trace.get("gap", 0.0))
+    others = [one.found.text for one in before if one.found.text is not None]
+    if "second_draft" in found.trace:
+        others = [found.trace["second_draft"] or ""]
+    support, coverage = await ctx.call(support_of, (question.text, found.text, found.evidence))
+    agreement = max((agreement_of(found.text, other) for other in others), default=0.5)
+    features = (1.0, 1.0, support, 0.0, agreement, 0.0)
+    if by == "draft":
+        features = (1.0, 0.0, support, coverage, agreement, found.trace["gap"])
     return Attempt(by, found, features, confidence_of(features, settings.weights))
 
 
 async def draft(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Answer from the passages of one search, as `rag` does. If there is an answer, ask a second time."""
     pool = await ctx.retrieve(question.text, settings.k)
-    trace: dict[str, Any] = {"gap": gap_of(pool), "second_draft": None}
+    trace: dict[str, Any] = {"gap": gap_of(pool)}
     found = ctx.evidence(pool)
     ctx.so_far(lambda: Answer(None, found, trace))
     prompt = unless_known(answer_prompt(ctx, pool, DRAFT.role), settings.abstain or settings.draft_abstains)
@@ -195,6 +198,7 @@ async def draft(question: Question, ctx: Context, settings: Settings) -> Answer:
     fields = {"context": context, "path": "", "question": question.text}
     text = final_text((await ctx.generate(prompt, **fields)).answer)
     if text is not None and settings.temperature and not lacking("rag", ctx, settings):
+        trace["second_draft"] = None
         try:
             reply = await ctx.generate(prompt, Sampling(settings.temperature, seed=1), **fields)
             trace["second_draft"] = final_text(reply.answer)

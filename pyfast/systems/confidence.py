@@ -1,5 +1,5 @@
-"""How sure an answer is, from what costs little: whether its words stand in the evidence, whether it agrees with
-other answers, and how far the best passage of the search is above the second."""
+"""How sure an answer is, from what costs little: whether its words stand in the evidence, beside those of the
+question, whether it agrees with other answers, and how far the best passage of the search is above the second."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from pyfast.retrieval import Index, Pool
 from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.utils.stop_words import ENGLISH
 from pyfast.utils.text_forms import normalise
 
-FEATURES = ("bias", "later", "support", "agreement", "gap")
-"""What a confidence depends on. `bias` is always 1. `later` is 1 for an answer that is not the first"""
-Weights = tuple[float, float, float, float, float]
+FEATURES = ("bias", "later", "support", "coverage", "agreement", "gap")
+"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system. Then `coverage`
+and `gap`, which tell whether one search suffices, are 0"""
+Weights = tuple[float, float, float, float, float, float]
 """The weight of each feature, in the order of `FEATURES`"""
 
 
@@ -27,10 +29,23 @@ def gap_of(pool: Pool) -> float:
     return min(max((first - second) / first, 0.0), 1.0) if first > 0 else 0.0
 
 
-def support_of(index: Index, items: Sequence[tuple[str, ScoredSegments | bytes | None]]) -> list[float]:
-    """For each answer, return the largest share of its words that stand in one piece of its evidence."""
+def support_of(
+    index: Index, items: Sequence[tuple[str, str, ScoredSegments | bytes | None]]
+) -> list[tuple[float, float]]:
+    """Look for answers in their evidence. An item is (question, answer, evidence).
+
+    Returns two shares for each item. Support: how many of the answer's words stand in one piece of the evidence.
+    Coverage: how many of the question's words stand beside them, in one of the pieces with the highest support.
+    """
     return [
-        max((_share(text, piece) for piece in _pieces(index, evidence)), default=0.0) for text, evidence in items
+        max(
+            (
+                (_share(answer, piece), _share(_without_stop_words(question), piece))
+                for piece in _pieces(index, found)
+            ),
+            default=(0.0, 0.0),
+        )
+        for question, answer, found in items
     ]
 
 
@@ -38,6 +53,10 @@ def _pieces(index: Index, evidence: ScoredSegments | bytes | None) -> list[str]:
     if isinstance(evidence, ScoredSegments):
         return [index.corpus.render(segment) for segment in evidence.segments.tolist()]
     return [piece["snippet"] for piece in orjson.loads(evidence or b"[]")]
+
+
+def _without_stop_words(question: str) -> str:
+    return " ".join(word for word in normalise(question).split() if word not in ENGLISH)
 
 
 def _share(text: str, piece: str) -> float:
@@ -62,7 +81,7 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
     The sum of the squared weights without the bias, divided by 2, is a penalty, so that few answers suffice.
 
     Args:
-        features: [n, 5] the `FEATURES` of n answers.
+        features: [n, 6] the `FEATURES` of n answers.
         right: [n] 1 for an answer that is right, 0 for another.
 
     Returns:
@@ -74,5 +93,5 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
         slope = features.T @ (expected - right) + penalty @ weights
         curvature = (features.T * (expected * (1 - expected))) @ features + penalty
         weights -= np.linalg.solve(curvature, slope)
-    bias, later, support, agreement, gap = weights.tolist()
-    return bias, later, support, agreement, gap
+    bias, later, support, coverage, agreement, gap = weights.tolist()
+    return bias, later, support, coverage, agreement, gap

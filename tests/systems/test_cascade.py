@@ -24,9 +24,11 @@ from pyfast.errors import InputError
 from pyfast.llm import LLM, Request, Role
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
-from pyfast.systems.confidence import fitted
+from pyfast.systems.confidence import FEATURES, fitted
 
-WEIGHTS = (-2.0, 0.5, 2.0, 1.5, 1.0)
+WEIGHTS = (-2.0, 0.5, 2.0, 1.2, 1.5, 1.0)
+STOP_WORDS = {"who", "the", "that", "on", "which", "in", "was", "of"}
+"""Those of QUESTIONS. `does` is none"""
 CALLS = {"rag": 1, "n2n": 4, "hseq": 6}
 """The most calls that each system can need"""
 Said = dict[str, str | None]
@@ -83,13 +85,19 @@ def slow(
             if text is not None and temperature and (not most_calls or calls < most_calls):
                 asked.append(said["again"])
                 calls += 1
-                others = [said["again"]] if said["again"] not in (None, "?") else []
+                others = [said["again"]] if said["again"] not in (None, "?") else [""]
         one: dict[str, Any] = {"by": by, "text": text, "to": None, "sure": False, "confidence": 0.0}
         if text not in (None, "?"):
             mine = words(text)
-            agreement = max((2 * len(mine & words(it)) / (len(mine) + len(words(it))) for it in others), default=0)
-            share = max(len(mine & words(piece)) / len(mine) for piece in read)
-            features = [1, by != "draft", share, agreement, gap]
+            agreement = max(
+                (2 * len(mine & words(it)) / (len(mine) + len(words(it))) for it in others), default=0.5
+            )
+            support = max(len(mine & words(piece)) / len(mine) for piece in read)
+            best = [words(piece) for piece in read if len(mine & words(piece)) / len(mine) == support]
+            told = words(question) - STOP_WORDS
+            coverage = max(len(told & piece) / len(told) for piece in best)
+            first = by == "draft"
+            features = [1, not first, support, coverage * first, agreement, gap * first]
             z = sum(weight * value for weight, value in zip(WEIGHTS, features, strict=True))
             one["confidence"] = 1 / (1 + math.exp(-z))
             one["sure"] = one["confidence"] > sure
@@ -165,7 +173,7 @@ def test_it_takes_the_decisions_of_a_slow_loop(small: Index, seed: int) -> None:
 
 def test_the_trace_says_why_a_question_goes_on(small: Index) -> None:
     llm = Speaking("Titan", "Saturn Mars", None, "Christiaan Huygens")
-    (record,) = run(small, llm, [QUESTIONS[0]], "cascade", weights="-2,0,2,2,0", sure="0.6", k="5")
+    (record,) = run(small, llm, [QUESTIONS[0]], "cascade", weights="-2,0,2,0,2,0", sure="0.6", k="5")
     first, second, third = record.trace["attempts"]
     # The word is in the evidence (2), and the drafts agree in no word: 1 / (1 + e^0).
     assert first == {
@@ -174,7 +182,7 @@ def test_the_trace_says_why_a_question_goes_on(small: Index) -> None:
         "support": 1.0,
         "agreement": 0.0,
         "confidence": 0.5,
-        "gap": first["gap"],
+        "coverage": first["coverage"], "gap": first["gap"],
         "passed_on": "to n2n: the confidence 0.5000 is not above 0.6",
     }
     assert second == {
@@ -255,9 +263,9 @@ def test_other_systems_are_refused(given: str) -> None:
 
 
 def test_weights_are_read_from_text() -> None:
-    settings = load_system("cascade").configure({"weights": "-2, .5,2,1.5,1", "then": ""})
+    settings = load_system("cascade").configure({"weights": "-2, .5,2,1.2,1.5,1", "then": ""})
     assert settings.model_dump(include={"weights", "then"}) == {"weights": WEIGHTS, "then": ()}
-    for wrong in ("1,2", "1,2,3,4,x"):
+    for wrong in ("1,2", "1,2,3,4,5,x"):
         with pytest.raises(InputError, match="cascade: setting weights"):
             load_system("cascade").configure({"weights": wrong})
 
@@ -266,14 +274,14 @@ def test_weights_are_read_from_text() -> None:
 def test_the_fit_is_that_of_scikit_learn(seed: int) -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     draw = np.random.default_rng(seed)
-    features = np.column_stack([np.ones(80), draw.integers(0, 2, 80), draw.random((80, 3))])
+    features = np.column_stack([np.ones(80), draw.integers(0, 2, 80), draw.random((80, 4))])
     right = (draw.random(80) < 1 / (1 + np.exp(-features @ np.array(WEIGHTS)))).astype(float)
     peer = linear_model.LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(features[:, 1:], right)
     assert fitted(features, right) == pytest.approx([*peer.intercept_, *peer.coef_[0]], abs=1e-4)
 
 
 def test_a_fit_of_answers_that_are_all_easy_to_tell_ends() -> None:
-    features = np.array([[1.0, 0, 1, 1, 0.2]] * 3 + [[1.0, 1, 0, 0, 0.2]] * 3)
+    features = np.array([[1.0, 0, 1, 0.5, 1, 0.2]] * 3 + [[1.0, 1, 0, 0, 0, 0]] * 3)
     weights = fitted(features, np.array([1.0] * 3 + [0.0] * 3))
     assert all(map(math.isfinite, weights)) and weights[2] > 0 > weights[1]
 
@@ -291,7 +299,7 @@ def test_a_run_teaches_the_weights(small: Index, tmp_path: Path) -> None:
         answers = [told[number % 4]["answer"]] if number % 4 < len(told) else ["nothing of these"]
         gold.append({"id": record.id, "answers": answers})
         for one in told:
-            rows.append([float(one["by"] != "draft"), one["support"], one["agreement"], one["gap"]])
+            rows.append([float(one["by"] != "draft"), *(one[name] for name in FEATURES[2:])])
             right.append(float(words(one["answer"]) == words(answers[0]) and one["answer"] == answers[0]))
     peer = linear_model.LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(rows, right)
     found = calibrate_cascade(tmp_path / "run", gold=gold)

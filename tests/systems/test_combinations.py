@@ -210,7 +210,7 @@ OTHERS["cascade"] = OTHERS["n2n"] | {
     "temperature": [0.0, 0.1],
     "then": [(), ("hseq",)],
     "sure": [0.0, 1.0],
-    "weights": [(9.0, 0.0, 0.0, 0.0, 0.0)],
+    "weights": [(9.0, 0.0, 0.0, 0.0, 0.0, 0.0)],
     "most_calls": [2],
     "most_tokens": [1],
 }
