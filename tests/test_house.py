@@ -23,13 +23,13 @@ from pyfast import ops
 from pyfast.api.judgement import judge_runs
 from pyfast.api.knowledge import merge_knowledge
 from pyfast.api.open_questions import write_questions
-from pyfast.api.training import train_graph_convqa, train_hseq_iterator
+from pyfast.api.training import calibrate_cascade, train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
 from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.serve import serve
-from pyfast.commands.train import distill, graph_convqa, hseq_iterator
+from pyfast.commands.train import cascade, distill, graph_convqa, hseq_iterator
 from pyfast.retrieval.index.builder import MEMORY
 from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
@@ -276,6 +276,7 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
         (graph_convqa, train_graph_convqa),
         (hseq_iterator, train_hseq_iterator),
         (distill, pyfast.distill),
+        (cascade, calibrate_cascade),
     ],
     ids=lambda called: called.__name__,
 )

@@ -3,26 +3,30 @@ a model of any system from finished runs."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, log
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pyfast.api.answer import answer
 from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
 from pyfast.api.run import GoldLike, Run, folder_of, gold_of, questions_of, report_of
-from pyfast.engine import questions_in, recorded_value
+from pyfast.engine import Record, questions_in, recorded_value
 from pyfast.engine.configuration import recorded_path
 from pyfast.errors import InputError
+from pyfast.evaluation.evaluate import evaluate as score_answers
 from pyfast.evaluation.gold import read_gold as read_gold_answers
 from pyfast.evaluation.metrics import normalise
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
+from pyfast.systems.confidence import FEATURES, Weights, confidence_of, fitted
 from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 from pyfast.utils.extras import explained
@@ -352,7 +356,7 @@ def distill(
         counts[str(folder)] = used, len(ended)
     if not collected.examples:
         raise InputError("no example: no question of the runs came out right, or all of them are held out")
-    many = math.ceil(options.size * options.held_out)
+    many = ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
     held_out = balanced(collected.held_out, many, options.seed)
     path = Path(out)
@@ -414,6 +418,77 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
                 shared.append(one.id)
         if shared:
             raise InputError(f"{run}: has {len(shared)} questions of {file}, the first of them {shared[0]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What `calibrate_cascade` computed."""
+
+    weights: Weights
+    """The setting `weights` of `cascade`"""
+    answers: int
+    """How many answers it learned from"""
+    right: int
+    """How many of them are right"""
+    loss: float
+    """The mean log loss of the confidences, in nats"""
+    constant_loss: float
+    """The mean log loss if each answer had the same confidence: the share of right answers. If `loss` is not much
+    smaller, the confidences tell little"""
+
+
+def calibrate_cascade(
+    runs: Run | str | Path | Sequence[Run | str | Path], *, gold: GoldLike | None = None, min_f1: float = 1.0
+) -> Calibration:
+    """Fit the confidence of the system `cascade` to questions with gold answers, by logistic regression. All
+    answers in the traces count, also those that another answer replaced.
+
+    Args:
+        runs: Runs of `cascade`, or their folders. With `sure=1`, each question has an answer of each system. Use
+            other questions than those of a test.
+        gold: The gold answers, as in `pyfast.evaluate`.
+        min_f1: The smallest F1 of an answer that counts as right.
+
+    Returns:
+        The weights, and how well the confidences fit.
+
+    Raises:
+        InputError: A run cannot be read, the runs have no answers of `cascade`, or all answers are right or wrong.
+
+    Example:
+        >>> import pyfast
+        >>> from pyfast.api.training import calibrate_cascade
+        >>> run = pyfast.answer(
+        ...     ["Who discovered Titan?"], index="IDX", llm="instant", system="cascade", settings={"sure": 1}
+        ... )
+        >>> first, *_ = run.records[0].trace["attempts"]
+        >>> gold = [{"id": run.records[0].id, "answers": [first["answer"]]}]
+        >>> calibrate_cascade(run, gold=gold).answers
+        3
+    """
+    features, right = list[tuple[float, ...]](), list[float]()
+    for run in [runs] if isinstance(runs, Run | str | Path) else runs:
+        records = (run if isinstance(run, Run) else Run(run)).records
+        attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for record in records:
+            for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():
+                if one["answer"] is not None:
+                    attempts.setdefault(one["by"], {})[record.id] = one
+        for by, answered in attempts.items():
+            answers = [Record(id, "answered", one["answer"]) for id, one in answered.items()]
+            for scored in score_answers(answers, gold_of(run, gold), ["em_f1"]).questions:
+                values = [answered[scored.id][name] for name in FEATURES[2:]]
+                features.append((1.0, float(by != "draft"), *values))
+                right.append(float((scored.figures["f1"] or 0) >= min_f1))
+    share = sum(right) / max(len(right), 1)
+    if not 0 < share < 1:
+        told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
+        raise InputError(f"{told if right else 'no run has an answer of cascade'}: there is nothing to fit")
+    weights = fitted(np.array(features), np.array(right))
+    expected = [confidence_of(one, weights) for one in features]
+    losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]
+    constant = share * log(share) + (1 - share) * log(1 - share)
+    return Calibration(weights, len(right), int(sum(right)), -sum(losses) / len(losses), -constant)
 
 
 @explained()

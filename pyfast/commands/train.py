@@ -1,4 +1,4 @@
-"""`pyfast train`: graph-convqa, hseq-iterator, merge. `pyfast distill`."""
+"""`pyfast train`: graph-convqa, hseq-iterator, cascade, merge. `pyfast distill`."""
 
 from __future__ import annotations
 
@@ -126,6 +126,24 @@ def distill(
         say(plain(f"{count} left out: {why}"))
     if learned.training is not None:
         _tell(learned.training)
+
+
+@app.command()
+@with_options
+def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) -> None:
+    """Fit the confidence of cascade to runs with gold answers. Prints the setting for later runs. In runs with
+    --set sure=1, each question has an answer of each system.
+
+    Args:
+        gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
+        min_f1: The smallest F1 of an answer that counts as right.
+    """
+    from pyfast.api.training import calibrate_cascade
+
+    found = calibrate_cascade(list(runs), gold=gold, min_f1=min_f1)
+    say(f"{found.right} of {found.answers} answers are right")
+    say(f"mean log loss {found.loss:.3f}, with the same confidence for all {found.constant_loss:.3f}")
+    print(f"--set weights={','.join(f'{weight:.3f}' for weight in found.weights)}")
 
 
 @app.command()

@@ -231,8 +231,8 @@ class Context:
 
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`,
     `answer_tokens` and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`,
-    `narrative`, `remaining`, `fell_back`, `so_far`, `text_budget`, `text_budget_to_repeat`, `repeating`,
-    `context_window_of`, `weights_of` and `device_of`. They do not change between releases.
+    `narrative`, `remaining`, `fell_back`, `so_far`, `hold_text`, `text_budget`, `text_budget_to_repeat`,
+    `repeating`, `context_window_of`, `weights_of` and `device_of`. They do not change between releases.
 
     Example:
         >>> from pydantic import BaseModel
@@ -604,6 +604,11 @@ class Context:
         """
         self.until_now = answer
 
+    def hold_text(self) -> None:
+        """Give clients the answer only as a whole from now on. A system that may replace what the LLM writes as
+        an answer calls this method first."""
+        self._on_text = None
+
     def forget(self) -> None:
         """Forget the function of `so_far`. The engine calls this method when the question has ended.
 
@@ -695,9 +700,9 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt with the token limit that applies. For a prompt with the role `answer`, this is
+        """Return the prompt with the token limit that applies. For a prompt that asks for an answer, this is
         the limit of the budget (`answer_tokens`), if there is one."""
-        wanted = self.answer_tokens if prompt.role == "answer" else None
+        wanted = self.answer_tokens if prompt.role in ("answer", "draft") else None
         return prompt if wanted is None else prompt.sized(wanted)
 
     def _begin(self, step: Step) -> OnStep:

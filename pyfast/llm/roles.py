@@ -9,12 +9,13 @@ from typing import Literal, TypeVar, get_args
 from pyfast.errors import InputError
 from pyfast.llm.protocol import LLM
 
-Role = Literal["default", "plan", "extract", "pick", "answer", "think", "judge", "read"]
+Role = Literal["default", "plan", "extract", "pick", "answer", "draft", "think", "judge", "read"]
 """The purpose of a prompt.
 
 `plan` makes plans and queries. `extract` finds intermediate answers in the evidence. `pick` chooses evidence.
-`answer` gives the final answer. `think` develops a line of thought. `judge` judges answers. `read` extracts
-knowledge graphs from texts. `default` stands for all roles that have no model of their own
+`answer` gives the final answer. `draft` gives a first answer, which may be replaced. `think` develops a line of
+thought. `judge` judges answers. `read` extracts knowledge graphs from texts. `default` stands for all roles that
+have no model of their own
 """
 
 ROLES: tuple[Role, ...] = get_args(Role)

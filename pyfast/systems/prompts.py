@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
 from pyfast.knowledge.names import tidy
+from pyfast.llm import Role
 from pyfast.retrieval import Index, Pool
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -204,19 +205,19 @@ ANSWER = _answer_prompt(_SHORT)
 """The prompt for answers that are not a list"""
 
 
-def answer_prompt(ctx: Context, pool: Pool) -> Prompt[AnswerFields]:
+def answer_prompt(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> Prompt[AnswerFields]:
     """Make the prompt for an answer that can be a list of entities (see `longest_answer`)."""
-    return _answer_prompt(longest_answer(ctx, pool))
+    return _answer_prompt(longest_answer(ctx, pool, role))
 
 
-def longest_answer(ctx: Context, pool: Pool) -> int:
-    """Compute the maximum number of characters of an answer from the passages of a pool.
+def longest_answer(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> int:
+    """Compute the maximum number of characters of an answer, by the LLM of a role, from the passages of a pool.
 
     If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
     listed = _characters_of_graphs(ctx.index, pool) if ctx.index.has_graphs else 0
-    most = longest_list(listed, ctx.context_window_of(ANSWER.role), _SHORT) if listed else _SHORT
+    most = longest_list(listed, ctx.context_window_of(role), _SHORT) if listed else _SHORT
     if ctx.answer_tokens is not None:  # a limit of tokens, converted into characters
         most = max(most, _SHORT + int((ctx.answer_tokens - ANSWER.max_tokens) * CHARACTERS_PER_TOKEN_OF_LISTS))
     return most

@@ -74,6 +74,7 @@ def test_records_are_typed_values(small: pyfast.Index) -> None:
         "react",
         "flare",
         "adaptive_rag",
+        "cascade",
         "self_consistency",
     ],
 )

@@ -110,7 +110,7 @@ EXPLAINED += [
     search.retrieve,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),
-    training.merge_adapter,
+    *(training.merge_adapter, training.calibrate_cascade),
 ]
 
 

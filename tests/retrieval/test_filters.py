@@ -140,7 +140,19 @@ def test_vectors_follow(examples: Path, tmp_path: Path) -> None:
 
 
 SYSTEMS = ["n2n", "rag", "decompose", "subqrag", "mtqa", "hseq"]
-SYSTEMS += ["iter_retgen", "ircot", "self_ask", "react", "hipporag", "flare", "rat", "coa", "raptor", "lightrag"]
+SYSTEMS += [
+    "iter_retgen",
+    "ircot",
+    "self_ask",
+    "react",
+    "hipporag",
+    "flare",
+    "rat",
+    "coa",
+    "raptor",
+    "lightrag",
+    "cascade",
+]
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,11 @@ REPLIES["adaptive_rag"] = {
     "direct": {"answer": "Huygens"},
     **REPLIES["ircot"],
 }
+REPLIES["cascade"] = {
+    **REPLIES["n2n"],
+    **REPLIES["hseq"],
+    "answer": lambda request: {"answer": "Titan" if request.temperature > 0.5 else "Titan, a moon"},
+}
 
 # Values to try beside the default, where there is more than on and off or one of a few.
 OTHERS: dict[str, dict[str, list[Any]]] = {
@@ -222,6 +227,15 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     },
 }
 OTHERS["decompose"] = OTHERS["n2n"]
+OTHERS["cascade"] = OTHERS["n2n"] | {
+    "k": [2],
+    "temperature": [0.0, 0.1],
+    "then": [(), ("hseq",)],
+    "sure": [0.0, 1.0],
+    "weights": [(9.0, 0.0, 0.0, 0.0, 0.0, 0.0)],
+    "most_calls": [2],
+    "most_tokens": [1],
+}
 OVER_UNITS = ("tot", "rat", "ratt", "coa")
 for name in OVER_UNITS:
     OTHERS[name] |= {of: OTHERS["mtqa"][of] for of in ("entities", "relations", "units")}
@@ -229,6 +243,7 @@ for name in OVER_UNITS:
 BESIDE: dict[str, list[Values]] = {
     "n2n": [{}, {"ranking": "graph_rank"}, {"final_k": 4}],
     "decompose": [{}, {"final_k": 4}],
+    "cascade": [{"sure": 0.99}, {"sure": 0.99, "ranking": "graph_rank"}, {"sure": 0.99, "final_k": 4}],
     "mtqa": [{"rows": 2, "columns": 1, "units": 50}],
     **{name: [{"units": 50}] for name in OVER_UNITS},
     "ratt": [{"units": 50, "nodes": 2, "layers": 1}],
@@ -252,6 +267,7 @@ UNSEEN = {
     ("graph_convqa", "trained"): "with graph=on alone, which needs a training",
     ("graph_convqa", "nodes"): "with graph=on alone, which needs a training",
 }
+UNSEEN["cascade", "most_tokens"] = "the replies of this test have no tokens"
 # Changes nothing, and is not refused.
 MOOT = {("graph_convqa", "memory", "k", 0): "memory=off is how to do without its model"}
 SYSTEMS = [name for name in names() if load_system(name).settings.model_fields]

@@ -37,6 +37,7 @@ def written(index: Index, questions: list[Question], concurrency: int, **setting
             {"system": "react"},
             {"system": "flare", "query": "questions"},
             {"system": "adaptive_rag"},
+            {"system": "cascade"},
             {"system": "self_consistency", "samples": "3"},
         ),
     ],

@@ -26,6 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mtqa": {"rows": 2, "columns": 2},
     "ratt": {"nodes": 2, "layers": 2},
     "tot": {"candidates": 2, "evaluations": 2},
+    "cascade": {"sure": 1},
 }
 
 # What each system can do without.
@@ -44,6 +45,7 @@ FALLS = {
     "ircot": {"sentence"},
     "flare": {"look_ahead"},
     "adaptive_rag": {"classify"},
+    "cascade": {"draft", "plan", "extract", "answer", "guide", "select", "head"},
     "self_consistency": {"cot"},
     "react": {"act"},
     "self_ask": {"extract"},

@@ -1,0 +1,97 @@
+"""How sure an answer is, from what costs little: whether its words stand in the evidence, beside those of the
+question, whether it agrees with other answers, and how far the best passage of the search is above the second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import tanh
+from operator import mul
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from pyfast.retrieval import Index, Pool
+from pyfast.retrieval.evidence import ScoredSegments
+from pyfast.utils.stop_words import ENGLISH
+from pyfast.utils.text_forms import normalise
+
+FEATURES = ("bias", "later", "support", "coverage", "agreement", "gap")
+"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system. Then `coverage`
+and `gap`, which tell whether one search suffices, are 0"""
+Weights = tuple[float, float, float, float, float, float]
+"""The weight of each feature, in the order of `FEATURES`"""
+
+
+def gap_of(pool: Pool) -> float:
+    """Return how far the best passage of a search is above the second, as a share of its score, from 0 to 1."""
+    first, second = [*pool.scores[:2].tolist(), 0.0, 0.0][:2]
+    return min(max((first - second) / first, 0.0), 1.0) if first > 0 else 0.0
+
+
+def support_of(
+    index: Index, items: Sequence[tuple[str, str, ScoredSegments | bytes | None]]
+) -> list[tuple[float, float]]:
+    """Look for answers in their evidence. An item is (question, answer, evidence).
+
+    Returns two shares for each item. Support: how many of the answer's words stand in one piece of the evidence.
+    Coverage: how many of the question's words stand beside them, in one of the pieces with the highest support.
+    """
+    return [
+        max(
+            (
+                (_share(answer, piece), _share(_without_stop_words(question), piece))
+                for piece in _pieces(index, found)
+            ),
+            default=(0.0, 0.0),
+        )
+        for question, answer, found in items
+    ]
+
+
+def _pieces(index: Index, evidence: ScoredSegments | bytes | None) -> list[str]:
+    if isinstance(evidence, ScoredSegments):
+        return [index.corpus.render(segment) for segment in evidence.segments.tolist()]
+    return [piece["snippet"] for piece in orjson.loads(evidence or b"[]")]
+
+
+def _without_stop_words(question: str) -> str:
+    return " ".join(word for word in normalise(question).split() if word not in ENGLISH)
+
+
+def _share(text: str, piece: str) -> float:
+    words = set(normalise(text).split())
+    return len(words & set(normalise(piece).split())) / max(len(words), 1)
+
+
+def agreement_of(one: str, other: str) -> float:
+    """Return how far two answers agree, from 0 to 1: Dice's coefficient of their sets of words."""
+    first, second = set(normalise(one).split()), set(normalise(other).split())
+    return 2 * len(first & second) / max(len(first) + len(second), 1)
+
+
+def confidence_of(features: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the probability that an answer is right, by the logistic function of the weighted features."""
+    return 0.5 + 0.5 * tanh(sum(map(mul, features, weights)) / 2)
+
+
+def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights:
+    """Fit the weights of the confidence to answers that are known to be right or wrong, by logistic regression.
+
+    The sum of the squared weights without the bias, divided by 2, is a penalty, so that few answers suffice.
+
+    Args:
+        features: [n, 6] the `FEATURES` of n answers.
+        right: [n] 1 for an answer that is right, 0 for another.
+
+    Returns:
+        The weights, by Newton's method.
+    """
+    weights, penalty = np.zeros(len(FEATURES)), np.diag([1e-9, *[1.0] * (len(FEATURES) - 1)])
+    for _ in range(50):
+        expected = 0.5 + 0.5 * np.tanh(features @ weights / 2)
+        slope = features.T @ (expected - right) + penalty @ weights
+        curvature = (features.T * (expected * (1 - expected))) @ features + penalty
+        weights -= np.linalg.solve(curvature, slope)
+    bias, later, support, coverage, agreement, gap = weights.tolist()
+    return bias, later, support, coverage, agreement, gap
