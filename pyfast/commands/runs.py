@@ -1,4 +1,4 @@
-"""`pyfast status` and `pyfast prompts`: the progress and the prompts of a run."""
+"""`pyfast status`: the progress of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pyfast.commands.terminal import (
     clock,
     json_line,
     left_out,
-    lines,
     plain,
     say,
     show_table,
@@ -96,23 +95,3 @@ def _duration(seconds: float) -> str:
         return str(timedelta(seconds=round(seconds)))
     except OverflowError:
         return "for ever"
-
-
-def prompts(
-    run: RunFolder, id: Annotated[str, typer.Argument(help="The id of a question that has ended.")]
-) -> None:
-    """Show the prompts of one question, and the LLM's replies."""
-    import pyfast.api.run
-
-    for number, call in enumerate(pyfast.api.run.Run(run).prompts(id), start=1):
-        print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
-        if call.messages is None:
-            print("(the prompt was not kept)")
-        elif not call.messages:
-            print("(the prompt was embeddings)")
-        for message in call.messages or ():
-            print(f"-- {message.role}\n{lines(message.content)}")
-        if call.completion is None:
-            print(f"-- failed\n{plain(call.error)}")
-        else:
-            print(f"-- said ({call.completion.finish_reason})\n{lines(call.completion.text)}")
