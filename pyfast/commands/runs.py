@@ -6,9 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
-import typer
-
-from pyfast.commands.arguments import RunFolder
+from pyfast.commands.arguments import RunFolder, with_options
 from pyfast.commands.terminal import (
     clock,
     json_line,
@@ -19,23 +17,25 @@ from pyfast.commands.terminal import (
     tell_unusable,
     tokens,
 )
+from pyfast.utils.options import Option
 from pyfast.utils.text_forms import counted
 
 
+@with_options
 def status(
-    run: RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
-    prefix_cache: Annotated[
-        float | None,
-        typer.Option(metavar="TOKENS", min=1, help="Estimate what a prefix cache of this size would save."),
-    ] = None,
+    run: RunFolder, *, json: bool = False, prefix_cache: Annotated[float | None, Option(min=1)] = None
 ) -> None:
-    """Show the progress of a run."""
+    """Show the progress of a run.
+
+    Args:
+        json: Print the status as JSON.
+        prefix_cache: Estimate what a prefix cache of this many tokens would save.
+    """
     from pyfast.api.run import Run
 
     status = Run(run).status
     cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
-    if as_json:
+    if json:
         estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
         print(json_line(status.as_json() | ({"prefix_cache_estimate": estimate} if cached else {})))
         return
