@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bm25s_peer import bm25s_of, counted
+from bm25s_peer import asked_terms, bm25s_of, counted
 from measuring import POOLS, THREADS, Measure, open_index
 
 from pyfast import ops
 from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
-from pyfast.retrieval.terms import term_ids
 
 K = 20
 
@@ -23,7 +22,7 @@ def searched(data: Path, request: pytest.FixtureRequest) -> tuple[Index, list[li
     index = open_index(request, data / "hybridqa" / "corpus.jsonl")
     with (data / "hybridqa" / "questions.jsonl").open(encoding="utf-8") as file:
         questions = [json.loads(line)["question"] for line in file][:POOLS]
-    return index, [term_ids(question, index.vocabulary) for question in questions]
+    return index, asked_terms(index, questions)
 
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ from scipy.sparse import csc_array
 from pyfast.ops import TermCounts
 from pyfast.retrieval import Index
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
+from pyfast.retrieval.terms import WORDS
 
 
 def counted(index: Index) -> list[TermCounts]:
@@ -21,6 +22,12 @@ def counted(index: Index) -> list[TermCounts]:
     for part, counts in index.searched:
         part.check_columns(np.arange(len(counts.indptr) - 1, dtype=np.int32))
     return [counts for _, counts in index.searched]
+
+
+def asked_terms(index: Index, questions: Iterable[str]) -> list[list[int]]:
+    """The columns of each question's words in the index, in order, with repetitions, without unknown words."""
+    found = (index.terms.find(WORDS.tokens(question)).tolist() for question in questions)
+    return [[column for column in columns if column >= 0] for columns in found]
 
 
 class Rows:

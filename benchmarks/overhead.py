@@ -30,7 +30,7 @@ from time import process_time, thread_time
 from typing import Annotated
 
 import typer
-from bm25s_peer import bm25s_of
+from bm25s_peer import asked_terms, bm25s_of
 from jobs import job, work
 from rich.console import Console
 from rich.table import Table
@@ -40,7 +40,6 @@ from pyfast.engine import Budget, Job, Question, Summary, dedicate_process, read
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
-from pyfast.retrieval.terms import term_ids
 from pyfast.systems import load_system
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -229,7 +228,7 @@ def in_turns(
 def search_seconds(index: Index, queries: list[str]) -> float:
     """Processor time of one search of bm25s with NumPy, k = 20, over the same passages and terms."""
     engine = bm25s_of(index, "numpy")
-    asked = [term_ids(query, index.vocabulary) for query in queries]
+    asked = asked_terms(index, queries)
     engine.retrieve(asked[:10], k=20, show_progress=False)
     began = process_time()
     engine.retrieve(asked, k=20, show_progress=False)

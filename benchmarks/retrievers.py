@@ -27,7 +27,7 @@ import numpy as np
 import onnxruntime
 import torch
 import typer
-from bm25s_peer import bm25s_of
+from bm25s_peer import asked_terms, bm25s_of
 from rich.console import Console
 from rich.table import Table
 from sentence_transformers import SentenceTransformer, SparseEncoder, util
@@ -38,7 +38,6 @@ from pyfast.ops.arrays import stack
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RANK_CONSTANT, split, stack_pools
 from pyfast.retrieval.rerank import expand
-from pyfast.retrieval.terms import term_ids
 from pyfast.retrieval.vector_retrievers import FUSED
 from pyfast.retrieval.vectors.embeddings import find_embedder
 from pyfast.retrieval.vectors.encoders import packaged_model, rotated
@@ -81,7 +80,7 @@ def hybrid(index: Index) -> Peer:
     near, words = dense(index, FUSED), bm25s_of(index, "numpy")
 
     def search(questions: Sequence[str]) -> Lists:
-        asked = [term_ids(question, index.vocabulary) for question in questions]
+        asked = asked_terms(index, questions)
         found, _ = words.retrieve(asked, k=FUSED, show_progress=False)
         fused = []
         for lists in zip(found.tolist(), near(questions), strict=True):

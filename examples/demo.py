@@ -138,7 +138,7 @@ def main() -> None:
 
     print("\nWHERE TO LOOK NEXT\n")
     tell("pyfast report demo/n2n --out demo/report", " every question as a web page:   ")
-    tell("pyfast prompts demo/n2n ex-09", " what the model read and wrote:  ")
+    tell("pyfast show demo/n2n ex-09 --prompts", " what the model read and wrote:  ")
     tell("pyfast compare demo/rag demo/n2n", " is the difference chance?       ")
     tell("pyfast distill demo/n2n --out demo/learned", " examples for your own model:    ")
     tell("docs/quickstart.md, docs/howto/llm-server.md", " your documents, your model:     ")

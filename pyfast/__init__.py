@@ -10,7 +10,6 @@ when you first use it.
 """
 
 from importlib import import_module
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyfast.utils.version import __version__ as __version__
@@ -73,49 +72,37 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:  # A type checker reads only the imports above.
     _PLACES = {
-        "pyfast.api.answer": ("answer",),
-        "pyfast.api.index": (
-            *("add_documents", "build_index", "compact_index", "delete_documents", "describe_index", "open_index"),
-            *("list_documents", "sync_documents", "update_documents"),
-        ),
-        "pyfast.api.evaluation": ("changed_answers", "compare", "convert", "evaluate", "export", "write_figures"),
-        "pyfast.api.estimate": ("estimate",),
-        "pyfast.api.retrieval_evaluation": ("evaluate_retrieval",),
-        "pyfast.api.knowledge": ("build_knowledge",),
-        "pyfast.api.run": ("Run",),
-        "pyfast.api.engine": ("Engine",),
-        "pyfast.api.training": ("distill",),
-        "pyfast.api.verification": ("verify",),
-        "pyfast.engine": ("Evidence", "Question", "Record", "Usage", "Watch"),
-        "pyfast.api.experiments": ("Bench", "Experiment", "bench", "experiment"),
-        "pyfast.llm": ("LLM", "open_llm"),
-        "pyfast.utils.options": (
-            *(
-                "Cluster",
-                "DistillOptions",
-                "GraphConvqaOptions",
-                "Hardware",
-                "HseqOptions",
-                "IndexOptions",
-                "Load",
-                "RunOptions",
-            ),
-            *("Sampling", "ServerOptions", "read_options"),
-        ),
-        "pyfast.reports": ("report", "show", "view"),
-        "pyfast.retrieval": ("Index",),
-        "pyfast.server": ("serve", "serve_mcp"),
+        "pyfast.api.answer": "answer",
+        "pyfast.api.index": "add_documents build_index compact_index delete_documents describe_index"
+        " list_documents open_index sync_documents update_documents",
+        "pyfast.api.evaluation": "changed_answers compare convert evaluate export write_figures",
+        "pyfast.api.estimate": "estimate",
+        "pyfast.api.retrieval_evaluation": "evaluate_retrieval",
+        "pyfast.api.knowledge": "build_knowledge",
+        "pyfast.api.run": "Run",
+        "pyfast.api.engine": "Engine",
+        "pyfast.api.training": "distill",
+        "pyfast.api.verification": "verify",
+        "pyfast.engine": "Evidence Question Record Usage Watch",
+        "pyfast.api.experiments": "Bench Experiment bench experiment",
+        "pyfast.llm": "LLM open_llm",
+        "pyfast.utils.options": "Cluster DistillOptions GraphConvqaOptions Hardware HseqOptions IndexOptions Load"
+        " RunOptions Sampling ServerOptions read_options",
+        "pyfast.reports": "report show view",
+        "pyfast.retrieval": "Index",
+        "pyfast.server": "serve serve_mcp",
     }
+    _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names.split()}
     _MODULES = ("errors", "ops", "systems")
-    __all__ = sorted([*_MODULES, *chain.from_iterable(_PLACES.values())])
+    __all__ = sorted([*_MODULES, *_PLACE_OF])
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'pyfast' has no attribute {name!r}")
-        place = next((place for place, names in _PLACES.items() if name in names), None)
         from pyfast.utils.extras import explained
 
         with explained():
+            place = _PLACE_OF.get(name)
             value = import_module(f"pyfast.{name}") if place is None else getattr(import_module(place), name)
         globals()[name] = value
         return value

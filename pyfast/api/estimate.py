@@ -62,12 +62,6 @@ class Estimate:
     (pyfast's own process). The sum can be above 1 if a question makes several calls at once
     """
 
-    @property
-    def bottleneck(self) -> str:
-        """The name of the largest share in `shares`. Empty if `shares` is empty, because the times were not
-        measured."""
-        return max(self.shares, key=lambda name: self.shares[name], default="")
-
 
 def estimate(
     questions: ManyQuestions | int,

@@ -102,20 +102,9 @@ def build_index(
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
+        made_of = size, encoders, analysis, options.memory
         return build(
-            sources,
-            Path(out),
-            overwrite,
-            size,
-            encoders,
-            analysis,
-            options.memory,
-            unread,
-            on_progress,
-            encodes,
-            roots,
-            hardware,
-            columns,
+            sources, Path(out), overwrite, *made_of, unread, on_progress, encodes, roots, hardware, columns
         )
 
 

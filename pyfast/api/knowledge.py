@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,8 @@ def build_knowledge(
         raise InputError(
             "the embedded model is too small to extract a graph: give another --llm, or none: rules read the texts"
         )
-    limits = Budget.parse(budget or {})
+    limits, models = Budget.parse(budget or {}), None if used is None else used.full()
+    at_most = at_once(concurrency, models or {})
 
     def run_job(job: Job) -> None:
         assert used is not None and job.folder is not None
@@ -117,7 +117,9 @@ def build_knowledge(
                 f"{job.folder}: workers of a cluster have started this extraction: resume it with ray"
                 " (--ray local)"
             )
-        job = replace(job, options=RunOptions(outage=options.outage, keep_prompts=False))
+        failures = allowed_failures(options.max_failures, job.questions.count)
+        kept = RunOptions(outage=options.outage, keep_prompts=False)
+        job = replace(job, options=kept, budget=limits, concurrency=at_most, failures=failures)
         begin(job)
         if cluster is None:
             run = carry_out(job, used, watch)
@@ -138,7 +140,6 @@ def build_knowledge(
             session.completion_tokens,
         )
 
-    models = None if used is None else used.full()
     return build(
         index_of(index),
         models,
@@ -148,9 +149,6 @@ def build_knowledge(
         packed=packed,
         passes=at_least_one("passes", passes),
         limit=limit if limit is None else at_least_one("limit", limit),
-        budget=limits,
-        failures=partial(allowed_failures, options.max_failures),
-        concurrency=at_once(concurrency, models or {}),
         restart=options.restart,
         retry_failed=options.retry_failed,
     )

@@ -14,7 +14,7 @@ from pyfast.engine import Evidence
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.forward_index import weigh
-from pyfast.retrieval.terms import count_terms, term_ids
+from pyfast.retrieval.terms import WORDS, count_terms
 from pyfast.utils.options import at_least_one
 
 
@@ -85,7 +85,8 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         return [0.0] * len(texts)
     x = weigh(counts, terms)
     x.indices = x.indices.astype(np.int32)  # the dtype that the op reads
-    asked = sorted(set(term_ids(query, {term: i for i, term in enumerate(terms)})))
+    words = set(WORDS.tokens(query))
+    asked = [column for column, term in enumerate(terms) if term in words]
     if scores is None:
         semantic = np.asarray(x[:, asked].sum(axis=1), np.float32).ravel()
     else:

@@ -17,14 +17,8 @@ from pyfast.utils.options import Hardware, Option, Options, RunOptions, meanings
 IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
-Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=65_536,
-        help="How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API.",
-    ),
-]
+_AT_ONCE = "How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API."
+Concurrency = Annotated[int | None, typer.Option(min=1, max=65_536, help=_AT_ONCE)]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
 _OPTIONS_FILE = Annotated[
     Path | None,
@@ -117,6 +111,35 @@ class ReadingAgain(Reading):
 
     columns: Annotated[int | None, Option(min=2)] = None
     """The maximum number of columns of a table, as in `pyfast index`. By default as when the index was built."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring(Options):
+    """What the answers of runs are scored against, and how."""
+
+    gold: Path | None = None
+    """A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations: `id` and
+    `turns`, each with `answers`. Without it: the file gold.jsonl in the folder of the run's questions or, if there
+    is no such file, the file of the questions itself."""
+    metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
+    """A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file names, with
+    evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for conversations."""
+    figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
+    """A figure to report, such as em; repeatable. Without it: all."""
+    prices: Path | None = None
+    """The file of a price list, for the costs in money."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output(Options):
+    """Where a command writes its result."""
+
+    json: bool = False
+    """Print the result as JSON."""
+    out: Path | None = None
+    """Also write the table to this file, whose name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx."""
+    overwrite: bool = False
+    """Replace an existing file."""
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -24,7 +24,7 @@ from pyfast.commands.index import index
 from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import app as knowledge
 from pyfast.commands.reports import report, show, view
-from pyfast.commands.runs import prompts, status
+from pyfast.commands.runs import status
 from pyfast.commands.serve import mcp, serve
 from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
@@ -80,7 +80,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-_ANSWERING = (index, answer, ask, serve, mcp, status, prompts, export, estimate)
+_ANSWERING = (index, answer, ask, serve, mcp, status, export, estimate)
 _COMPARING = (evaluate, evaluate_retrieval, compare, bench, experiment, report, view, show, questions, judge)
 _CHECKING = (systems, check, verify, doctor)
 for command in (*_ANSWERING, *_COMPARING, distill, *_CHECKING):

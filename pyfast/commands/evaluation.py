@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, RunFolders, read_models, with_options
+from pyfast.commands.arguments import (
+    Concurrency,
+    IndexFolder,
+    LlmOptions,
+    Output,
+    RunFolders,
+    Scoring,
+    read_models,
+    with_options,
+)
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
 from pyfast.errors import InputError
@@ -25,69 +34,30 @@ if TYPE_CHECKING:
     from pyfast.evaluation.compare import AnswerChange, Comparison
     from pyfast.evaluation.cost import Cost
 
-Gold = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations:"
-        " `id` and `turns`, each with `answers`. Without it: the file gold.jsonl in the folder of the run's"
-        " questions or, if there is no such file, the file of the questions itself."
-    ),
-]
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        help="A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file"
-        " names, with evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for"
-        " conversations.",
-    ),
-]
-Figures = Annotated[
-    list[str] | None, typer.Option("--figure", help="A figure to report, such as em; repeatable. Without it: all.")
-]
-Prices = Annotated[Path | None, typer.Option(help="The file of a price list, for the costs in money.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Table = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="Also write the table to this file, whose name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.",
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 NAMED = 5  # the maximum number of ids shown of questions that were not run
 
 
 @with_options
 def evaluate(
     runs: RunFolders,
-    gold: Gold = None,
-    metric: Metrics = None,
-    figure: Figures = None,
-    costs: Annotated[
-        bool, typer.Option("--costs", help="Also show LLM calls, tokens and seconds, as means of a question.")
-    ] = False,
-    prices: Prices = None,
-    json: Json = False,
-    out: Table = None,
-    per_question: Annotated[
-        Path | None,
-        typer.Option(help="Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx)."),
-    ] = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Let this LLM judge whether each answer is correct and supported by its evidence. The folder"
-            " RUN-judged keeps the judge's run of RUN, and resumes."
-        ),
-    ] = None,
-    concurrency: Concurrency = None,
-    overwrite: Overwrite = False,
-    *,
+    scoring: Scoring,
+    output: Output,
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
+    *,
+    costs: bool = False,
+    per_question: Path | None = None,
+    judge: list[str] | None = None,
+    concurrency: Concurrency = None,
 ) -> None:
-    """Score the answers of runs, with a 95 % interval on every figure."""
+    """Score the answers of runs, with a 95 % interval on every figure.
+
+    Args:
+        costs: Also show LLM calls, tokens and seconds, as means of a question.
+        per_question: Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx).
+        judge: Let this LLM judge whether each answer is correct and supported by its evidence. The folder
+            RUN-judged keeps the judge's run of RUN, and resumes.
+    """
     import pyfast.api.evaluation
     from pyfast.api.run import warn_of_other_gold
     from pyfast.evaluation.results import KINDS
@@ -98,29 +68,28 @@ def evaluate(
 
         folder, llm = _judged(run), read_models(judge)
         common: Any = {"concurrency": concurrency, "options": options, **given.given}
-        work = partial(judge_answers, run, gold, judged=folder, llm=llm, **common)
+        work = partial(judge_answers, run, scoring.gold, judged=folder, llm=llm, **common)
         tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
         return folder
 
     if per_question is not None:
-        check_new(per_question, overwrite, KINDS)
-    if out is not None:
-        check_new(out, overwrite)
+        check_new(per_question, output.overwrite, KINDS)
+    if output.out is not None:
+        check_new(output.out, output.overwrite)
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run belong to --judge: give an LLM that judges")
-    asked: Any = {"metrics": metric or None, "figures": figure or (), "costs": costs, "prices": prices}
     folders = {run: judged(run) if judge else None for run in runs}
-    if gold is None:
+    if scoring.gold is None:
         warn_of_other_gold(runs)
     reports = {
-        str(run): pyfast.api.evaluation.evaluate(run, gold, judged=folder, **asked)
+        str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **asdict(scoring))
         for run, folder in folders.items()
     }
     if per_question is not None:
         _write_scores(per_question, reports)
-    if out is not None:
-        pyfast.api.evaluation.write_figures(reports, out, overwrite=overwrite)
-    if json:
+    if output.out is not None:
+        pyfast.api.evaluation.write_figures(reports, output.out, overwrite=output.overwrite)
+    if output.json:
         print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
         return
     _show(reports)
@@ -228,71 +197,69 @@ def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
     write_table(path, lines)
 
 
+@with_options
 def export(
     runs: RunFolders,
-    out: Annotated[
-        Path, typer.Option(help="The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.")
-    ],
-    gold: Gold = None,
-    metric: Metrics = None,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="Write one row for each question, with the runs side by side.")
-    ] = False,
-    sources: Annotated[
-        bool, typer.Option("--sources", help="Write one row for each source of an answer, with its page or row.")
-    ] = False,
-    overwrite: Overwrite = False,
+    scoring: Annotated[Scoring, "gold", "metrics"],
+    *,
+    out: Path,
+    wide: bool = False,
+    sources: bool = False,
+    overwrite: bool = False,
 ) -> None:
-    """Write the results of runs as a table for spreadsheets and other programs."""
+    """Write the results of runs as a table for spreadsheets and other programs.
+
+    Args:
+        out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
+        wide: Write one row for each question, with the runs side by side.
+        sources: Write one row for each source of an answer, with its page or row.
+        overwrite: Replace an existing file.
+    """
     import pyfast.api.evaluation
 
     shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite}
-    rows = pyfast.api.evaluation.export(runs, out, gold, metrics=metric or None, **shape)
+    rows = pyfast.api.evaluation.export(runs, out, scoring.gold, metrics=scoring.metrics, **shape)
     say(f"{out}: {rows} rows")
 
 
+@with_options
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.", metavar="RUN_A RUN_B...")],
-    gold: Gold = None,
-    metric: Metrics = None,
-    figure: Figures = None,
-    prices: Prices = None,
-    judged: Annotated[
-        bool,
-        typer.Option("--judged", help="Also compare the figures of a judge, after `evaluate RUN --judge LLM`."),
-    ] = False,
-    answers: Annotated[
-        bool, typer.Option("--answers", help="Of two runs, show only the answers that differ. This needs no gold.")
-    ] = False,
-    json: Json = False,
-    out: Table = None,
-    overwrite: Overwrite = False,
+    scoring: Scoring,
+    output: Output,
+    *,
+    judged: bool = False,
+    answers: bool = False,
 ) -> None:
-    """Compare runs over the same questions: show which differences are significant, and what each run cost."""
+    """Compare runs over the same questions: show which differences are significant, and what each run cost.
+
+    Args:
+        judged: Also compare the figures of a judge, after `evaluate RUN --judge LLM`.
+        answers: Of two runs, show only the answers that differ. This needs no gold.
+    """
     import pyfast.api.evaluation
     from pyfast.evaluation.tables import check_new
 
     if answers:
         if len(runs) != 2:
             raise InputError(f"--answers: give two runs, not {len(runs)}")
-        if gold or metric or figure or prices or judged:
+        if scoring != Scoring() or judged:
             raise InputError("--answers: takes no gold; of the options, it allows only --json and --out")
         changes = pyfast.api.evaluation.changed_answers(*runs)
-        if out is not None:
-            pyfast.api.evaluation.write_figures(changes, out, overwrite=overwrite)
-        if json:
+        if output.out is not None:
+            pyfast.api.evaluation.write_figures(changes, output.out, overwrite=output.overwrite)
+        if output.json:
             print(json_line([change.as_json() for change in changes]))
         else:
             _show_changes(changes)
         return
-    given: Any = {"metrics": metric or None, "figures": figure or (), "prices": prices}
     folders = [_judged(run) for run in runs] if judged else ()
-    if out is not None:
-        check_new(out, overwrite)
-    comparison = pyfast.api.evaluation.compare(runs, gold, judged=folders, **given)
-    if out is not None:
-        pyfast.api.evaluation.write_figures(comparison, out, overwrite=overwrite)
-    if json:
+    if output.out is not None:
+        check_new(output.out, output.overwrite)
+    comparison = pyfast.api.evaluation.compare(runs, judged=folders, **asdict(scoring))
+    if output.out is not None:
+        pyfast.api.evaluation.write_figures(comparison, output.out, overwrite=output.overwrite)
+    if output.json:
         print(json_line(comparison.as_json()))
     else:
         _show_comparison(comparison)
@@ -338,61 +305,45 @@ def _show_comparison(comparison: Comparison) -> None:
         say(note)
 
 
+@with_options
 def evaluate_retrieval(
     index: IndexFolder,
-    questions: Annotated[
-        Path,
-        typer.Argument(help="JSON lines with `id`, `question` and `supporting` (the uris of the gold documents)."),
-    ],
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable.'
-            " Keys: retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Without"
-            " it: BM25."
-        ),
-    ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON lines with `id` and `supporting`. Without it: the `supporting` of the questions. If"
-            " no question has it: gold.jsonl in the folder of the questions."
-        ),
-    ] = None,
-    at: Annotated[list[int] | None, typer.Option(help="A value of k for recall@k and ndcg@k; repeatable.")] = None,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder that stores the scores of rerankers, so that the next call does not compute them again."
-        ),
-    ] = None,
-    documents: Annotated[
-        Documents,
-        typer.Option(
-            help="own: a question with `documents` searches only these. all: each searches the whole index."
-        ),
-    ] = "own",
-    json: Json = False,
-    out: Table = None,
-    overwrite: Overwrite = False,
+    questions: Path,
+    output: Output,
+    *,
+    setting: list[str] | None = None,
+    gold: Path | None = None,
+    at: list[int] | None = None,
+    scores: Path | None = None,
+    documents: Documents = "own",
 ) -> None:
     """Measure how much of the gold evidence a retriever finds. You can compare several retrievers.
 
     No LLM is called.
+
+    Args:
+        questions: JSON lines with `id`, `question` and `supporting` (the uris of the gold documents).
+        setting: A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
+            retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Without it: BM25.
+        gold: JSON lines with `id` and `supporting`. Without it: the `supporting` of the questions. If no question
+            has it: gold.jsonl in the folder of the questions.
+        at: A value of k for recall@k and ndcg@k; repeatable.
+        scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
+        documents: own: a question with `documents` searches only these. all: each searches the whole index.
     """
     import pyfast.api.evaluation
     import pyfast.api.retrieval_evaluation
     from pyfast.evaluation.tables import check_new
 
-    if out is not None:
-        check_new(out, overwrite)
+    if output.out is not None:
+        check_new(output.out, output.overwrite)
     options: Any = {"at": at} if at else {}
     report = pyfast.api.retrieval_evaluation.evaluate_retrieval(
         index, questions, setting or [""], gold=gold, scores=scores, documents=documents, **options
     )
-    if out is not None:
-        pyfast.api.evaluation.write_figures(report.settings, out, overwrite=overwrite)
-    if json:
+    if output.out is not None:
+        pyfast.api.evaluation.write_figures(report.settings, output.out, overwrite=output.overwrite)
+    if output.json:
         print(json_line(report.as_json()))
     else:
         _show_retrieval(report)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import Concurrency, IndexFolder, Models, Reading, ReadingAgain, with_options
-from pyfast.commands.evaluation import Overwrite, Table
+from pyfast.commands.arguments import Concurrency, IndexFolder, Models, Output, Reading, ReadingAgain, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
@@ -270,29 +269,28 @@ def info(index: IndexFolder) -> None:
 
 
 @app.command("list")
-def list_(
-    index: IndexFolder,
-    pattern: Annotated[str, typer.Argument(help="A pattern for uris, such as 'reports/*.pdf'.")] = "*",
-    out: Table = None,
-    overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the documents as JSON.")] = False,
-) -> None:
-    """List the documents of an index: uri, title, kind, and number of passages."""
+@with_options
+def list_(index: IndexFolder, pattern: str = "*", *, output: Output) -> None:
+    """List the documents of an index: uri, title, kind, and number of passages.
+
+    Args:
+        pattern: A pattern for uris, such as 'reports/*.pdf'.
+    """
     import pyfast.api.index
     from pyfast.evaluation.tables import check_new, write_table
 
-    if out is not None:
-        check_new(out, overwrite)
+    if output.out is not None:
+        check_new(output.out, output.overwrite)
     records = [asdict(one) for one in pyfast.api.index.list_documents(index, pattern)]
     heads = ["uri", "title", "kind", "passages"]
     rows = [tuple(one.values()) for one in records]
-    if out is not None:
-        write_table(out, records, [(heads, rows)])
-    if as_json:
+    if output.out is not None:
+        write_table(output.out, records, [(heads, rows)])
+    if output.json:
         print(json_line(records))
-    elif out is None:
+    elif output.out is None:
         show_table(heads, rows)
-    if not as_json:
+    if not output.json:
         say(f"{len(records)} documents")
 
 

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from pyfast.commands.arguments import Limit, RunFolder, RunFolders, with_options
-from pyfast.commands.evaluation import Gold, Metrics, Prices
+from pyfast.commands.arguments import Limit, RunFolder, RunFolders, Scoring, with_options
 from pyfast.commands.terminal import lines
 from pyfast.errors import InputError
 from pyfast.utils.options import Option
@@ -17,11 +16,9 @@ from pyfast.utils.options import Option
 @with_options
 def report(
     runs: RunFolders,
+    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
     *,
     out: Path,
-    gold: Gold = None,
-    metric: Metrics = None,
-    prices: Prices = None,
     single: str | None = None,
     processes: Annotated[int | None, Option(min=1)] = None,
 ) -> None:
@@ -36,8 +33,9 @@ def report(
     from pyfast.engine import dedicate_process
 
     dedicate_process()
+    gold, metrics, prices = scoring.gold, scoring.metrics, scoring.prices
     pyfast.reports.pages.report(
-        runs, out, gold, metrics=metric or None, prices=prices, single=single, processes=processes
+        runs, out, gold, metrics=metrics, prices=prices, single=single, processes=processes
     )
     if single is not None:
         print(f"{out}: open it in a browser")
@@ -48,9 +46,7 @@ def report(
 @with_options
 def view(
     runs: RunFolders,
-    gold: Gold = None,
-    metric: Metrics = None,
-    prices: Prices = None,
+    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
     *,
     port: Annotated[int, Option(min=0, max=65_535)] = 0,
 ) -> None:
@@ -65,7 +61,9 @@ def view(
         print(f"{address} (Ctrl-C ends it)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        pyfast.reports.pages.view(runs, gold, metrics=metric or None, prices=prices, port=port, on_start=started)
+        pyfast.reports.pages.view(
+            runs, scoring.gold, metrics=scoring.metrics, prices=scoring.prices, port=port, on_start=started
+        )
 
 
 @with_options
@@ -73,8 +71,8 @@ def show(
     run: RunFolder,
     id: str | None = None,
     *,
+    scoring: Annotated[Scoring, "gold"],
     wrong: bool = False,
-    gold: Gold = None,
     prompts: bool = False,
     all: bool = False,
     limit: Limit = None,
@@ -94,9 +92,9 @@ def show(
         raise InputError("show: give the id of a question, or --wrong")
     if limit is not None and not wrong:
         raise InputError("show: --limit belongs to --wrong")
-    ids = wrong_questions(run, gold)[:limit] if id is None else [id]
+    ids = wrong_questions(run, scoring.gold)[:limit] if id is None else [id]
     for number, each in enumerate(ids, start=1):
-        print(lines(pyfast.reports.text_report.show(run, each, gold, prompts=prompts, whole=all)))
+        print(lines(pyfast.reports.text_report.show(run, each, scoring.gold, prompts=prompts, whole=all)))
         if number < len(ids):
             if sys.stdin.isatty() and sys.stdout.isatty():
                 input(f"-- {number} of {len(ids)}; Enter for the next one, Ctrl-C to end --")

@@ -1,4 +1,4 @@
-"""`pyfast status` and `pyfast prompts`: the progress and the prompts of a run."""
+"""`pyfast status`: the progress of a run."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
-import typer
-
-from pyfast.commands.arguments import RunFolder
+from pyfast.commands.arguments import RunFolder, with_options
 from pyfast.commands.terminal import (
     clock,
     json_line,
     left_out,
-    lines,
     plain,
     say,
     show_table,
     tell_unusable,
     tokens,
 )
+from pyfast.utils.options import Option
 from pyfast.utils.text_forms import counted
 
 
+@with_options
 def status(
-    run: RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
-    prefix_cache: Annotated[
-        float | None,
-        typer.Option(metavar="TOKENS", min=1, help="Estimate what a prefix cache of this size would save."),
-    ] = None,
+    run: RunFolder, *, json: bool = False, prefix_cache: Annotated[float | None, Option(min=1)] = None
 ) -> None:
-    """Show the progress of a run."""
+    """Show the progress of a run.
+
+    Args:
+        json: Print the status as JSON.
+        prefix_cache: Estimate what a prefix cache of this many tokens would save.
+    """
     from pyfast.api.run import Run
 
     status = Run(run).status
     cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
-    if as_json:
+    if json:
         estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
         print(json_line(status.as_json() | ({"prefix_cache_estimate": estimate} if cached else {})))
         return
@@ -97,23 +96,3 @@ def _duration(seconds: float) -> str:
         return str(timedelta(seconds=round(seconds)))
     except OverflowError:
         return "for ever"
-
-
-def prompts(
-    run: RunFolder, id: Annotated[str, typer.Argument(help="The id of a question that has ended.")]
-) -> None:
-    """Show the prompts of one question, and the LLM's replies."""
-    import pyfast.api.run
-
-    for number, call in enumerate(pyfast.api.run.Run(run).prompts(id), start=1):
-        print(f"== {number}: {plain(call.prompt) or 'a prompt'}, asked of {plain(call.role)}")
-        if call.messages is None:
-            print("(the prompt was not kept)")
-        elif not call.messages:
-            print("(the prompt was embeddings)")
-        for message in call.messages or ():
-            print(f"-- {message.role}\n{lines(message.content)}")
-        if call.completion is None:
-            print(f"-- failed\n{plain(call.error)}")
-        else:
-            print(f"-- said ({call.completion.finish_reason})\n{lines(call.completion.text)}")

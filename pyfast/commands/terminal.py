@@ -80,7 +80,7 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
     if used.nothing_found:
         say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
-        say(f"the LLM's replies to a question: pyfast prompts {run} ID")
+        say(f"the LLM's replies to a question: pyfast show {run} ID --prompts")
 
 
 def left_out(used: Summary | Status) -> str:

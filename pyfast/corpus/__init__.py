@@ -1,33 +1,24 @@
 """Documents (texts, tables, knowledge graphs) and the sequence of segments made from them."""
 
-from pyfast.corpus.documents import Document, Heading, KnowledgeGraph, Outline, Table, TextDocument, Triple, Unread
-from pyfast.corpus.encode import decode, encode
-from pyfast.corpus.readers import Reader, read
-from pyfast.corpus.schema import Level
-from pyfast.corpus.sequence import Corpus
-from pyfast.corpus.views import PRIORITY, EntityLinks, GraphView, TableView, TextView, entity_links, stream, view
-
-__all__ = [
-    "PRIORITY",
-    "Corpus",
-    "Document",
-    "EntityLinks",
-    "GraphView",
-    "Heading",
-    "KnowledgeGraph",
-    "Level",
-    "Outline",
-    "Reader",
-    "Table",
-    "TableView",
-    "TextDocument",
-    "TextView",
-    "Triple",
-    "Unread",
-    "decode",
-    "encode",
-    "entity_links",
-    "read",
-    "stream",
-    "view",
-]
+from pyfast.corpus.documents import Document as Document
+from pyfast.corpus.documents import Heading as Heading
+from pyfast.corpus.documents import KnowledgeGraph as KnowledgeGraph
+from pyfast.corpus.documents import Outline as Outline
+from pyfast.corpus.documents import Table as Table
+from pyfast.corpus.documents import TextDocument as TextDocument
+from pyfast.corpus.documents import Triple as Triple
+from pyfast.corpus.documents import Unread as Unread
+from pyfast.corpus.encode import decode as decode
+from pyfast.corpus.encode import encode as encode
+from pyfast.corpus.readers import Reader as Reader
+from pyfast.corpus.readers import read as read
+from pyfast.corpus.schema import Level as Level
+from pyfast.corpus.sequence import Corpus as Corpus
+from pyfast.corpus.views import PRIORITY as PRIORITY
+from pyfast.corpus.views import EntityLinks as EntityLinks
+from pyfast.corpus.views import GraphView as GraphView
+from pyfast.corpus.views import TableView as TableView
+from pyfast.corpus.views import TextView as TextView
+from pyfast.corpus.views import entity_links as entity_links
+from pyfast.corpus.views import stream as stream
+from pyfast.corpus.views import view as view

@@ -5,42 +5,24 @@ An LLM extracts triples from chunks (pieces) of documents, or rules extract them
 Through a `Session`, the questions of one run use the knowledge graph.
 """
 
-from pyfast.knowledge.build import (
-    add_extracts,
-    build_knowledge,
-    merge_knowledge,
-    merge_learned,
-    prune_knowledge,
-    reset_knowledge,
-    update_knowledge,
-)
-from pyfast.knowledge.extracts import Extract, Mention, Statement
-from pyfast.knowledge.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
-from pyfast.knowledge.rule_based import extract_by_rules
-from pyfast.knowledge.session import Learned, Session, open_session
-from pyfast.knowledge.snapshots import has_knowledge, open_knowledge
-from pyfast.knowledge.store import Knowledge, export_graph
-
-__all__ = [
-    "Extract",
-    "Keywords",
-    "Knowledge",
-    "KnowledgeUnit",
-    "Learned",
-    "Mention",
-    "Session",
-    "Statement",
-    "add_extracts",
-    "build_knowledge",
-    "export_graph",
-    "extract_by_rules",
-    "has_knowledge",
-    "knowledge_units",
-    "merge_knowledge",
-    "merge_learned",
-    "open_knowledge",
-    "open_session",
-    "prune_knowledge",
-    "reset_knowledge",
-    "update_knowledge",
-]
+from pyfast.knowledge.build import add_extracts as add_extracts
+from pyfast.knowledge.build import build_knowledge as build_knowledge
+from pyfast.knowledge.build import merge_knowledge as merge_knowledge
+from pyfast.knowledge.build import merge_learned as merge_learned
+from pyfast.knowledge.build import prune_knowledge as prune_knowledge
+from pyfast.knowledge.build import reset_knowledge as reset_knowledge
+from pyfast.knowledge.build import update_knowledge as update_knowledge
+from pyfast.knowledge.extracts import Extract as Extract
+from pyfast.knowledge.extracts import Mention as Mention
+from pyfast.knowledge.extracts import Statement as Statement
+from pyfast.knowledge.knowledge_units import Keywords as Keywords
+from pyfast.knowledge.knowledge_units import KnowledgeUnit as KnowledgeUnit
+from pyfast.knowledge.knowledge_units import knowledge_units as knowledge_units
+from pyfast.knowledge.rule_based import extract_by_rules as extract_by_rules
+from pyfast.knowledge.session import Learned as Learned
+from pyfast.knowledge.session import Session as Session
+from pyfast.knowledge.session import open_session as open_session
+from pyfast.knowledge.snapshots import has_knowledge as has_knowledge
+from pyfast.knowledge.snapshots import open_knowledge as open_knowledge
+from pyfast.knowledge.store import Knowledge as Knowledge
+from pyfast.knowledge.store import export_graph as export_graph

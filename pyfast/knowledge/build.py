@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.engine import Budget, Job, recorded_value, set_aside
+from pyfast.engine import Job, recorded_value, set_aside
 from pyfast.errors import CallError, InputError
 from pyfast.knowledge.extraction import (
     TOKENS,
@@ -64,9 +64,6 @@ def build_knowledge(
     packed: bool = False,
     passes: int = 1,
     limit: int | None = None,
-    budget: Budget | None = None,
-    failures: Callable[[int], int | None] = lambda questions: None,
-    concurrency: int = 64,
     restart: bool = False,
     retry_failed: bool = False,
 ) -> Knowledge:
@@ -80,18 +77,13 @@ def build_knowledge(
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
         run_job: A function that carries out the run of the extraction to its end, or raises an error. Its
-            argument, a `Job`, describes this run.
+            argument, a `Job`, describes this run. The function sets its limits, such as the budget.
         chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
             was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
             still belongs to its own document.
         passes: How often the LLM reads a chunk. After the first time, the LLM looks for missing triples.
         limit: The maximum number of new chunks to read.
-        budget: The budget of each question of the extraction. A question asks for the triples of one chunk.
-            If `packed` is True, it can ask for the triples of several chunks.
-        failures: A function that takes the number of questions of the extraction, and returns how many of
-            them may fail before the extraction stops. If it returns None, all may fail.
-        concurrency: How many questions of the extraction are in progress at the same time.
         restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
             gets another name. The store stays as it is.
         retry_failed: Extract chunks again that failed in an earlier extraction.
@@ -124,8 +116,7 @@ def build_knowledge(
         extraction = plan_extraction(folder, chunks, size, packed, passes)
         if llm is None or extraction is None:
             return []
-        allowed = failures(extraction.chunks.count)
-        run_job(extraction_job(extraction, llm, budget or Budget(), concurrency, allowed))
+        run_job(extraction_job(extraction, llm))
         return [why_all_failed(extraction)]
 
     if llm is not None:

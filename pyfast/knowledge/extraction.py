@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pyfast.corpus import Corpus, Level
 from pyfast.corpus.rendering import fold
-from pyfast.engine import Answer, Budget, Context, Job, Question, Questions, questions_in
+from pyfast.engine import Answer, Context, Job, Question, Questions, questions_in
 from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.engine.status import read_status
@@ -206,16 +206,9 @@ def _part(chunk: Chunk) -> dict[str, Any]:
     return {"title": chunk.title, "passages": [(f"{segment:016x}", text) for segment, text in chunk.passages]}
 
 
-def extraction_job(
-    extraction: Extraction,
-    llm: FullLLM | Mapping[Role, FullLLM],
-    budget: Budget,
-    concurrency: int,
-    failures: int | None = None,
-) -> Job:
+def extraction_job(extraction: Extraction, llm: FullLLM | Mapping[Role, FullLLM]) -> Job:
     """Make the job (the description of a run) that carries out an extraction. The run asks the LLM for the
-    graph of each chunk. It stops if more than `failures` questions fail. If `failures` is None, it never stops
-    for this reason."""
+    graph of each chunk."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,
@@ -224,9 +217,6 @@ def extraction_job(
         settings={name: getattr(extraction, name) for name in ("chunk_tokens", "packed", "passes")},
         prompts=(EXTRACT_GRAPH, EXTRACT_MORE) if extraction.passes > 1 else (EXTRACT_GRAPH,),
         llm=llm,
-        concurrency=concurrency,
-        budget=budget,
-        failures=failures,
     )
 
 

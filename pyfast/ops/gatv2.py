@@ -108,8 +108,8 @@ def gatv2(
     float32. Under autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and
     bfloat16) the op returns tensors or CuPy arrays on that GPU.
 
-    The op allocates no array of edges x heads x channels elements. Only second derivatives and derivatives of
-    the attention need such an array, because torch's own operations compute them.
+    The op allocates no array of edges x heads x channels elements. Only derivatives of the attention
+    need such an array, because torch's own operations compute them. There are no second derivatives of y.
 
     Args:
         x_src: [N_src, H, C], the projected features of the sources.

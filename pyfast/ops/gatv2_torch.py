@@ -1,7 +1,7 @@
 """gatv2 for torch tensors, with its derivatives. pyfast imports this file only if torch is imported.
 
 `torch.ops.pyfast.gatv2` and `gatv2_backward` are custom ops, for `torch.compile`, autograd and autocast.
-torch's own operations compute the second derivative, and the derivative of the attention.
+torch's own operations compute the derivative of the attention. The gradients of y have no derivatives.
 """
 
 from __future__ import annotations
@@ -202,33 +202,12 @@ class _Eager(torch.autograd.Function):
     backward = staticmethod(_derive)
 
 
-def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:7])
-    ctx.settings, ctx.wanted = inputs[7:10], inputs[10]
-    ctx.set_materialize_grads(False)
-
-
-def _derive_again(ctx: Any, *flows: Tensor | None) -> tuple[Any, ...]:
-    """Return the gradients by the inputs of `_gatv2_backward`, for autograd (second derivatives). Only x_src,
-    x_dst, att and grad can have a gradient. All other inputs get None."""
-    x_src, x_dst, indptr, indices, att, attention, grad = ctx.saved_tensors
-    chosen = [at for at, flow in enumerate(flows) if flow is not None and ctx.wanted[at]]
-    if not chosen:
-        return (None,) * 12
-    with torch.enable_grad():
-        leaves = [_leaf(each) for each in (x_src, x_dst, att, grad)]
-        y, _ = _equations(leaves[:3], (indptr, indices), ctx.settings, attention)
-        first = torch.autograd.grad(y, [leaves[at] for at in chosen], leaves[3], create_graph=True)
-    again = [flows[at] for at in chosen]
-    by_x_src, by_x_dst, by_att, by_grad = torch.autograd.grad(
-        first, leaves, again, create_graph=torch.is_grad_enabled(), materialize_grads=True
-    )
-    # The attention depends on the other inputs, and their gradients include what flows through it.
-    return by_x_src, by_x_dst, None, None, by_att, None, by_grad, *[None] * 5
+def _refuse_again(*_: Any) -> None:
+    raise NotImplementedError("gatv2 has no second derivatives: its gradients cannot be differentiated again")
 
 
 _gatv2.register_autograd(_derive, setup_context=_keep)
-_gatv2_backward.register_autograd(_derive_again, setup_context=_keep_backward)
+_gatv2_backward.register_autograd(_refuse_again)
 # PyG's layer computes the softmax in float32 under autocast. Here, sums in float16 do not exist.
 for _device in ("cpu", "cuda"):
     _gatv2.register_autocast(_device, torch.float32)

@@ -115,20 +115,15 @@ def _details(
     gold_passages = _gold_passages(passages, gold, record, segments, finder)
     followed = {id: one["uri"] for id, one in passages.items() if id in gold_passages.get(one["uri"], passages)}
     return {
-        "id": record.id,
+        **{name: getattr(record, name) for name in ("id", "state", "answer", "reason", "usage", "trace")},
         "system": system,
         "question": question and question.text,
         "conversation": question and question.conversation,
-        "state": record.state,
-        "answer": record.answer,
-        "reason": record.reason,
-        "usage": record.usage,
         "ledger": _ledger(entry.ledger),
         "gold": gold and {"answers": gold.answers, "supporting": supporting, "groups": gold.groups()},
         "figures": source.figures.get(record.id, {}),
         "evidence": [one.segment for one in record.evidence],
         "scores": [one.score for one in record.evidence],
-        "trace": record.trace,
         "calls": entry.calls,
         "passages": passages,
         "documents": {part.key: source.place_of(part) for part in dict.fromkeys(around)},

@@ -197,5 +197,9 @@ def _calls(details: dict[str, Any], whole: bool) -> Iterator[str]:
         for message in (call.messages or ()) if whole else ():
             yield f"  [{message.role}]"
             yield indent(message.content, "    ")
+        if whole and not call.messages:
+            yield f"  (the prompt was {'not kept' if call.messages is None else 'embeddings'})"
         reply = done.text if done else f"failed: {call.error}"
         yield indent(reply if whole else _cut(reply, _REPLY), "  -> ")
+        if done and done.finish_reason != "stop":
+            yield f"  (ended by: {done.finish_reason})"

@@ -113,11 +113,6 @@ WORDS = Analysis()
 """The default analysis"""
 
 
-def term_ids(text: str, vocabulary: Mapping[str, int]) -> list[int]:
-    """Find the ids of the terms of a text, in order, with repetitions. Terms without an id are left out."""
-    return [i for i in map(vocabulary.get, WORDS.tokens(text)) if i is not None]
-
-
 @cache
 def _characters() -> re.Pattern[str]:
     return re.compile(rf"[{_UNSEPARATED}][{marks()}]*|[^\W_{_UNSEPARATED}](?:[^\W_{_UNSEPARATED}]|[{marks()}])*")
@@ -293,25 +288,6 @@ def _prefixes(offsets: Int64, text: npt.NDArray[np.uint8]) -> Iterator[npt.NDArr
         letters = held[(cuts[:-1] - cuts[0])[:, None] + place]
         letters[place >= np.diff(cuts)[:, None]] = 0
         yield letters.view(">u8").ravel().astype(np.uint64)
-
-
-class Vocabulary(Mapping[str, int]):
-    """A mapping from each term to its number."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-
-    def __getitem__(self, word: str) -> int:
-        (number,) = self._terms.find([word]).tolist()
-        if number < 0:
-            raise KeyError(word)
-        return int(number)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._terms)
-
-    def __len__(self) -> int:
-        return len(self._terms)
 
 
 _COUNTS: dict[str, tuple[type[np.generic], ...]] = {

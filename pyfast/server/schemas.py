@@ -24,8 +24,12 @@ class FieldError(ValueError):
         self.name = name
 
 
+class _Reply(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     _IGNORED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Fields that are ignored. If there are values, only with one of these values"""
 
@@ -55,7 +59,7 @@ class _Request(BaseModel):
 def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
     """Return (place, fault, field) of the fault that says most about a request, of all that pydantic reports."""
     # Where several types are possible, pydantic puts the name of the type into the place.
-    kinds = {"str", *(kind.__name__ for kind in _Request.__subclasses__())}
+    kinds = {"str", *(kind.__name__ for base in (_Request, _Search) for kind in base.__subclasses__())}
     found = []
     for fault in faults:
         places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
@@ -108,9 +112,8 @@ class StreamOptions(_Request):
 
     _IGNORED = {"include_obfuscation": ()}
 
-    include_usage: StrictBool | None = Field(
-        default=None, description="Whether the last chunk of a stream has the counts of tokens"
-    )
+    include_usage: StrictBool | None = None
+    """Whether the last chunk of a stream has the counts of tokens"""
 
 
 class ResponseFormat(_Request):
@@ -119,16 +122,15 @@ class ResponseFormat(_Request):
     type: Literal["text"]
 
 
-Filter = StrictStr | Annotated[list[StrictStr], Field(min_length=1)] | None
-Documents = Annotated[list[StrictStr], Field(min_length=1)] | None
-_FILTER = (
-    "One condition or several, such as source=reports/* or meta.year>=2020. Only documents that meet all of them"
-    " are searched. OpenAI's API has no such field"
-)
-_DOCUMENTS = "The uris of the documents that are searched. If it is left out: all documents that meet the filter"
+class _Search(_Request):
+    filter: StrictStr | Annotated[list[StrictStr], Field(min_length=1)] | None = None
+    """One condition or several, such as source=reports/* or meta.year>=2020. Only documents that meet all of them
+    are searched. OpenAI's API has no such field"""
+    documents: Annotated[list[StrictStr], Field(min_length=1)] | None = None
+    """The uris of the documents that are searched. If it is left out: all documents that meet the filter"""
 
 
-class ChatRequest(_Request):
+class ChatRequest(_Search):
     """A question, with the earlier turns of the conversation.
 
     The last message is the question. Pairs of user and assistant messages before it are earlier turns. System
@@ -151,41 +153,41 @@ class ChatRequest(_Request):
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
     }
-    model: StrictStr = Field(description="SYSTEM or SYSTEM@INDEX, as /v1/models lists them")
+    model: StrictStr
+    """SYSTEM or SYSTEM@INDEX, as /v1/models lists them"""
     messages: list[ChatMessage] = Field(min_length=1)
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
-    trace: StrictBool = Field(
-        default=True,
-        description="Whether a stream reports each step of the system. OpenAI's API has no such field",
-    )
+    trace: StrictBool = True
+    """Whether a stream reports each step of the system. OpenAI's API has no such field"""
     n: Literal[1] | None = None
     response_format: ResponseFormat | None = None
-    filter: Filter = Field(default=None, description=_FILTER)
-    documents: Documents = Field(default=None, description=_DOCUMENTS)
-    settings: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat] | None = Field(
-        default=None,
-        description="Settings of the system, by name, if the server allows them. OpenAI's API has no such field",
-    )
+    settings: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat] | None = None
+    """Settings of the system, by name, if the server allows them. OpenAI's API has no such field"""
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
-class UrlCitation(BaseModel):
+class _Quotation(_Reply):
+    title: str
+    snippet: str
+    offsets: tuple[int, int]
+    """In a text: the position of the first character (from 0), and the position after the last character. In a
+    table: row and column, where -1 stands for all. In a knowledge graph: (-1, -1)"""
+    segment: str
+    score: float | None
+    section: str | None = None
+    """In a table: the section of the page from which it is"""
+    header: list[str] | None = None
+    """In a table: the names of the columns"""
+
+
+class UrlCitation(_Quotation):
     """A piece of evidence, and the place from which it comes."""
 
     start_index: int
     end_index: int
-    title: str
-    url: str = Field(description="The uri of the document")
-    snippet: str
-    offsets: tuple[int, int] = Field(
-        description="In a text: the position of the first character (from 0), and the position after the last"
-        " character. In a table: row and column, where -1 stands for all. In a knowledge graph: (-1, -1)"
-    )
-    segment: str
-    score: float | None
-    section: str | None = Field(default=None, description="In a table: the section of the page from which it is")
-    header: list[str] | None = Field(default=None, description="In a table: the names of the columns")
+    url: str
+    """The uri of the document"""
 
 
 class Annotation(BaseModel):
@@ -229,7 +231,7 @@ class Usage(BaseModel):
     llm_calls: int
 
 
-class ChatCompletion(BaseModel):
+class ChatCompletion(_Reply):
     """The answer to a question. If the request sets `stream`, the answer comes in chunks, as server-sent
     events."""
 
@@ -239,7 +241,8 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[Choice]
     usage: Usage
-    state: Literal["answered", "abstained"] = Field(description="abstained: the evidence has no answer")
+    state: Literal["answered", "abstained"]
+    """abstained: the evidence has no answer"""
 
 
 class Model(BaseModel):
@@ -258,30 +261,21 @@ class ModelList(BaseModel):
     data: list[Model]
 
 
-class RetrieveRequest(_Request):
+class RetrieveRequest(_Search):
     """A search for passages."""
 
     _IGNORED = {"user": ()}
     query: StrictStr = Field(min_length=1)
-    k: StrictInt = Field(default=20, ge=1, description="The maximum number of passages")
-    index: StrictStr | None = Field(
-        default=None, description="The name of the index. If it is left out: the first index"
-    )
-    filter: Filter = Field(default=None, description=_FILTER)
-    documents: Documents = Field(default=None, description=_DOCUMENTS)
+    k: StrictInt = Field(default=20, ge=1)
+    """The maximum number of passages"""
+    index: StrictStr | None = None
+    """The name of the index. If it is left out: the first index"""
 
 
-class Passage(BaseModel):
+class Passage(_Quotation):
     """A retrieved passage."""
 
     uri: str
-    title: str
-    snippet: str
-    offsets: tuple[int, int]
-    segment: str
-    score: float | None
-    section: str | None = Field(default=None, description="In a table: the section of the page from which it is")
-    header: list[str] | None = Field(default=None, description="In a table: the names of the columns")
 
 
 class RetrieveResponse(BaseModel):
@@ -308,10 +302,11 @@ class RerankRequest(_Request):
     return_documents: StrictBool = True
 
 
-class RankedDocument(BaseModel):
+class RankedDocument(_Reply):
     """A ranked document."""
 
-    index: int = Field(description="The position of the document in the request, from 0")
+    index: int
+    """The position of the document in the request, from 0"""
     relevance_score: float
     document: TextDocument | None = None
 
@@ -364,9 +359,8 @@ class BatchRequest(_Request):
     _IGNORED = {"output_expires_after": ()}
     input_file_id: StrictStr
     endpoint: Literal["/v1/chat/completions"]
-    completion_window: Literal["24h"] = Field(
-        description="A field of OpenAI's API. Here it does not limit the time of a batch"
-    )
+    completion_window: Literal["24h"]
+    """A field of OpenAI's API. Here it does not limit the time of a batch"""
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = Field(
         default=None, max_length=16
     )
@@ -399,7 +393,7 @@ class RequestCounts(BaseModel):
 State = Literal["validating", "failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
 
 
-class BatchObject(BaseModel):
+class BatchObject(_Reply):
     """A batch of questions, with its state and its progress."""
 
     id: str
@@ -410,8 +404,10 @@ class BatchObject(BaseModel):
     metadata: dict[str, str] | None
     status: State
     model: str | None
-    filter: list[str] | None = Field(default=None, description="The `filter` of the lines of the file")
-    settings: dict[str, Any] | None = Field(default=None, description="The `settings` of the lines of the file")
+    filter: list[str] | None = None
+    """The `filter` of the lines of the file"""
+    settings: dict[str, Any] | None = None
+    """The `settings` of the lines of the file"""
     errors: BatchFaults | None
     output_file_id: str | None
     error_file_id: str | None
@@ -429,13 +425,12 @@ class BatchList(_Page[BatchObject]):
     """One page of the list of batches, the newest first."""
 
 
-class Status(BaseModel):
+class Status(_Reply):
     """The state of the server."""
 
-    status: Literal["ok", "ready", "waiting", "stopping"] = Field(
-        description="ok: the server runs. ready: it accepts questions. waiting: the LLM did not answer yet."
-        " stopping: it accepts no questions"
-    )
+    status: Literal["ok", "ready", "waiting", "stopping"]
+    """ok: the server runs. ready: it accepts questions. waiting: the LLM did not answer yet. stopping: it accepts
+    no questions"""
 
 
 class ErrorDetail(BaseModel):

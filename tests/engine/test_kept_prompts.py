@@ -164,14 +164,14 @@ def test_any_messages_come_back(asked: list[tuple[Message, ...]]) -> None:
 
 
 def test_the_command(done: pyfast.Run, small: pyfast.Index, tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["prompts", str(done.path), done.records[0].id])
+    shown = CliRunner().invoke(app, ["show", str(done.path), done.records[0].id, "--prompts"])
     assert shown.exit_code == 0
     for call in done.prompts(done.records[0].id):
         assert call.messages is not None and call.completion is not None
         for text in (*(said.content for said in call.messages), call.completion.text):
             assert all(line in shown.stdout for line in text.splitlines())
-    assert shown.stdout.startswith("== 1: plan, asked of plan\n-- system\n")
+    assert "LLM call 1, plan by plan: " in shown.stdout and "  [system]\n" in shown.stdout
     hostile = Remembering(reply=lambda request: '{"answer": "\\u001b[31mred"}\x1b[2J')
     bare = ask(small, tmp_path / "other", hostile, system="direct", keep_prompts=False)
-    shown = CliRunner().invoke(app, ["prompts", str(bare.path), bare.records[1].id])
+    shown = CliRunner().invoke(app, ["show", str(bare.path), bare.records[1].id, "--prompts"])
     assert "\x1b" not in shown.stdout and "(the prompt was not kept)" in shown.stdout

@@ -243,7 +243,7 @@ def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path
     one = pyfast.estimate(160, system="direct", based_on=tmp_path / "first")
     took = run(160, "second")
     assert one.hours is not None and one.hours.value * 3600 == pytest.approx(took, rel=0.25)
-    assert one.bottleneck == "llm" and one.shares["llm"] > 0.8
+    assert max(one.shares.values()) == one.shares["llm"] > 0.8
     four = pyfast.estimate(160, system="direct", based_on=tmp_path / "first", workers=4)
     assert four.hours is not None and four.hours.value == pytest.approx(one.hours.value / 4)
     with pytest.raises(InputError, match="give an earlier run"):

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -72,7 +73,7 @@ def extract_some(index: Index, llm: Watched, tokens: int = TOKENS) -> None:
     """An extraction that the end of its LLM stops."""
     extraction = planned(index, tokens)
     assert extraction is not None
-    run = extraction_job(extraction, llm, Budget(), 2)
+    run = replace(extraction_job(extraction, llm), concurrency=2)
     with pytest.raises(LLMUnavailableError):
         work(run)
 
@@ -124,16 +125,20 @@ def work(job: Job) -> None:
 
 
 def build(
-    index: Index, llm: Watched | None, concurrency: int = 8, retry_failed: bool = False, **more: Any
+    index: Index,
+    llm: Watched | None,
+    concurrency: int = 8,
+    budget: Budget = Budget(),  # noqa: B008
+    failures: int | None = None,
+    **more: Any,
 ) -> Knowledge:
+    limits: Any = {"concurrency": concurrency, "budget": budget, "failures": failures}
     return build_knowledge(
         index,
         llm,
         embedder=WordVectors(),  # type: ignore[arg-type]
-        run_job=work,
+        run_job=lambda job: work(replace(job, **limits)),
         chunk_tokens=TOKENS,
-        concurrency=concurrency,
-        retry_failed=retry_failed,
         **more,
     )
 
@@ -217,7 +222,7 @@ def test_a_chunk_is_extracted_in_parts_where_it_must_be(long: Index, reply: Any,
         llm.watch = watch
         extraction = planned(long)
         assert extraction is not None
-        run = extraction_job(extraction, llm, Budget(), 2)
+        run = replace(extraction_job(extraction, llm), concurrency=2)
         stopped = pytest.raises(LLMUnavailableError) if after < 99 else contextlib.nullcontext()
         with stopped:
             work(run)
@@ -235,7 +240,7 @@ def test_a_model_that_comes_to_no_end_is_not_asked_for_ever(long: Index) -> None
     llm = Watched(lambda request: Completion("{", "length"))
     extraction = planned(long)
     assert extraction is not None
-    work(extraction_job(extraction, llm, Budget(), 2))
+    work(replace(extraction_job(extraction, llm), concurrency=2))
     assert why_all_failed(extraction) == ("extract_graph: answer cut off after 2400 tokens", 1)
     assert llm.asked.total() <= 5
 
@@ -480,7 +485,7 @@ def test_packed_chunks_are_counted_one_by_one(place: Callable[[], Index]) -> Non
 def test_an_extraction_may_stop_at_failures_and_has_a_budget(place: Callable[[], Index]) -> None:
     index = place()
     with pytest.raises(RunError, match="more than 2 questions failed"):
-        build(index, Watched(lambda request: CallError("no")), failures=lambda chunks: 2)
+        build(index, Watched(lambda request: CallError("no")), failures=2)
     assert waiting(index) > 0
     index = place()
     with pytest.raises(CallError, match="steps are used up"):

@@ -30,7 +30,7 @@ def assert_same_weights(x: csr_array, terms: list[str], texts: list[str]) -> Non
 
 def test_weights_are_those_of_scikit_learn(small: Index) -> None:
     texts = [indexed_text(small.corpus, i, 0) for i in small.passages.tolist()]
-    assert_same_weights(small.X, list(small.vocabulary), texts)
+    assert_same_weights(small.X, list(small.terms), texts)
 
 
 @settings(max_examples=30)
@@ -69,7 +69,7 @@ def test_rows_are_those_of_scipy(small: Index, data: st.DataObject) -> None:
 def test_cells_are_the_words_of_each_table_row(tmp_path: Path) -> None:
     table = Table("t", "Moons", "", ("name", "planet"), (("Io", "of Jupiter"), ("", "Saturn Saturn")))
     index = build_index([TextDocument("d", "", "Io circles Jupiter"), table], tmp_path / "i")
-    names = list(index.vocabulary)
+    names = list(index.terms)
     cells = index.cells
     rows = []
     for passage in range(len(index.passages)):

@@ -307,7 +307,7 @@ def test_bm25_at_k1_09_b_04_is_that_of_its_peers(small: Index) -> None:
     peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
     peer.index(tokens, show_progress=False)
     for question in QUESTIONS:
-        words = [term for term in slow_terms(question, LUCENE) if term in small.vocabulary]
+        words = [term for term in slow_terms(question, LUCENE) if term in small.terms]
         scores = peer.get_scores(words)
         (pool,) = index.search(question, 20)
         np.testing.assert_allclose(pool.scores, scores[pool.passages], rtol=1e-5)

@@ -27,7 +27,7 @@ from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.index.parts import Part
 from pyfast.retrieval.part_files import Mask, RenderedPassages, find_documents, lines_of
 from pyfast.retrieval.pools import OFF, Pool, Reranker, Retriever, ScoreCache, open_rerankers, open_retriever
-from pyfast.retrieval.terms import Analysis, Terms, Vocabulary
+from pyfast.retrieval.terms import Analysis, Terms
 from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
@@ -233,11 +233,6 @@ class Index:
         return self.whole.terms
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The column of each term in the forward index `X`."""
-        return Vocabulary(self.whole.terms)
-
-    @property
     def cells(self) -> ops.Cells:
         """The cell values of each table row, as term ids. Other passages have no cell values."""
         return self.whole.cells
@@ -246,14 +241,6 @@ class Index:
     def rendered(self) -> RenderedPassages:
         """Each passage as the line of text that the LLM reads."""
         return self.whole.rendered
-
-    @property
-    def term_counts(self) -> list[ops.TermCounts]:
-        """The term counts that `ops.bm25` searches, one object for each part. Their column i belongs to term
-        i of `terms`. They mark the passages of deleted documents.
-        """
-        terms = list(self.terms)
-        return [counts.at(part.terms.find(terms)) for part, counts in self.searched]
 
     @cached_property
     def is_table(self) -> npt.NDArray[np.uint8]:
