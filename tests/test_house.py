@@ -23,9 +23,11 @@ from pyfast import ops
 from pyfast.api.judgement import judge_runs
 from pyfast.api.knowledge import merge_knowledge
 from pyfast.api.open_questions import write_questions
+from pyfast.api.summaries import summarize_index
 from pyfast.api.training import calibrate_cascade, train_graph_convqa, train_hseq_iterator
 from pyfast.commands.answer import answer
 from pyfast.commands.ask import ask
+from pyfast.commands.index import summarize
 from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import build, merge
 from pyfast.commands.serve import serve
@@ -271,6 +273,7 @@ def test_an_option_of_two_commands_is_one(one: Callable[..., Any], other: Callab
         (serve, pyfast.serve),
         (build, pyfast.build_knowledge),
         (merge, merge_knowledge),
+        (summarize, summarize_index),
         (judge, judge_runs),
         (questions, write_questions),
         (graph_convqa, train_graph_convqa),

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import Concurrency, IndexFolder, Models, Output, Reading, ReadingAgain, with_options
+from pyfast.commands.arguments import (
+    Concurrency,
+    IndexFolder,
+    LlmOptions,
+    Output,
+    Reading,
+    ReadingAgain,
+    read_models,
+    with_options,
+)
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
@@ -190,7 +199,8 @@ def summarize(
     index: IndexFolder,
     *,
     out: Path,
-    models: Models,
+    llm: list[str],
+    given: LlmOptions,
     options: Annotated[RunOptions, *OF_EXTRACTION],
     overwrite: bool = False,
     embedder: str = "all-MiniLM-L6-v2",
@@ -202,17 +212,20 @@ def summarize(
 
     Args:
         out: The folder of the second index.
+        llm: The LLM that writes the summaries, as in `pyfast answer`.
         overwrite: Replace an existing index. The LLM does not read clusters again that are the same as before.
         embedder: A model of sentence-transformers, by name or folder, whose vectors form clusters of passages.
         layers: The maximum number of layers of summaries.
     """
     from pyfast.api.summaries import summarize_index
 
+    llms = read_models(llm)
     made = watched(
         out,
-        models.llm,
+        llms,
         lambda watch: summarize_index(
             index,
+            llms,
             out=out,
             overwrite=overwrite,
             embedder=embedder,
@@ -220,7 +233,7 @@ def summarize(
             concurrency=concurrency,
             options=options,
             watch=watch,
-            **models.given,
+            **given.given,
         ),
     )
     print(f"{out}: {made.corpus.documents} documents and summaries")

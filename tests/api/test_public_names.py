@@ -18,7 +18,7 @@ from hostile_server import hostile
 from tiny import tiny_model
 
 import pyfast
-from pyfast.api import judgement, knowledge, open_questions, search, training
+from pyfast.api import judgement, knowledge, open_questions, search, summaries, training
 from pyfast.utils.options import Options
 
 HERE = Path(__file__).parent
@@ -107,6 +107,7 @@ EXPLAINED += [
     *(judgement.judge_runs, open_questions.write_questions, pyfast.systems.names),
     *(knowledge.open_knowledge, knowledge.export_knowledge, knowledge.merge_knowledge),
     search.rerank_texts,
+    summaries.summarize_index,
     search.retrieve,
     *(knowledge.prune_knowledge, knowledge.reset_knowledge),
     *(training.train_graph_convqa, training.train_hseq_iterator, training.estimate_hseq_iterator),

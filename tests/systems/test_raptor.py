@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 import scripted
 from scripted import Scripted, run
+from typer.testing import CliRunner
 from word_vectors import WordVectors
 
 import pyfast.api.summaries
 from pyfast.api.summaries import summarize_index
+from pyfast.commands.cli import app
 from pyfast.corpus import TextDocument
 from pyfast.engine import Question
 from pyfast.errors import CallError, InputError
@@ -223,6 +225,19 @@ def test_built_again_it_asks_only_for_what_changed(plain: Index, tmp_path: Path)
     assert len(fresh.calls) >= len(changed.calls) > 0
     with pytest.raises(InputError, match="has summaries already"):
         summarize_index(Index(tmp_path / "TREE"), Scripted(summarize=summary), out=tmp_path / "TWICE", layers=1)
+
+
+def test_the_command_makes_the_same_index(plain: Index, tmp_path: Path) -> None:
+    by_command, by_function = tmp_path / "COMMAND", tmp_path / "FUNCTION"
+    command = ["corpus", "summarize", str(plain.folder), "--out", str(by_command), "--llm", "instant"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    made = summarize_index(plain, "instant", out=by_function)
+    assert Nodes(Index(by_command)).texts == Nodes(made).texts
+    assert result.stdout == f"{by_command}: {made.corpus.documents} documents and summaries\n"
+    again = CliRunner().invoke(app, command)
+    assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
+    assert CliRunner().invoke(app, [*command, "--overwrite"], catch_exceptions=False).exit_code == 0
 
 
 def test_a_summary_that_fails_is_left_out(plain: Index, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
