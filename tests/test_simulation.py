@@ -10,7 +10,11 @@ import pytest
 from simulation.plants import PLANTS
 
 ROOT = Path(__file__).resolve().parents[1]
-ONCE_FAILED = [int(line.split()[0]) for line in (ROOT / "tests/simulation/seeds.txt").read_text().splitlines()]
+ONCE_FAILED = [
+    (int(seed), "--index" if of.startswith("index: ") else "--runs")
+    for line in (ROOT / "tests/simulation/seeds.txt").read_text().splitlines()
+    for seed, of in [line.split(maxsplit=1)]
+]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the simulated disk needs LD_PRELOAD")
 
@@ -35,9 +39,9 @@ def test_the_first_seeds() -> None:
     assert simulate("--index", 60)[0] == 0
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILED)
-def test_seeds_that_once_failed(seed: int) -> None:
-    assert simulate("--seed", seed)[0] == 0
+@pytest.mark.parametrize(("seed", "kind"), ONCE_FAILED)
+def test_seeds_that_once_failed(seed: int, kind: str) -> None:
+    assert simulate(kind, "--seed", seed)[0] == 0
 
 
 def test_a_seed_means_the_same_again() -> None:
