@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +17,8 @@ from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.systems import System, load_system
 from pyfast.systems.conversations import PROMPTS, answer_turn
 from pyfast.systems.system import Settings
+from pyfast.utils.log import LOG
 from pyfast.utils.options import FollowUps
-
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def configure(
     if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
         newest = max(commit_numbers(opened.folder))
         if newest > opened.commit:
-            _LOG.warning(
+            LOG.warning(
                 "%s is at commit %d, this run uses commit %d; for answers from commit %d: --run NEW --reuse %s",
                 *(opened.folder, newest, opened.commit, newest, run),
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,9 +51,9 @@ from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
 from pyfast.retrieval.index.manifest import state_of
 from pyfast.systems import System
+from pyfast.utils.log import LOG
 from pyfast.utils.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
 
-_LOG = logging.getLogger("pyfast")
 _FORGOTTEN_S = 1.0
 _SYSTEMS = 64  # the number of systems, each with its settings, that stay open for one view
 _TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
@@ -488,14 +487,14 @@ class Engine:
             index = await asyncio.to_thread(base.index.newest)
             if index is not base.index:
                 self._index, self._base = index, View(index, self._entered()(index))
-                _LOG.info("%s: commit %d", index.folder, index.commit)
+                LOG.info("%s: commit %d", index.folder, index.commit)
                 base.is_kept = False
                 self._free_unused(base)
                 for making in self._views.values():
                     self._drop(making)
                 self._views.clear()
         except PyfastError as error:
-            _LOG.error("%s stays at commit %d: %s", base.index.folder, base.index.commit, error)
+            LOG.error("%s stays at commit %d: %s", base.index.folder, base.index.commit, error)
         finally:
             self._moving = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
@@ -33,8 +32,7 @@ from pyfast.evaluation.evaluate import groups_of, read_answers, with_figures
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
-
-_LOG = logging.getLogger("pyfast")
+from pyfast.utils.log import LOG
 
 
 def evaluate(
@@ -151,7 +149,7 @@ def export(
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:
-            _LOG.warning("%s: %d of its %d questions have no answer yet, and no row", folder, left, count)
+            LOG.warning("%s: %d of its %d questions have no answer yet, and no row", folder, left, count)
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}
@@ -296,7 +294,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
         some = ", ".join(sorted(alone)[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
-        _LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
+        LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)

@@ -4,7 +4,6 @@ to runs and knowledge graphs."""
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,10 +24,10 @@ from pyfast.retrieval.index.changes import Change, DocumentInfo, IndexInfo
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.index.part_maker import PassageSize
 from pyfast.retrieval.terms import Analysis
+from pyfast.utils.log import LOG
 from pyfast.utils.options import HARDWARE_DEFAULTS, INDEX_DEFAULTS, Cluster, Hardware, IndexOptions
 
 Source = str | Path | Document | Mapping[str, Any]
-_LOG = logging.getLogger("pyfast")
 
 
 def build_index(
@@ -188,7 +187,7 @@ def sources_of(
     finally:  # Report them even if nothing was left to index: then they are the reason.
         for it in unread:
             if on_unread is None:
-                _LOG.warning("%s%s", "left out " if it.missing else "", it)
+                LOG.warning("%s%s", "left out " if it.missing else "", it)
             else:
                 on_unread(it)
 
@@ -419,7 +418,7 @@ def sync_documents(
             if not records:
                 return beginnings
             told = "%s: the documents of missing files stay, because %s cannot be read, and may have them"
-            _LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
+            LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
             return []
 
         read = _documents(listed, [] if unread is None else unread, files)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -44,11 +43,11 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System
 from pyfast.utils.event_loop import run_blocking
+from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
 
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path
-_LOG = logging.getLogger("pyfast")
 QUESTIONS = "questions.jsonl"
 _LOOK_S = 0.05  # seconds between two checks of a caller's `stop`
 
@@ -181,7 +180,7 @@ def begin(job: Job) -> None:
     """
     assert job.folder is not None
     if job.options.restart and (aside := set_aside(job.folder)) is not None:
-        _LOG.info("the old run is now %s", aside)
+        LOG.info("the old run is now %s", aside)
     job.check()
 
 

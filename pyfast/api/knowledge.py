@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,10 +26,10 @@ from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.llm.roles import check_roles
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
+from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, Cluster, RunOptions, at_least_one
 
 MIN_CHUNK_TOKENS = 50
-_LOG = logging.getLogger("pyfast")
 
 
 def build_knowledge(
@@ -132,7 +131,7 @@ def build_knowledge(
                 f"{job.folder}: stopped with {status.questions - status.ended} questions of the extraction left"
             )
         assert session is not None
-        _LOG.info(
+        LOG.info(
             "extraction finished: %d questions, %d LLM calls, %d tokens in, %d out",
             status.questions,
             session.llm_calls,

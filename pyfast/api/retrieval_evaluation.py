@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
@@ -26,10 +25,10 @@ from pyfast.evaluation.metrics import Scored
 from pyfast.retrieval import Index, Pool, cite, evidence_of
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools
+from pyfast.utils.log import LOG
 from pyfast.utils.options import Documents
 
 Ranking = Literal["list", "graph_rank", "bridge_rank"]
-_LOG = logging.getLogger("pyfast")
 _ONLY = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
 _AT_ONCE = 64  # questions in a batch
 
@@ -180,7 +179,7 @@ def evaluate_retrieval(
     if documents == "all":
         asked = [one.model_copy(update={"documents": ()}) for one in asked]
     elif own_count := sum(bool(one.documents) for one in asked):
-        _LOG.warning(_ONLY, own_count, len(asked))
+        LOG.warning(_ONLY, own_count, len(asked))
     opened = index_of(index)
     rows = rows_in(lambda: opened)
     completed = [with_rows(one, rows) for one in asked]

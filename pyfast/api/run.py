@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +33,7 @@ from pyfast.evaluation.gold import Lines, read_gold
 from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
 from pyfast.utils.extras import explained
-
-_LOG = logging.getLogger("pyfast")
+from pyfast.utils.log import LOG
 
 GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
@@ -251,7 +249,7 @@ def scores_and_gold(
     except InputError as error:
         if gold is not None or metrics is not None:
             raise
-        _LOG.warning("%s: no scores: %s", folder_of(run) or "the run", error)
+        LOG.warning("%s: no scores: %s", folder_of(run) or "the run", error)
         return None
 
 
@@ -312,7 +310,7 @@ def questions_of(run: Path) -> Iterator[Question]:
     try:
         return read_questions(recorded_path(run, "questions"))
     except InputError as error:
-        _LOG.warning("%s; questions are shown by id", error)
+        LOG.warning("%s; questions are shown by id", error)
         return iter(())
 
 
@@ -335,11 +333,11 @@ def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
         try:
             opened = index_of(recorded_path(run, "index"), run)
         except InputError as error:
-            _LOG.warning("%s; %s", error, otherwise)
+            LOG.warning("%s; %s", error, otherwise)
             return None
         known = recorded_value(run, "index", "corpus")
         if known not in (None, opened.manifest["corpus"]):
-            _LOG.warning("%s: has other documents than the run had; %s", opened.folder, otherwise)
+            LOG.warning("%s: has other documents than the run had; %s", opened.folder, otherwise)
             return None
         return opened
 
@@ -426,12 +424,12 @@ def warn_of_other_gold(runs: Sequence[Run | str | Path], which: str = "each run 
             answers, before = own, place
         elif other := sum(answers.get(id, given) != given for id, given in own.items()):
             told = "%s: has other gold answers to %d questions than %s; %s (--gold: choose the gold)"
-            _LOG.warning(told, folder_of(run), other, folder_of(runs[0]), which)
+            LOG.warning(told, folder_of(run), other, folder_of(runs[0]), which)
 
 
 @lru_cache(256)  # Several runs have the same questions.
 def _say_gold(place: Path) -> None:
-    _LOG.info("%s: the gold answers come from this file", place)
+    LOG.info("%s: the gold answers come from this file", place)
 
 
 class _Lines(Sequence[Record]):

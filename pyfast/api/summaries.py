@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,12 +31,12 @@ from pyfast.systems.rivals.summary_tree import (
     written_summaries,
 )
 from pyfast.utils.files import built_aside, link_file, write_atomically
+from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, RunOptions, at_least_one
 
 SUMMARIES = "summaries"
 """The folder of the runs that wrote the summaries, inside the index. It is not in the index's manifest"""
 _UNFINISHED = "summaries.json"
-_LOG = logging.getLogger("pyfast")
 
 
 def summarize_index(
@@ -124,7 +123,7 @@ def summarize_index(
             if not written:
                 raise CallError(f"{folder}: all {questions.count} summaries of layer {layer} failed")
             if failed := questions.count - len(written):
-                _LOG.warning("layer %d: %d of %d summaries failed", layer, failed, questions.count)
+                LOG.warning("layer %d: %d of %d summaries failed", layer, failed, questions.count)
             return written
 
         nodes, documents = leaves(source), list[TextDocument]()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyfast.errors import InputError
 from pyfast.utils.extras import install
+from pyfast.utils.log import LOG
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
 _QUEUE = 1 << 15  # A run makes thousands of spans while one request to the collector is in progress.
-_LOG = logging.getLogger("pyfast")
 
 
 def export_spans() -> bool:
@@ -54,7 +53,7 @@ def export_spans() -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ModuleNotFoundError:
-        _LOG.warning("OTEL_* asks for spans, and there will be none: %s", install("telemetry"))
+        LOG.warning("OTEL_* asks for spans, and there will be none: %s", install("telemetry"))
         return False
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True

@@ -45,9 +45,8 @@ from pyfast.engine.run_folder import (
 from pyfast.errors import RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
+from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
-
-_LOG = logging.getLogger("pyfast")
 
 
 def dedicate_process() -> None:
@@ -236,9 +235,9 @@ async def _in_folder(
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, path / ANSWERS)
         if folder.journal.salvaged is not None:
-            _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
+            LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
-            _LOG.info("%d of %d questions are answered; going on", ended, job.questions.count)
+            LOG.info("%d of %d questions are answered; going on", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)
@@ -305,7 +304,7 @@ async def _answered(
 
 def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
-        _LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
+        LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
         return Event("answering", done, total)
-    _LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
+    LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)

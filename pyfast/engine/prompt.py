@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,10 +21,10 @@ from pyfast.llm.control_tokens import join_plain, plain
 from pyfast.llm.protocol import ENDED
 from pyfast.llm.reply_cleaning import has_escaped_controls, json_without_controls
 from pyfast.llm.roles import read_role
+from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, Sampling
 
 M = TypeVar("M", bound=BaseModel)
-_log = logging.getLogger("pyfast")
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
 _SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
@@ -44,7 +43,7 @@ _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "proh
 @cache
 def _note(reason: str) -> None:
     """Note that servers have an unknown reason why an answer ended, once for each reason."""
-    _log.info("an LLM ends its answers by %r, which pyfast does not know; answers that fit are used", reason)
+    LOG.info("an LLM ends its answers by %r, which pyfast does not know; answers that fit are used", reason)
 
 
 _SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import logging
 import math
 import re
 from collections import Counter
@@ -25,9 +24,8 @@ from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_lines
+from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
-
-_LOG = logging.getLogger("pyfast")
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
@@ -284,7 +282,7 @@ def _is_gold(value: Any) -> bool:
 
 @lru_cache(256)  # A file is read more than once, and says it once.
 def _say(source: str, what: str) -> None:
-    _LOG.warning("%s: %s", source, what)
+    LOG.warning("%s: %s", source, what)
 
 
 def as_path(given: str) -> Path | None:

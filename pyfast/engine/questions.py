@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,8 +18,7 @@ from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import write_atomically
-
-_LOG = logging.getLogger("pyfast")
+from pyfast.utils.log import LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class Questions:
         """Log how many questions search only the documents that they name, if there are such questions."""
         if self.limited:
             only = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
-            _LOG.info(only, self.limited, self.count)
+            LOG.info(only, self.limited, self.count)
 
 
 def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str] = NO_COLUMNS) -> Questions:

@@ -4,7 +4,6 @@ progress at once."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,12 +31,12 @@ from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastEr
 from pyfast.llm import LLM, Role
 from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
+from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, Sampling
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 """A system with its settings: a function that answers one question"""
 
-_LOG = logging.getLogger("pyfast")
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
 _LAST_CALLS_S = 60.0  # how long a run that ends waits for the calls in flight, whose replies cost money
@@ -344,7 +343,7 @@ async def _answered(
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
         kind = kind_of(error)
         if not isinstance(error, PyfastError):
-            _LOG.debug("question %s failed", question.id, exc_info=error)
+            LOG.debug("question %s failed", question.id, exc_info=error)
     evidence, trace = Cited(b"[]", None), b"{}"
     try:
         evidence, trace = await _written(context.until_now(), context, counted=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import sqlite3
 import time
@@ -53,6 +52,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, detai
 from pyfast.errors import InputError, LLMUnavailableError, RunError
 from pyfast.llm import Message
 from pyfast.utils.files import free_name, refuse_links, write_atomically
+from pyfast.utils.log import LOG
 from pyfast.utils.options import Sync
 
 GROWN = ("questions.count", "questions.digest")
@@ -65,7 +65,6 @@ BLOCKS = "blocks"
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 _NAMED = 8  # how many questions an error names
-_LOG = logging.getLogger("pyfast")
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
@@ -293,15 +292,13 @@ class RunFolder:
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
             replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
-            _LOG.info("%s: its %d replies serve equal requests", run, replies)
+            LOG.info("%s: its %d replies serve equal requests", run, replies)
             if damaged:
-                _LOG.warning("%s: damaged: %d of its replies cannot be reused", run, damaged)
+                LOG.warning("%s: damaged: %d of its replies cannot be reused", run, damaged)
             one, other = before.get("index", {}), described.get("index", {})
             if one.get("corpus") != other.get("corpus"):
                 commits = one.get("commit", "none"), other.get("commit", "none")
-                _LOG.warning(
-                    "%s: its index was at commit %s, the index of this run is at commit %s", run, *commits
-                )
+                LOG.warning("%s: its index was at commit %s, the index of this run is at commit %s", run, *commits)
 
     def answered(self, questions: Iterable[Question]) -> int:
         """Count the questions that have an answer in answers.jsonl, from the first question up to the first
@@ -327,7 +324,7 @@ class RunFolder:
                 trace, known_traces.get(done), partial(_is_trace, question.id)
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
-                    _LOG.warning(
+                    LOG.warning(
                         "%s, line %d: not what was written there; it comes again from the journal",
                         self._path / ANSWERS,
                         done + 1,

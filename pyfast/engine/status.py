@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import sqlite3
 import time
@@ -27,11 +26,11 @@ from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_alter
 from pyfast.errors import InputError
 from pyfast.llm.protocol import ON_GPU
 from pyfast.utils.files import write_atomically
+from pyfast.utils.log import LOG
 
 PROGRESS = "progress.json"
 """The file with the progress of an unfinished run on a cluster"""
 _FRESH_S = 15.0
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
             starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
-        _LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
+        LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
     return total, seconds, starts
 
 

@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sqlite3
 from collections import Counter, defaultdict
@@ -50,8 +49,7 @@ from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
-
-_log = logging.getLogger("pyfast")
+from pyfast.utils.log import LOG
 
 
 def build_knowledge(
@@ -101,7 +99,7 @@ def build_knowledge(
     repair(index)
     folder = extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:
-        _log.info("the extraction that was stopped is now %s", aside)
+        LOG.info("the extraction that was stopped is now %s", aside)
     size = chunk_size(index, chunk_tokens)  # A wrong size is refused before the first LLM call.
     # for each extraction in which every chunk failed: the most frequent reason and its count. Otherwise None
     outcomes: list[tuple[str, int] | None] = []
@@ -124,7 +122,7 @@ def build_knowledge(
             outcomes += extract(())
             update_knowledge(index, embedder, chunk_tokens)
         outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
-    _log.info("computing vectors")
+    LOG.info("computing vectors")
     store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None)
     if outcomes and outcomes[-1] is not None:
         reason, times = outcomes[-1]
@@ -133,12 +131,12 @@ def build_knowledge(
             " `pyfast knowledge build --retry-failed` tries them again"
         )
     if waiting := extraction_results(folder).waiting:
-        _log.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
+        LOG.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        _log.warning("%d chunks were read by no LLM yet: `pyfast knowledge build --llm` has them read", unread)
+        LOG.warning("%d chunks were read by no LLM yet: `pyfast knowledge build --llm` has them read", unread)
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
-        _log.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))
+        LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))
     return store
 
 

@@ -3,7 +3,6 @@ only in the traces of its answers."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import Vectors
+from pyfast.utils.log import LOG
 
 
 @dataclass(slots=True, eq=False)
@@ -94,9 +94,6 @@ def learned_extracts(answers: Path) -> Iterator[Extract]:
             )
             digest = blake2b(orjson.dumps((LEARNED, record["id"], learned)), digest_size=16).hexdigest()
             yield Extract(digest, LEARNED, tuple(statements))
-
-
-_log = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +206,11 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     if has_knowledge(index):
         store = open_knowledge(index, embedder)
         if store.manifest["corpus"] != index.manifest["corpus"]:
-            _log.warning(
+            LOG.warning(
                 "the index's documents are not those that its knowledge is from: %s adds what is new", build
             )
         return Session(index, store)
-    _log.warning("the index has no knowledge graph: rules make one for this run; %s makes one that stays", build)
+    LOG.warning("the index has no knowledge graph: rules make one for this run; %s makes one that stays", build)
     scratch = TemporaryDirectory(prefix="pyfast-knowledge-")
     folder = Path(scratch.name) / KNOWLEDGE
     store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import shutil
 import sqlite3
@@ -39,6 +38,7 @@ from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import hashes
 from pyfast.utils.files import built_aside, link_folder, sync_to_disk, write_atomically
+from pyfast.utils.log import LOG
 
 _NAMED = {
     "relations": "name = ?",
@@ -208,7 +208,6 @@ _NOTES = ("corpus", "chunk_tokens", "extractions")
 `chunk_tokens`: the maximum size of the chunks that an LLM has read; None if no LLM has read any.
 `extractions`: the descriptions of extractions from `extraction.describe_extraction`
 """
-_log = logging.getLogger("pyfast")
 
 
 def has_knowledge(index: Index) -> bool:
@@ -264,7 +263,7 @@ def repair(index: Index) -> None:
                     aside = home / f"{broken}.damaged"
                     shutil.rmtree(aside, ignore_errors=True)
                     (home / str(broken)).rename(aside)
-                _log.warning(
+                LOG.warning(
                     "%s: continuing with snapshot %d; what is missing in it is extracted again", damage, number
                 )
                 return
@@ -455,7 +454,7 @@ def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], 
             now = monotonic()
             if first and now - told >= _EVERY:
                 told, left = now, (now - began) * (len(missing) - first) / first
-                _log.info("%d of %d vectors; about %s left", first, len(missing), timedelta(seconds=round(left)))
+                LOG.info("%d of %d vectors; about %s left", first, len(missing), timedelta(seconds=round(left)))
             block = missing[first : first + BLOCK]
             rows["vector"][block] = embedder.encode([texts[i] for i in block])
             with path.open("ab") as file:

@@ -8,7 +8,6 @@ triples with the same relation and tail.
 
 from __future__ import annotations
 
-import logging
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import INSTALL, Embedder
+from pyfast.utils.log import LOG
 from pyfast.utils.sqlite_files import fault, open_database
 
 FILE = "triples.sqlite"
@@ -535,7 +535,6 @@ def _marks(names: Sequence[str]) -> Int64:
     return np.array([hash(name) for name in names], np.int64)
 
 
-_LOG = logging.getLogger("pyfast")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -592,4 +591,4 @@ def _ntriples(store: Knowledge, path: Path) -> None:
         graph.add((nodes[head], edges[relation], nodes[tail]))
     graph.serialize(path, format="nt", encoding="utf-8")
     if timed := sum(map(bool, store.times(range(len(store))))):
-        _LOG.warning("%s: N-Triples has no place for times: those of %d triples are left out", path, timed)
+        LOG.warning("%s: N-Triples has no place for times: those of %d triples are left out", path, timed)

@@ -4,7 +4,6 @@ and their results come back in files."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from yarl import URL
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm.chat import one_line
 from pyfast.llm.server_calls import Again, Refused, ServerOptions
+from pyfast.utils.log import LOG
 
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"
@@ -26,7 +26,6 @@ LARGEST_FILE = 1 << 30  # the maximum number of bytes of a file of results
 DUPLICATES = "a run that is killed could submit calls twice; --accept-duplicates runs nevertheless"
 _PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
-_log = logging.getLogger("pyfast")
 T = TypeVar("T")
 
 
@@ -239,7 +238,7 @@ class BatchProvider:
 
         def warn(state: tenacity.RetryCallState) -> None:
             if state.attempt_number == 1 and state.outcome is not None:
-                _log.warning("%s; trying again", state.outcome.exception())
+                LOG.warning("%s; trying again", state.outcome.exception())
 
         async def attempted() -> T:  # tenacity awaits only what an async function returns.
             return await attempt()

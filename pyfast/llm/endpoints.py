@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -23,10 +22,10 @@ from pyfast.llm.protocol import ServerCall, count_calls, take_options
 from pyfast.llm.redaction import keys_in
 from pyfast.llm.server_calls import Refused, ServerOptions, shown_url
 from pyfast.utils.event_loop import run_blocking
+from pyfast.utils.log import LOG
 
 _OPTIONS = {"concurrency", "requests_per_minute", "tokens_per_minute", "timeout_s", "attempts", "backoff_s"}
 _OPTIONS |= {"extra", "query", "headers"}
-_log = logging.getLogger("pyfast")
 
 
 def split_options(spec: str) -> tuple[str, dict[str, Any]]:
@@ -194,7 +193,7 @@ class Endpoint(ABC):
             except OutageError as error:
                 if error.retry_after > self._options.timeout_s:
                     raise LLMUnavailableError(str(error)) from None
-                _log.warning("waiting for %s: %s", self.spec, error)
+                LOG.warning("waiting for %s: %s", self.spec, error)
                 await asyncio.sleep(error.retry_after)
                 raise
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +42,7 @@ from pyfast.llm.redaction import (
 )
 from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
+from pyfast.utils.log import LOG
 
 LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.
 LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
@@ -67,7 +67,6 @@ _UNFIT = re.compile(r"json_validate_failed|failed_generation")
 
 _OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
 _OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
-_log = logging.getLogger("pyfast")
 T = TypeVar("T")
 
 
@@ -369,7 +368,7 @@ class OpenAI:
         if counted != completion and not self._miscounted:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
-            _log.warning(
+            LOG.warning(
                 "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
                 " most; so is what it says from now on",
                 *(self._base_url, *said, sent, *believed),

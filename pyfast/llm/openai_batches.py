@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import secrets
 import time
@@ -29,9 +28,9 @@ from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.openai import OpenAI, with_next
 from pyfast.llm.protocol import LLM, PROBE, Completion, Request, take_options
 from pyfast.llm.server_calls import Again, Refused, Unfit, parse_spec
+from pyfast.utils.log import LOG
 
 _LOOK_S = 0.05
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(slots=True, eq=False)
@@ -171,7 +170,7 @@ class OpenAIBatches(OpenAI):
                 try:
                     return await super().complete(request)
                 except OutageError as error:
-                    _LOG.warning("%s; the last calls go into batches too", error)
+                    LOG.warning("%s; the last calls go into batches too", error)
                     self._online_calls = 0
                     continue
                 except RefusalError as error:
@@ -301,7 +300,7 @@ class OpenAIBatches(OpenAI):
         """Submit a batch, and wait for its results. Before the batch is submitted, its key is stored in the
         `BatchLog` of the run."""
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
-        _LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
+        LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
         digests = {place: call.digest for place, call in enumerate(calls)}
         logged = LoggedBatch(batch.key, None, time.time(), digests)
@@ -329,7 +328,7 @@ class OpenAIBatches(OpenAI):
                 await self._log.remove(logged.key)
                 return {}
             await self._log.identify(logged.key, id)
-        _LOG.info("%s: batch %s of an earlier session, %d calls", self._base_url, id, len(logged.calls))
+        LOG.info("%s: batch %s of an earlier session, %d calls", self._base_url, id, len(logged.calls))
         return await self._results(batch, id)
 
     async def _results(self, batch: _Batch, id: str) -> dict[int, Line]:

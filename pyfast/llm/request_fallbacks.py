@@ -10,7 +10,6 @@ this field or with a simpler form of it. If the server then answers, pyfast chan
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,9 +20,9 @@ import orjson
 
 from pyfast.llm.chat import closed
 from pyfast.llm.protocol import Schema, once_per_schema
+from pyfast.utils.log import LOG
 
 Body = dict[str, Any]
-_log = logging.getLogger("pyfast")
 
 
 class Fallback(NamedTuple):
@@ -201,7 +200,7 @@ class LearnedFallbacks:
             self._told = self.kept
             last = {one.field: one.sent for one in FALLBACKS if one in self.kept}
             changes = ", ".join(last.values())
-            _log.warning("%s does not take whole requests; sent from now on: %s", server, changes)
+            LOG.warning("%s does not take whole requests; sent from now on: %s", server, changes)
 
     def forget(self) -> None:
         """Forget all, because another server may answer from now on."""

@@ -3,7 +3,6 @@ web pages on this machine, even while they are in progress."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from base64 import b64encode
@@ -31,6 +30,7 @@ from pyfast.reports.bundle import VERSION, RunData
 from pyfast.reports.details import question_of
 from pyfast.reports.run_reader import Scoring
 from pyfast.utils.files import built_aside, write_atomically
+from pyfast.utils.log import LOG
 from pyfast.utils.processes import available_cores
 from pyfast.utils.version import __version__
 
@@ -251,7 +251,6 @@ def _html(title: str, policy: str, head: str, message: str, tail: str = "") -> s
 _PAUSE = 1.0  # seconds between two looks at a run, at least
 _SHARE = 5  # so many times as long as a look takes nobody looks again
 _TYPES = {".js": "text/javascript", ".json": "application/json", ".gz": "application/gzip"}
-_LOG = logging.getLogger("pyfast")
 
 
 def view(
@@ -377,7 +376,7 @@ class _Handler(SimpleHTTPRequestHandler):
             try:
                 self._pages.refresh()
             except (PyfastError, OSError) as error:
-                _LOG.warning("%s", error)
+                LOG.warning("%s", error)
                 return self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
         return super().send_head()
 

@@ -3,7 +3,6 @@ record. A page loads a part of a passage's document when the user asks for it.""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +23,7 @@ from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.rerank import segment_ids
+from pyfast.utils.log import LOG
 
 TEXT = 20_000
 """The number of characters in a part of a text"""
@@ -106,7 +106,6 @@ the beginning of the passage).
 
 A table row also has `header`, the names of its columns; `text` has a tab between two cells.
 """
-_LOG = logging.getLogger("pyfast")
 
 
 def index_of(run: Path) -> Index | None:
@@ -124,10 +123,10 @@ def index_of(run: Path) -> Index | None:
         known = commit if commit in commit_numbers(place) else None
         index = Index(place, commit=known, filter=recorded_value(run, "index", "filter") or ())
         if corpus != index.manifest["corpus"]:
-            _LOG.warning("%s: changed since the run: passages that are not evidence are as they are now", place)
+            LOG.warning("%s: changed since the run: passages that are not evidence are as they are now", place)
         return index
     except (PyfastError, OSError) as error:
-        _LOG.warning("%s; passages that are not evidence are shown by their ids", error)
+        LOG.warning("%s; passages that are not evidence are shown by their ids", error)
         return None
 
 
@@ -171,7 +170,7 @@ class PassageFinder:
         try:
             return PassageFinder(self.index.within(uris))
         except InputError as error:  # The run's commit of the index is gone.
-            _LOG.warning("%s; the evidence graphs of its questions are not shown", error)
+            LOG.warning("%s; the evidence graphs of its questions are not shown", error)
             return PassageFinder(None)
 
     def find(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -18,13 +17,13 @@ from pyfast.llm.redaction import api_key
 from pyfast.llm.server_calls import Refused, parse_spec
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
+from pyfast.utils.log import LOG
 
 _FORMS = (("/rerank", "documents"), ("/rerank", "texts"), ("/v1/rerank", "documents"), ("/v2/rerank", "documents"))
 """The path of a request, and the name of the field with the passages"""
 _OTHER = (404, 405)
 """The statuses, besides 400 and 422, of a server that takes another path or another form"""
 _PASSAGES = 64
-_log = logging.getLogger("pyfast")
 
 
 class _Scores(Endpoint):
@@ -60,7 +59,7 @@ class _Scores(Endpoint):
                 said.append(error)
             else:
                 self._is_found = True
-                _log.info("%s takes requests at %s with the field %s", self.spec, *form)
+                LOG.info("%s takes requests at %s with the field %s", self.spec, *form)
                 return
         if said:
             raise InputError(f"{self.spec}: takes no request for scores that pyfast knows: {said[0]}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 import time
 from collections.abc import AsyncIterator
@@ -36,11 +35,11 @@ from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service, conversation
 from pyfast.utils.files import write_atomically, written_aside
+from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
-_LOG = logging.getLogger("pyfast")
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 
@@ -205,9 +204,9 @@ class Batches:
             except (ApiError, InputError) as error:
                 self._fail(id, _fault(str(error)))
             except PyfastError as error:  # it can be continued when the server starts again
-                _LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
+                LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
             except Exception as error:
-                _LOG.error("%s failed", id, exc_info=error)
+                LOG.error("%s failed", id, exc_info=error)
                 self._fail(id, _fault("the server failed; its log says why"))
 
     async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:

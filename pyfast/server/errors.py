@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from fastapi.responses import Response
 from orjson import dumps
 
 from pyfast.errors import InputError, LLMUnavailableError, OutageError
+from pyfast.utils.log import LOG
 
-_LOG = logging.getLogger("pyfast")
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -71,5 +70,5 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(503, str(error), "llm_unavailable", retry_after=max(1, round(pause)))
     if isinstance(error, TimeoutError):
         return ApiError(504, "no answer within the server's time limit", "timeout")
-    _LOG.error("a request failed", exc_info=error)
+    LOG.error("a request failed", exc_info=error)
     return ApiError(500, "the server failed; its log says why", "internal_error")

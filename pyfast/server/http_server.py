@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -20,11 +19,11 @@ from pyfast.errors import InputError
 from pyfast.server.app import create_app
 from pyfast.server.limits import Limits, is_local
 from pyfast.server.service import GivenIndex, Systems
+from pyfast.utils.log import LOG
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
 
 KEYS_VARIABLE = "PYFAST_API_KEYS"
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_LOG = logging.getLogger("pyfast")
 
 
 def serve(
@@ -112,7 +111,7 @@ def serve(
             with listening(host, port, app.state.service.limits.seconds) as listener:
                 server = _Server(config)
                 name = f"[{host}]" if ":" in host else host
-                _LOG.info("serving at http://%s:%d/v1", name, listener.getsockname()[1])
+                LOG.info("serving at http://%s:%d/v1", name, listener.getsockname()[1])
                 await asyncio.gather(server.serve([listener]), _follow(stop, server))
                 if server.force_exit:
                     raise KeyboardInterrupt

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,13 +19,13 @@ from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
 from pyfast.server.limits import is_local
 from pyfast.systems import System
+from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 from pyfast.utils.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-_LOG = logging.getLogger("pyfast")
 _INSTRUCTIONS = (
     "Questions about one collection of texts, tables and facts. answer replies to a question with its evidence and"
     " calls a language model; search returns passages without one; read_source returns the text of a document."
@@ -251,7 +250,7 @@ def serve_mcp(
     if transport == "stdio":
         asyncio.run(server.run_stdio_async())
     else:
-        _LOG.info("serving MCP at http://%s:%d/mcp", host, port)
+        LOG.info("serving MCP at http://%s:%d/mcp", host, port)
         asyncio.run(server.run_streamable_http_async(host=host, port=port))
 
 

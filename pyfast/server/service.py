@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
 from pyfast.systems.registry import load_system, names
+from pyfast.utils.log import LOG
 from pyfast.utils.options import ServerOptions
 
 GivenIndex = Index | str | Path | Callable[[], Index]
@@ -36,7 +36,6 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The format of the metrics, as an HTTP header says it"""
 _RETRY_S = 2  # seconds between two attempts to start the LLMs
-_LOG = logging.getLogger("pyfast")
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -153,7 +152,7 @@ class Service:
                 await self._start(stack)
             except OutageError as error:
                 self.down = str(error)
-                _LOG.warning("%s; requests get status 503 until the LLM answers", error)
+                LOG.warning("%s; requests get status 503 until the LLM answers", error)
                 later = asyncio.ensure_future(self._start_later(stack))
             try:
                 yield
@@ -177,12 +176,12 @@ class Service:
             await asyncio.sleep(_RETRY_S)
             try:
                 await self._start(stack)
-                _LOG.info("the LLM answers; the server takes questions")
+                LOG.info("the LLM answers; the server takes questions")
             except OutageError as error:
                 self.down = str(error)
             except Exception as error:  # Each reply and the log say what is wrong.
                 self.down = str(error)
-                _LOG.error("the LLM cannot be started", exc_info=error)
+                LOG.error("the LLM cannot be started", exc_info=error)
 
     @property
     def models(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,8 +18,7 @@ from pyfast.training.devices import Estimate, open_devices
 from pyfast.training.loop import Point, Schedule, write_recipe
 from pyfast.training.lora import write_gguf
 from pyfast.training.run_examples import RunExample
-
-_LOG = logging.getLogger("pyfast")
+from pyfast.utils.log import LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ def train(
         try:
             write_gguf(out / ADAPTER, model_folder, out / ADAPTER / "adapter.gguf")
         except InputError as error:
-            _LOG.warning("%s; llama.cpp's own script converts others", error)
+            LOG.warning("%s; llama.cpp's own script converts others", error)
         if len(curve) == schedule.steps(len(short)):
             losses = _held_out_losses(held_out, model, tokenizer, recipe)
         counts = {"examples": len(short), "tokens": sum(it.tokens for it in short)}

@@ -4,7 +4,6 @@ and 5, table 4 of its paper).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
@@ -35,9 +34,7 @@ from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit, write_recipe
 from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
-
-_LOG = logging.getLogger("pyfast")
-
+from pyfast.utils.log import LOG
 
 _INERT: Mapping[str, tuple[str, object]] = {
     **dict.fromkeys(("layers", "heads", "dropout", "residual"), ("graph", False)),
@@ -147,7 +144,7 @@ def train(
 def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
     if short := sum(example.dropped > 0 for example in examples):
         dropped = sum(example.dropped for example in examples)
-        _LOG.warning(
+        LOG.warning(
             "prompts of %d tokens: those of %d of %d turns have no room for all evidence; %d items are left out",
             recipe.max_prompt_tokens,
             short,

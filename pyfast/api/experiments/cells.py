@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -37,9 +36,9 @@ from pyfast.evaluation.evaluate import rows_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
+from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
 
-_LOG = logging.getLogger("pyfast")
 _LOOK_S = 0.25
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
@@ -253,7 +252,7 @@ def _run(
     watch: Watch,
     cluster: Cluster | None = None,
 ) -> None:
-    _LOG.info("%s", run)
+    LOG.info("%s", run)
     follow_ups: Any = row.follow_ups
     given: dict[str, Any] = {
         "index": index,
@@ -270,7 +269,7 @@ def _run(
     }
     questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
     if has_begun and job_of(questions, AnswerArguments(**given), joins=True)[0].was_finished_by_other_code():
-        _LOG.warning("%s: other code answered its questions; --restart answers them again", run)
+        LOG.warning("%s: other code answered its questions; --restart answers them again", run)
         return
     done = answer(questions, **given, cluster=cluster, watch=watch)
     if done.status.ended < done.status.questions:

@@ -3,7 +3,6 @@ process."""
 
 from __future__ import annotations
 
-import logging
 import platform
 import tempfile
 import time
@@ -28,10 +27,10 @@ from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.files import free_name, write_atomically
+from pyfast.utils.log import LOG
 from pyfast.utils.options import Load, at_least_one
 from pyfast.utils.version import __version__
 
-_LOG = logging.getLogger("pyfast")
 _FORMAT = {"format": "pyfast-bench", "version": 1}
 _HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
@@ -204,7 +203,7 @@ def bench(
             loads: list[dict[str, Any]] = []
 
             async def measure(ask: generator.Ask, plan: _Load) -> dict[str, Any]:
-                _LOG.info("measuring %s", plan.name)
+                LOG.info("measuring %s", plan.name)
                 await closed_loop(ask, repeated(asked, load.warm_up, "warm-up"), min(load.warm_up, 16) or 1)
                 samples = [await plan.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
                 loads.append(_result(plan, samples, load.objective))
@@ -244,7 +243,7 @@ def bench(
         file = Path(out) / "bench.json"
         if file.exists():
             kept = file.rename(free_name(file, "old"))
-            _LOG.info("the earlier measurement is kept as %s", kept)
+            LOG.info("the earlier measurement is kept as %s", kept)
         write_atomically(file, orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
         plot_bench(result.as_json(), Path(out) / "bench.png")
     return result

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyfast.api.experiments.load import PERCENTILES, STAGES
+from pyfast.utils.log import LOG
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LOG = logging.getLogger("pyfast")
 _NUMBERS = re.compile(r"(?<!\w)\d[\d.,]*\s*")
 
 
@@ -22,7 +21,7 @@ def _empty_plot(width: float, height: float) -> Figure | None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        _LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
+        LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
         return None
     return Figure((width, height), layout="constrained")
 

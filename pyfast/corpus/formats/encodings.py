@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import logging
 import re
 from pathlib import Path
 
 from pyfast.errors import InputError
+from pyfast.utils.log import LOG
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -28,7 +28,6 @@ _RETURN = re.compile(r"\r(?!\n)")
 _TERMINAL = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_k][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]{1,3}[0-~]|[6-9=>cDEHMNOZ\\])"
 )
-_LOG = logging.getLogger("pyfast")
 
 
 def read_text(path: Path) -> str:
@@ -48,7 +47,7 @@ def read_text(path: Path) -> str:
         why = "no text in an encoding that pyfast knows; perhaps a binary file; if it is text, save it as UTF-8"
         raise InputError(f"{path}: {why}")
     if encoding not in _CERTAIN:
-        _LOG.info("%s: read as %s", path, encoding)
+        LOG.info("%s: read as %s", path, encoding)
     return _decoded(path, data, encoding)
 
 

@@ -4,7 +4,6 @@ questions."""
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError, error_of
+from pyfast.utils.log import LOG
 from pyfast.utils.options import Cluster
 
 HUNG_S = 30.0
@@ -45,7 +45,6 @@ _LOSSES = 5
 """If this many workers end while they answer the same block, the run stops with an error. It also stops if
 this many workers in a row end while they start"""
 _PATIENCE_S = 60.0  # between two warnings that there is no worker
-_LOG = logging.getLogger("pyfast")
 
 
 def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch: Watch = UNWATCHED) -> Summary:
@@ -251,7 +250,7 @@ class _Driver:
         self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
         if ended := sum(folder.journal.counts().values()):
-            _LOG.info("%d of %d questions are answered; going on", ended, total)
+            LOG.info("%d of %d questions are answered; going on", ended, total)
         if job.index is not None:
             job.questions.tell_limited()
         self.watch.on_event(Event("started", self.done, total))
@@ -292,7 +291,7 @@ class _Driver:
         for member in list(self.members):  # a block that waits for another of its worker has no lease yet
             if not member.blocks or any(now - self.watched[block].since <= HUNG_S for block in member.blocks):
                 continue
-            _LOG.warning("a worker does not go on: another one takes its place")
+            LOG.warning("a worker does not go on: another one takes its place")
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
@@ -391,4 +390,4 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            _LOG.warning("no worker is there: the cluster has no room for one, or its machines are gone; waiting")
+            LOG.warning("no worker is there: the cluster has no room for one, or its machines are gone; waiting")

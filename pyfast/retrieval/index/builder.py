@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +51,7 @@ from pyfast.utils.files import (
     sync_to_disk,
     write_atomically,
 )
+from pyfast.utils.log import LOG
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 MEMORY = 2000
@@ -69,7 +69,6 @@ _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
 """The minimum number of seconds between two calls of `on_progress` while the documents of a part are read"""
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def build_index(
     with contextlib.ExitStack() as held:
         if is_index(out):
             held.enter_context(
-                only_writer(out, lambda: _LOG.warning("another process changes %s: waiting for it", out))
+                only_writer(out, lambda: LOG.warning("another process changes %s: waiting for it", out))
             )
         aside = held.enter_context(built_aside(out, unfinished=_STATE))
         _check_free(out, overwrite)  # another process may just have built it
@@ -207,7 +206,7 @@ class _Build:
         kept: list[dict[str, Any]] = []
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
-                _LOG.warning("sources or parameters have changed since the build that was stopped: read again")
+                LOG.warning("sources or parameters have changed since the build that was stopped: read again")
                 break
             kept.append(part)
         names = {part["name"] for part in kept}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import math
 import re
 import shutil
@@ -39,6 +38,7 @@ from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import unfinished, vectors_of
 from pyfast.utils.blocks import MappedFolder, map_folder, write_array
 from pyfast.utils.files import only_writer
+from pyfast.utils.log import LOG
 
 _TIER = 8
 """Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
@@ -49,7 +49,6 @@ _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier, without deleted documents"""
 _MOST_COMPARED = 50_000
 """The maximum number of uris among which pyfast looks for the one that was meant"""
-_LOG = logging.getLogger("pyfast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,5 +486,5 @@ def _writing(folder: Path) -> Iterator[_Writer]:
     """Start the next commit of an index. Waits while another process changes the index."""
     folder = folder.resolve()
     read_manifest(folder, check=False)  # what is no index is refused
-    with only_writer(folder, lambda: _LOG.warning("another process changes %s: waiting for it", folder)):
+    with only_writer(folder, lambda: LOG.warning("another process changes %s: waiting for it", folder)):
         yield _Writer(folder)
