@@ -182,7 +182,8 @@ def test_the_trace_says_why_a_question_goes_on(small: Index) -> None:
         "support": 1.0,
         "agreement": 0.0,
         "confidence": 0.5,
-        "coverage": first["coverage"], "gap": first["gap"],
+        "coverage": first["coverage"],
+        "gap": first["gap"],
         "passed_on": "to n2n: the confidence 0.5000 is not above 0.6",
     }
     assert second == {
