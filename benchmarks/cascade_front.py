@@ -16,14 +16,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from overhead import DATA
 
 import pyfast
 from pyfast.api.training import calibrate_cascade
+from pyfast.systems.confidence import FEATURES, confidence_of
 
 ROOT = Path(__file__).resolve().parents[1]
-SURE = (0, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 # Small contexts, as in examples/demo.py.
 RAG: dict[str, Any] = {"k": 5, "abstain": False}
 N2N: dict[str, Any] = {"hop_min": 2, "hop_max": 5, "final_min": 3, "final_max": 8, "abstain": False}
@@ -60,6 +61,7 @@ def main(
     }
     whole: dict[str, Any] = RAG | N2N | {"then": ("n2n",)}
     weights: tuple[float, ...] = ()
+    cuts: list[float] = []
     for name, (file, corpus) in sets.items():
         place = out / name
         index = place / "index"
@@ -70,11 +72,19 @@ def main(
         if name == "odd":
             found = calibrate_cascade(asked)
             weights = tuple(round(weight, 3) for weight in found.weights)
+            drafts = [record.trace["attempts"][0] for record in asked.records]
+            features = [
+                [1, 0, *(one[name] for name in FEATURES[2:])] for one in drafts if one["answer"] is not None
+            ]
+            confidences = [confidence_of(one, weights) for one in features]
+            # With these values, a quarter, a half and three quarters of the questions with a draft go on.
+            cuts = [0, *(round(float(cut), 3) for cut in np.quantile(confidences, [0.25, 0.5, 0.75])), 1]
             print(f"{found.right} of {found.answers} right; weights={','.join(map(str, weights))}")
             print(f"log loss {found.loss:.3f}, of a constant {found.constant_loss:.3f}\n")
             continue
         rows = [("rag", "rag", RAG), ("n2n", "n2n", N2N)]
-        rows += [(f"cascade, sure={sure}", "cascade", whole | {"sure": sure, "weights": weights}) for sure in SURE]
+        rows.append(("cascade, one draft, sure=0", "cascade", whole | {"temperature": 0, "sure": 0}))
+        rows += [(f"cascade, sure={cut}", "cascade", whole | {"sure": cut, "weights": weights}) for cut in cuts]
         print(f"| {name} | EM | F1 | LLM calls | tokens | passed on |\n|---|---|---|---|---|---|")
         for row, system, settings in rows:
             reusing = pyfast.RunOptions(reuse=[place / "all"])
@@ -82,7 +92,7 @@ def main(
                 file,
                 system=system,
                 settings=settings,
-                run=place / row.replace(", ", "-"),
+                run=place / row.replace(", ", "-").replace(" ", "-"),
                 options=reusing,
                 **given,
             )
