@@ -464,7 +464,7 @@ def calibrate_cascade(
         >>> first, *_ = run.records[0].trace["attempts"]
         >>> gold = [{"id": run.records[0].id, "answers": [first["answer"]]}]
         >>> calibrate_cascade(run, gold=gold).answers
-        3
+        2
     """
     features, right = list[tuple[float, ...]](), list[float]()
     for run in [runs] if isinstance(runs, Run | str | Path) else runs:

@@ -64,7 +64,7 @@ class Settings(n2n.Settings):
         " agree. 0: it does not.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
-        default=("n2n", "hseq"),
+        default=("n2n",),
         description="The systems to which a question can go on, in this order. Use `rag` only if the role `draft`"
         " has a model of its own, because `rag` reads the same passages again.",
     )
@@ -136,7 +136,7 @@ class Attempt:
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question with the first system that is sure of its answer. If none is, the surest answer counts."""
+    """Answer a question with the first system that is sure of its answer. If none is, the last answer counts."""
     ctx.hold_text()  # A client must not see an answer that another one may replace.
     attempts: list[dict[str, Any]] = []
     trace: dict[str, Any] = {"attempts": attempts}
@@ -154,7 +154,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         tried.append(await attempt(by, tried, question, ctx, settings))
         attempts.append(tried[-1].as_json())
     last = tried[-1]
-    best = max(reversed(tried), key=lambda one: (not one.failed, one.found.text is not None, one.confidence))
+    best = max(reversed(tried), key=lambda one: (not one.failed, one.found.text is not None))
     if best.failed:
         raise AnswerError(last.failed)
     if last.failed:
@@ -252,6 +252,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (DRAFT, PLAN, EXTRACT, ANSWER, GUIDE, select_prompt(1, 1), head_prompt(1)),
-    summary="one search and one answer first; a question whose answer is not sure goes on to `n2n` and `hseq`",
+    summary="one search and one answer first; a question whose answer is not sure goes on to `n2n`, or others",
     paper="pyfast's own. FrugalGPT (Chen et al. 2023) has a cascade of language models",
 )

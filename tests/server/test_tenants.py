@@ -52,7 +52,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "hipporag": {},
     "flare": {"sentences": 2},
     "adaptive_rag": {"steps": 2},
-    "cascade": {"sure": 1},
+    "cascade": {"sure": 1, "then": "n2n,hseq"},
 }
 FILTERS = st.lists(st.sampled_from(sorted(CONDITIONS)), max_size=2)
 DOCUMENTS = st.none() | st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=3)

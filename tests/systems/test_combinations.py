@@ -230,7 +230,7 @@ OTHERS["decompose"] = OTHERS["n2n"]
 OTHERS["cascade"] = OTHERS["n2n"] | {
     "k": [2],
     "temperature": [0.0, 0.1],
-    "then": [(), ("hseq",)],
+    "then": [(), ("n2n", "hseq")],
     "sure": [0.0, 1.0],
     "weights": [(9.0, 0.0, 0.0, 0.0, 0.0, 0.0)],
     "most_calls": [2],
