@@ -236,9 +236,9 @@ async def _in_folder(
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, path / ANSWERS)
         if folder.journal.salvaged is not None:
-            _LOG.warning("the journal was damaged; what can be read was taken from %s", folder.journal.salvaged)
+            _LOG.warning("the journal was damaged; what could be read was taken from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
-            _LOG.info("%d of %d questions are answered; going on", ended, job.questions.count)
+            _LOG.info("%d of %d questions are answered; continuing", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)
@@ -307,5 +307,5 @@ def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
         _LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
         return Event("answering", done, total)
-    _LOG.warning("%s answers nobody; waiting for it: %s", waiting.llm, waiting.reason)
+    _LOG.warning("%s does not answer; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)

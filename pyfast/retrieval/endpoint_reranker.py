@@ -60,10 +60,10 @@ class _Scores(Endpoint):
                 said.append(error)
             else:
                 self._is_found = True
-                _log.info("%s takes requests at %s with the field %s", self.spec, *form)
+                _log.info("%s accepts requests at %s with the field %s", self.spec, *form)
                 return
         if said:
-            raise InputError(f"{self.spec}: takes no request for scores that pyfast knows: {said[0]}")
+            raise InputError(f"{self.spec}: accepts no request for scores that pyfast knows: {said[0]}")
 
 
 class EndpointReranker:
