@@ -75,7 +75,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             raise InputError(f"LLM option {name}: no LLM is given for the role {of!r}")
         if not isinstance(each[of], str):
             raise InputError(
-                "llm_options: only for an LLM given as text; otherwise, give the options to pyfast.open_llm"
+                "llm_options: only for an LLM that is given as text; otherwise, give them to pyfast.open_llm"
             )
         options_of[of][option] = value
     made: dict[str, LLM] = {}
