@@ -193,7 +193,7 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
     assert done.returncode == 2 and "1 documents, 1 passages" in done.stdout
-    reason = "no reader is for such a file: convert it, or name a reader with --reader"
+    reason = "there is no reader for such a file: convert it, or name a reader with --reader"
     told = [line for line in done.stderr.splitlines() if "passages indexed" not in line]  # of a slow start
     assert told == [f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}"]
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 2

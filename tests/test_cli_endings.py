@@ -58,7 +58,7 @@ def test_a_lost_terminal_ends_a_run_that_can_be_resumed(tmp_path: Path, sent: si
         assert ids == [str(i) for i in range(len(ids))]
         allow(url, 10**6)
         again = Session(folder, *arguments)
-        assert again.ended() == 0 and "going on" in again.told and again.lines() == 300
+        assert again.ended() == 0 and "continuing" in again.told and again.lines() == 300
 
 
 def test_under_nohup_it_goes_on(tmp_path: Path) -> None:

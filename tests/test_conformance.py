@@ -39,14 +39,14 @@ def few_kills(monkeypatch: pytest.MonkeyPatch) -> None:
 BAD = {
     "NUMBERS": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: answer is "},
     "LOOKS_ASIDE": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: trace.beside is 1, and was "},
-    "GREEDY": {"budget of steps": "a BudgetError is not to be caught"},
+    "GREEDY": {"budget of steps": "do not catch BudgetError"},
     "BELIEVING": {
         "malformed answers": "an answer of the LLM made the system raise IndexError: tuple index out of"
     },
     "LEAKING": {
         "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s>, <bos>, <think>,"
     },
-    "STUBBORN": {"malformed answers": "answers of the LLM kept the system from coming to an end: not done within"},
+    "STUBBORN": {"malformed answers": "with some answers of the LLM, the system did not finish: not done within"},
     "BROKEN": {"answers": "30 of 30 questions failed, q0 because: KeyError: 'q'"},
     "UNWRITABLE": {"answers": "the run ended: TypeError: "},
 }
@@ -122,7 +122,7 @@ def test_what_cannot_be_checked_is_said_at_once() -> None:
         check_system("./my.py")
     with pytest.raises(InputError, match="rag has no setting 'alpha'"):
         check_system("rag", settings={"alpha": "1"})
-    with pytest.raises(InputError, match="good: bound to no name in a module that can be imported"):
+    with pytest.raises(InputError, match="good: it has no name in a module that can be imported"):
         check_system(replace(bad_systems.GOOD))
     with pytest.raises(InputError, match="graph=on needs trained=FOLDER"):
         check_system("graph_convqa")

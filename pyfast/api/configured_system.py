@@ -95,20 +95,20 @@ def configure(
     if follow_ups not in PROMPTS:
         raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
     if follow_ups != "off" and reads_history(chosen):
-        raise InputError(f"{chosen.name} reads the conversation itself: leave follow_ups={follow_ups} out")
+        raise InputError(f"{chosen.name} reads the conversation itself: leave out follow_ups={follow_ups}")
     made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
     replaced = None
     if prompts is not None:
         replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
         replaced.check(chosen.name, made.prompts)
     if index is None and chosen.needs_index:
-        raise InputError(f"{chosen.name} retrieves: give it an index (--index, or index=), made by `pyfast index`")
+        raise InputError(f"{chosen.name} searches an index: give one (--index, or index=), made by `pyfast index`")
     opened = None if index is None else index_of(index, run)
     if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
         newest = max(commit_numbers(opened.folder))
         if newest > opened.commit:
             LOG.warning(
-                "%s is at commit %d, this run uses commit %d; for answers from commit %d: --run NEW --reuse %s",
+                "%s is at commit %d, but this run uses %d; for answers from commit %d: --run NEW --reuse %s",
                 *(opened.folder, newest, opened.commit, newest, run),
             )
     return replace(made, replaced=replaced, index=opened)

@@ -162,7 +162,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         if self._runtime is not None:
-            raise InputError("this engine is entered already")
+            raise InputError("this engine has already been entered")
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._llm.started())
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
@@ -582,7 +582,7 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
         return list(turns)
     are_uris = not isinstance(documents, str) and all(isinstance(uri, str) for uri in documents)
     if not documents or not are_uris or view.index is None:
-        raise InputError("documents: expected a list of uris of documents of an index, not empty")
+        raise InputError("documents: expected a non-empty list of uris of documents in an index")
     narrowed, allowed = [], set(documents)
     for turn in turns:
         both = tuple(uri for uri in turn.documents or documents if uri in allowed)

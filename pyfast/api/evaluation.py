@@ -140,7 +140,7 @@ def export(
     if not runs:
         raise InputError("export: expected a run")
     if wide and sources:
-        raise InputError("export: wide and sources exclude each other")
+        raise InputError("export: wide and sources cannot be used together")
     lines = gold_of(runs[0], gold) if gold is not None else None
     if gold is None and not (sources or wide):
         warn_of_other_gold(runs)

@@ -156,7 +156,7 @@ def read_in(questions: ManyQuestions, limit: int | None, columns: Mapping[str, s
     if isinstance(questions, Path):
         return questions_in(questions, limit, columns or {})
     if columns:
-        raise InputError("columns: they belong to a file of questions")
+        raise InputError("columns: can only be used with a question file")
     if isinstance(questions, AsyncIterable):
         questions = run_blocking(_collected(questions, limit))
     return questions_from(questions, limit)

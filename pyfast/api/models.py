@@ -75,7 +75,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             raise InputError(f"LLM option {name}: no LLM is given for the role {of!r}")
         if not isinstance(each[of], str):
             raise InputError(
-                "llm_options: only for an LLM that is given as text: give the options to pyfast.open_llm"
+                "llm_options: only for an LLM that is given as text; otherwise, give them to pyfast.open_llm"
             )
         options_of[of][option] = value
     made: dict[str, LLM] = {}
@@ -166,7 +166,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
             if use.users or not use.loop.is_running():
                 raise InputError(
                     f"{full.spec}: another event loop of this process is using it (pyfast.answer has one of its"
-                    " own): wait until it is done, or open the model once more"
+                    " own): wait until it is done, or open the model again"
                 )
             # The model waits for its next user. The event loop that started it has to close it.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(llm, full, use), use.loop))

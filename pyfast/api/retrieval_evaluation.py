@@ -64,7 +64,7 @@ class RetrievalSetting:
                 given[name] = int(value)
         names = [field.name for field in fields(RetrievalSetting)]
         if unknown := given.keys() - set(names):
-            raise InputError(f"setting {text!r}: no {sorted(unknown)[0]!r}; there are: {', '.join(names)}")
+            raise InputError(f"setting {text!r}: no key {sorted(unknown)[0]!r}; the keys are: {', '.join(names)}")
         setting = RetrievalSetting(**given)
         setting.check()
         return setting

@@ -337,7 +337,7 @@ def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
             return None
         known = recorded_value(run, "index", "corpus")
         if known not in (None, opened.manifest["corpus"]):
-            LOG.warning("%s: has other documents than the run had; %s", opened.folder, otherwise)
+            LOG.warning("%s: its documents have changed since the run; %s", opened.folder, otherwise)
             return None
         return opened
 

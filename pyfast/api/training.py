@@ -401,7 +401,7 @@ def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]
         raise InputError(f"right: expected gold, all or the folder of a run of `pyfast judge`, not {judged}")
     sides = [side for side in "ab" if recorded_path(judged, f"run_{side}").resolve() == run.path.resolve()]
     if not sides:
-        raise InputError(f"{judged}: did not judge {run.path}")
+        raise InputError(f"{judged}: is not a judgement of {run.path}")
     return {record.id for record in Run(judged).records if record.answer in sides}
 
 

@@ -183,7 +183,7 @@ def _total(described: Configuration) -> int:
 def _questions(path: Path, recorded: object) -> str:
     questions = questions_in(path)
     if questions.digest != recorded:
-        raise _DamageError(f"other questions than those of {CONFIGURATION}")
+        raise _DamageError(f"not the questions of {CONFIGURATION}")
     return f"{questions.count} questions"
 
 
@@ -203,7 +203,7 @@ def _journal(folder: Path, total: int) -> str:
             completions += 1
             broken += not sound(entry, number)
         if broken:
-            raise _DamageError(f"{broken} of {completions} completions are not what was written")
+            raise _DamageError(f"{broken} of {completions} completions are not as pyfast wrote them")
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
             if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
@@ -267,7 +267,7 @@ def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
     ]
     if other:
-        raise _DamageError(f"{len(other)} lines are not what was written, the first is line {other[0]}")
+        raise _DamageError(f"{len(other)} lines are not as pyfast wrote them, the first is line {other[0]}")
     unknown = sum(known[number] is None for number in range(len(digests)))
     return f", but for {unknown} that it has no digests of" if unknown else ""
 

@@ -44,9 +44,9 @@ def answer(
             conversation `id` and `turns`.
         run: The folder of the run. If it exists, the run resumes.
         index: The folder of an index. The systems `direct` and `cot` need no index.
-        shared_updates: For subqrag: a triple that one question learns can be used by all questions of the run.
+        shared_updates: For subqrag: let all questions of the run use the triples that any of them learns.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
-            store metadata of batches. After a kill, a batch may then be submitted and paid twice.
+            store metadata of batches. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Answer nothing: estimate LLM calls, tokens and price.
         based_on: With --dry-run: an earlier run of the system to estimate from.
         prices: With --dry-run: the file of a price list, for the price.
@@ -96,7 +96,7 @@ def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
     and `ROLE.name` for the model of a role. Raises `InputError` if there is no such model."""
     roles = [role for role, spec in llms.items() if spec.startswith("batch:")]
     if not roles:
-        raise InputError(f"--{name.replace('_', '-')} goes with --llm batch:MODEL@URL")
+        raise InputError(f"--{name.replace('_', '-')} can only be used with --llm batch:MODEL@URL")
     return [name if role == "default" else f"{role}.{name}" for role in roles]
 
 

@@ -24,8 +24,8 @@ _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
         "--options",
-        help="A TOML file with options of this command, by the names of the fields of pyfast.RunOptions; its"
-        " tables sampling and cluster are pyfast.Sampling and pyfast.Cluster. The command line takes precedence.",
+        help="A TOML file with options of this command, named like the fields of pyfast.RunOptions; its tables"
+        " sampling and cluster are for pyfast.Sampling and pyfast.Cluster. The command line takes precedence.",
     ),
 ]
 
@@ -110,7 +110,7 @@ class ReadingAgain(Reading):
     """How files are read for an index that exists."""
 
     columns: Annotated[int | None, Option(min=2)] = None
-    """The maximum number of columns of a table, as in `pyfast index`. By default as when the index was built."""
+    """The maximum number of columns of a table, as in `pyfast index`; by default that of the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +120,14 @@ class Scoring(Options):
     gold: Path | None = None
     """A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations: `id` and
     `turns`, each with `answers`. Without it: the file gold.jsonl in the folder of the run's questions or, if there
-    is no such file, the file of the questions itself."""
+    is no such file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file names, with
     evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for conversations."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Without it: all."""
     prices: Path | None = None
-    """The file of a price list, for the costs in money."""
+    """The file of a price list, to show costs in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

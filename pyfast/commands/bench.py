@@ -31,7 +31,7 @@ def bench(
     """Measure latency and throughput under load, in this process.
 
     Args:
-        questions: A file of questions.
+        questions: A question file.
         system: A system, as `pyfast systems` lists them, or MODULE:NAME; repeatable.
         index: The folder of an index. The systems direct and cot need no index.
         concurrency: How many questions the engine works on at once.

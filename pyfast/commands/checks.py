@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def check(
     system: str, *, index: Path | None = None, setting: Annotated[list[str] | None, Option(flag="--set")] = None
 ) -> None:
-    """Check that a system can be resumed, keeps its budgets, and survives hostile questions and unusable
+    """Check that a system can be resumed, stays within its budgets, and survives hostile questions and unusable
     replies.
 
     Args:
@@ -47,7 +47,7 @@ def _tell(result: CheckResult) -> None:
 @with_options
 def verify(path: Path) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal. The return code is 1 if something is damaged, and 2 if it is not, but something cannot be read.
+    journal. The return code is 1 if something is damaged, else 2 if something cannot be read.
 
     Args:
         path: The folder of a run or an index.

@@ -24,7 +24,7 @@ def convert(name: str, source: Path, *, out: Path) -> None:
     Args:
         name: hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag,
             beir or flashrag.
-        source: The file of questions, or the folder of the download.
+        source: The question file, or the folder of the download.
         out: The folder to make.
     """
     import pyfast.api.evaluation

@@ -24,7 +24,7 @@ def estimate(
     """Estimate hours, LLM calls, tokens and price of a run from an earlier run.
 
     Args:
-        questions: The number of questions, such as 1e8, or a file of questions.
+        questions: The number of questions, such as 1e8, or a question file.
         based_on: An earlier run of the system to estimate from.
         system: The system; by default the system of the earlier run.
         workers: How many workers of a cluster will answer the questions.

@@ -53,10 +53,10 @@ def evaluate(
     """Score the answers of runs, with a 95 % interval on every figure.
 
     Args:
-        costs: Also show LLM calls, tokens and seconds, as means of a question.
+        costs: Also show the mean LLM calls, tokens and seconds of a question.
         per_question: Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx).
         judge: Let this LLM judge whether each answer is correct and supported by its evidence. The folder
-            RUN-judged keeps the judge's run of RUN, and resumes.
+            RUN-judged is the judge's run, which you can resume.
     """
     import pyfast.api.evaluation
     from pyfast.api.run import warn_of_other_gold
@@ -77,7 +77,7 @@ def evaluate(
     if output.out is not None:
         check_new(output.out, output.overwrite)
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
-        raise InputError("the options of a run belong to --judge: give an LLM that judges")
+        raise InputError("the options of a run need --judge: give an LLM that judges")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_gold(runs)
@@ -154,7 +154,7 @@ def _spaced(names: Iterable[str]) -> list[str]:
 
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    ("whole_tables", "question has", "questions have", "a gold table without a row with the answer: any counts"),
+    ("whole_tables", "question has", "questions have", "a gold table where no row has the answer: any row counts"),
     ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )
@@ -244,7 +244,7 @@ def compare(
         if len(runs) != 2:
             raise InputError(f"--answers: give two runs, not {len(runs)}")
         if scoring != Scoring() or judged:
-            raise InputError("--answers: takes no gold; of the options, it allows only --json and --out")
+            raise InputError("--answers: takes no gold, and of the other options only --json and --out")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         if output.out is not None:
             pyfast.api.evaluation.write_figures(changes, output.out, overwrite=output.overwrite)
@@ -300,7 +300,7 @@ def _show_comparison(comparison: Comparison) -> None:
                 say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids)}")
     if comparison.left_out:
         left = counted(len(comparison.left_out), "question")
-        say(f"{left} that not all have answered: {some(comparison.left_out)}")
+        say(f"{left} that not all runs have answered: {some(comparison.left_out)}")
     for note in _notes(comparison):
         say(note)
 

@@ -55,8 +55,8 @@ def index(
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
         out: The folder to make.
         overwrite: Replace an existing index.
-        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late, KIND:MODEL, such
-            as sparse:MODEL, or dense:openai:MODEL@URL for a model on a server; repeatable.
+        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late or KIND:MODEL,
+            such as sparse:MODEL (for a model on a server: dense:openai:MODEL@URL); repeatable.
     """
     from pyfast.api.index import build_index
     from pyfast.llm.protocol import ON_GPU, calls_counted
@@ -144,7 +144,7 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 @app.command()
 @with_options
 def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Add documents. For a process that has the index open, nothing changes."""
+    """Add documents. Nothing changes for a process that has the index open."""
     from pyfast.api.index import add_documents
 
     _change(add_documents, index, sources, reading)
@@ -153,8 +153,8 @@ def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
 @app.command()
 @with_options
 def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Replace documents by new versions with the same uri, and add new documents. Tables and other parts that a
-    file no longer has are deleted."""
+    """Replace documents with new versions that have the same uri, and add new documents. Tables and other parts
+    that a file no longer has are deleted."""
     from pyfast.api.index import update_documents
 
     _change(update_documents, index, sources, reading)
@@ -163,7 +163,7 @@ def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None
 @app.command()
 @with_options
 def sync(index: IndexFolder, sources: _Sources, *, dry_run: bool = False, reading: ReadingAgain) -> None:
-    """Add, replace and delete documents, so that the index has what the folders have.
+    """Add, replace and delete documents, so that the index matches the folders.
 
     Args:
         dry_run: Change nothing: print what would change.
@@ -242,8 +242,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. The uri of a file deletes its tables and other parts too, the uri of a part only this
-    part.
+    """Delete documents. With the uri of a file, its tables and other parts are deleted too; with the uri of a
+    part, only this part is deleted.
 
     Args:
         uris: The uris of the documents, as evidence names them.

@@ -71,7 +71,7 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     )
     tell_unusable(session, run.path)
     if session.left_out:
-        say(f"passages that prompts had no room for: {left_out(session)} (a larger context window shows them)")
+        say(f"passages that did not fit into prompts: {left_out(session)} (a larger context window has more room)")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

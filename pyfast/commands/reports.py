@@ -91,7 +91,7 @@ def show(
     if (id is None) != wrong:
         raise InputError("show: give the id of a question, or --wrong")
     if limit is not None and not wrong:
-        raise InputError("show: --limit belongs to --wrong")
+        raise InputError("show: --limit can only be used with --wrong")
     ids = wrong_questions(run, scoring.gold)[:limit] if id is None else [id]
     for number, each in enumerate(ids, start=1):
         print(lines(pyfast.reports.text_report.show(run, each, scoring.gold, prompts=prompts, whole=all)))

@@ -48,7 +48,7 @@ def status(
         say(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if status.altered:
         lines = counted(status.altered, "line")
-        say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to mend it")
+        say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to repair it")
     of_reused = f"{status.reused_prompt_tokens} tokens in, {status.reused_completion_tokens} out"
     reused = f", {status.reused} of them reused ({of_reused})" if status.reused else ""
     say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}")
@@ -57,7 +57,7 @@ def status(
         say(f"tokens by role: {'; '.join(each)}")
     tell_unusable(status, run)
     if status.left_out:
-        say(f"passages that prompts had no room for: {left_out(status)}")
+        say(f"passages that did not fit into prompts: {left_out(status)}")
     if status.seconds:
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
         say(f"seconds of a question: {shown}{' (without reused LLM calls)' if status.reused else ''}")

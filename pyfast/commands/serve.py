@@ -98,7 +98,7 @@ def mcp(
     (MCP).
 
     Args:
-        http: Use HTTP in place of standard input and output.
+        http: Use HTTP instead of standard input and output.
         host: With --http: the address at which the server listens.
         port: With --http: the port at which the server listens.
     """

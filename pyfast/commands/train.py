@@ -94,12 +94,12 @@ def distill(
     gold: Path | None = None,
     not_in: list[Path] | None = None,
 ) -> None:
-    """Teach a model (LoRA) the prompts and replies of finished runs, from the questions that came out right.
+    """Train a model (LoRA) on the prompts and replies of finished runs, from the questions that came out right.
 
     Args:
         model: The folder of the model to train, in safetensors. Without it: only write examples.
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
-        not_in: Questions or gold answers of a test; the runs may have no question of it; repeatable.
+        not_in: Questions or gold answers of a test, none of which may be in the runs; repeatable.
     """
     import pyfast.api.training
 

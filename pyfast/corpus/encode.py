@@ -267,7 +267,7 @@ def _plain(value: object) -> object:
         return list(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    raise TypeError(f"a document holds a value of the type {type(value).__name__}, which is no text")
+    raise TypeError(f"a document holds a value of the type {type(value).__name__}, which is not text")
 
 
 def _json(document: Document) -> Iterator[bytes]:

@@ -165,7 +165,7 @@ def documents_of_records(
                 continue
             if _is_question(record):
                 advice = f'leave {path.name} out, or give the line a "kind" if it is one'
-                raise GoldError(f"{place}: a question, or its gold, and no document: {advice}")
+                raise GoldError(f"{place}: a question or its gold, not a document: {advice}")
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
@@ -406,7 +406,7 @@ def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[st
             return
         with pa.memory_map(str(path)) as source:
             if source.read(4) == b"FEA1":
-                raise InputError(f"{path}: version 1 of Feather is not read; write it in version 2")
+                raise InputError(f"{path}: pyfast does not read version 1 of Feather; write it in version 2")
             source.seek(0)
             try:
                 file = pa.ipc.open_file(source)

@@ -101,7 +101,7 @@ _MOST_TOLD = 10
 """How many parts of a file are named one by one if they cannot be read"""
 _COMPRESSED = (".gz", ".zst")
 _BLOCK = 1 << 20
-NO_READER = "no reader is for such a file: convert it, or name a reader with --reader"
+NO_READER = "there is no reader for such a file: convert it, or name a reader with --reader"
 
 
 def read(
@@ -197,7 +197,7 @@ def _documents(
                     continue
                 # In the form of `pyfast evaluate`
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
-                    raise GoldError(f"{path}: questions with their answers, and no corpus: leave the file out")
+                    raise GoldError(f"{path}: questions with their answers, not a corpus: leave out the file")
                 given += 1
                 own_uri = one.uri != uri and not one.uri.startswith(f"{uri}#")
                 if own_uri and (before := seen.before(one, path, given)):
@@ -432,7 +432,7 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
             raise InputError(
-                f"{place}: the index also has documents of it, with uris like those given; give it too"
+                f"{place}: the index also has documents from there, with uris like those given; give it too"
             )
     return sorted(found)
 
@@ -478,7 +478,7 @@ def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -
             uri = normalize("NFC", known or prefix + uri)
             other = named.setdefault(uri, path)
             if other is not path and not (known and path.samefile(other)):
-                raise InputError(f"{path}: its uri would be that of {other}: {uri}")
+                raise InputError(f"{path}: its uri would be the same as that of {other}: {uri}")
     return list(named.items())
 
 

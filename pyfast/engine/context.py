@@ -129,7 +129,7 @@ class Runtime:
     def required_index(self) -> Index:
         """Return the index. Raises `InputError` if the run has no index."""
         if self.index is None:
-            raise InputError("this system retrieves: the run needs an index")
+            raise InputError("this system searches an index: the run needs one")
         return self.index
 
     def batched(
@@ -646,7 +646,7 @@ class Context:
         """
         self.ledger.fall_backs[prompt.name] += 1
         if self._runtime.budget.strict:
-            raise FallBackError(f"{why}; the system would go on without it, but the run is strict")
+            raise FallBackError(f"{why}; the system would continue without it, but the run is strict")
         if self._on_step is not None:
             self._on_step(Step(self.question.id, prompt.name, prompt.role, seconds=0.0, fell_back=str(why)))
 

@@ -446,7 +446,7 @@ class Outages:
         try:
             self._on_change(waiting)
         except Exception as error:
-            raise RunError(f"what hears of outages failed: {type(error).__name__}: {error}") from error
+            raise RunError(f"the function for outages failed: {type(error).__name__}: {error}") from error
 
     def _gone(self, fault: LLMUnavailableError, because: str) -> LLMUnavailableError:
         which = "" if self._name == THE_LLM else f"{self._name}: "

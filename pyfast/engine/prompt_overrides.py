@@ -149,7 +149,7 @@ def _text(path: Path, name: str, table: Any) -> PromptText:
             if not isinstance(value, list) or not all(isinstance(place, str) for place in value):
                 raise InputError(f'{where}: leave_out: expected a list of texts, such as ["path"]')
         elif not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}: {key}: expected a text that is not empty")
+            raise InputError(f"{where}: {key}: expected a non-empty text")
     if "system" not in table and "user" not in table:
         raise InputError(f"{where}: has neither system nor user")
     if "leave_out" in table and "user" not in table:

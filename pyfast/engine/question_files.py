@@ -170,7 +170,7 @@ def _value(cell: str, name: str, place: str) -> Any:
     if _LISTED.fullmatch(text) or (name in _ANSWERS and _NUMBERS.fullmatch(text)):
         shown = " ".join(text.split())
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
-        raise InputError(f"{place}, column {name!r}: {shown} is no list that pyfast can read; write it as JSON")
+        raise InputError(f"{place}, column {name!r}: {shown} is not a list that pyfast can read; write it as JSON")
     return cell
 
 

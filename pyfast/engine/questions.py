@@ -83,7 +83,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
     if not isinstance(conversation, str) or not conversation:
         raise InputError(f"{place}: needs an `id`, a text or a number")
     if not isinstance(turns, list) or not turns:
-        raise InputError(f"{place}: `turns` needs to be a list that is not empty")
+        raise InputError(f"{place}: `turns` must be a non-empty list")
     of_all = _documents(record, place)
     for number, turn in enumerate(turns, start=1):
         within = f"{place}, turn {number}"
@@ -91,7 +91,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
             raise InputError(f"{within}: not a JSON object")
         answers = turn.get("answers", [])
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-            raise InputError(f"{within}: `answers` needs to be a list of strings")
+            raise InputError(f"{within}: `answers` must be a list of strings")
         documents = _documents(turn, within) or of_all
         yield within, Question(*_asked(turn, within), conversation, tuple(answers), documents)
 
@@ -113,7 +113,7 @@ def _documents(record: dict[str, Any], place: str) -> tuple[str, ...]:
     if documents is None:
         return ()
     if not isinstance(documents, list) or not documents or not all(isinstance(uri, str) for uri in documents):
-        raise InputError(f"{place}: `documents` needs to be a list of uris that is not empty")
+        raise InputError(f"{place}: `documents` must be a non-empty list of uris")
     return tuple(documents)
 
 

@@ -222,7 +222,7 @@ async def answer_all(
             if not models.stopped:
                 raise errors.exceptions[0] from None
         except TimeoutError:
-            raise RunError(f"the run's {budget.run_seconds:g} seconds are over") from None
+            raise RunError(f"the run's {budget.run_seconds:g} seconds are used up") from None
         except asyncio.CancelledError:
             patience_s = 0.0
             raise

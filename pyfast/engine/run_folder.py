@@ -92,13 +92,13 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if changed := differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
-                f"{path}: was started by other code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only that code resumes it; give another folder, or --restart, or --accept-code (then its"
-                " answers are of both)"
+                f"{path}: was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
+                " but only the same code resumes it; give another folder, or --restart, or --accept-code (its"
+                " answers are then from both)"
             )
         raise InputError(
-            f"{path}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
-            " another folder, or --restart"
+            f"{path}: was started with different values: {'; '.join(changed)}. Give the same values,"
+            " or another folder, or --restart"
         )
     check_journal(path)
 
@@ -109,7 +109,7 @@ def check_journal(path: Path) -> None:
     if known is not None and configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
-            " Put back what was there, or --restart"
+            " Put back the original, or --restart"
         )
 
 
@@ -137,7 +137,7 @@ def check_reused(path: Path, described: Configuration, run: Path, known: bool = 
     if not roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
         changed = differences(*llms)
         raise InputError(
-            f"{run}: its replies cannot be reused, because its LLM is another one: {'; '.join(changed)}"
+            f"{run}: its replies cannot be reused, because its LLM is different: {'; '.join(changed)}"
         )
     return before
 
@@ -292,13 +292,15 @@ class RunFolder:
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
             replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
-            LOG.info("%s: its %d replies serve equal requests", run, replies)
+            LOG.info("%s: its %d replies are reused for identical requests", run, replies)
             if damaged:
                 LOG.warning("%s: damaged: %d of its replies cannot be reused", run, damaged)
             one, other = before.get("index", {}), described.get("index", {})
             if one.get("corpus") != other.get("corpus"):
                 commits = one.get("commit", "none"), other.get("commit", "none")
-                LOG.warning("%s: its index was at commit %s, the index of this run is at commit %s", run, *commits)
+                LOG.warning(
+                    "%s: its index was at commit %s, but the index of this run is at commit %s", run, *commits
+                )
 
     def answered(self, questions: Iterable[Question]) -> int:
         """Count the questions that have an answer in answers.jsonl, from the first question up to the first
@@ -325,7 +327,7 @@ class RunFolder:
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
                     LOG.warning(
-                        "%s, line %d: not what was written there; it comes again from the journal",
+                        "%s, line %d: not as pyfast wrote it; the line is written again from the journal",
                         self._path / ANSWERS,
                         done + 1,
                     )
@@ -530,8 +532,8 @@ class RunFolder:
                 there = False
             if not there:
                 raise RunError(
-                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; what was done is"
-                    " where it went"
+                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; the finished"
+                    " work is where the folder went"
                 )
 
 

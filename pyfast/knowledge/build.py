@@ -133,7 +133,7 @@ def build_knowledge(
     if waiting := extraction_results(folder).waiting:
         LOG.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        LOG.warning("%d chunks were read by no LLM yet: `pyfast knowledge build --llm` has them read", unread)
+        LOG.warning("no LLM has read %d chunks yet: `pyfast knowledge build --llm` reads them", unread)
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
         LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))
@@ -231,7 +231,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
         raise InputError(
-            f"{index.folder}: its chunks are of {before} tokens, not {tokens}; to extract all of it again,"
+            f"{index.folder}: its chunks have {before} tokens, not {tokens}; to extract all of it again,"
             f" remove {index.folder / KNOWLEDGE}"
         )
     return before or tokens or TOKENS

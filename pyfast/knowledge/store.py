@@ -226,7 +226,7 @@ class Knowledge:
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
-            raise InputError(f"{folder}: its vectors are of another embedding model than the one given")
+            raise InputError(f"{folder}: its vectors are from a different embedding model")
         try:
             return cls(folder, manifest, embedder)
         except (sqlite3.Error, InputError) as error:

@@ -64,5 +64,5 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
 
 def _checked(spec: str, llm: Any) -> FullLLM:
     if not callable(getattr(llm, "complete", None)):
-        raise InputError(f"{spec}: no LLM: it has no method `complete` (see pyfast.LLM)")
+        raise InputError(f"{spec}: not an LLM: it has no method `complete` (see pyfast.LLM)")
     return with_defaults(llm)

@@ -23,7 +23,7 @@ from pyfast.utils.log import LOG
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"
 LARGEST_FILE = 1 << 30  # the maximum number of bytes of a file of results
-DUPLICATES = "a run that is killed could submit calls twice; --accept-duplicates runs nevertheless"
+DUPLICATES = "so a run that is killed could submit calls twice; to run anyway, use --accept-duplicates"
 _PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class BatchProvider:
             reason = str(error)
         except (ValueError, LookupError, TypeError):
             reason = "no list"
-        raise InputError(f"{self._shown}/batches does not list batches ({reason}): {DUPLICATES}")
+        raise InputError(f"{self._shown}/batches does not list batches ({reason}), {DUPLICATES}")
 
     async def upload(self, name: str, content: bytes) -> str:
         """Upload a file of LLM calls, and return the file's id."""

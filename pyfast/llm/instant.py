@@ -71,7 +71,7 @@ class Instant:
 def open_instant(rest: str, **options: Any) -> Instant:
     """Open the LLM `instant`. Raises `InputError` if `rest`, the text after `instant:`, is not empty."""
     if rest:
-        raise InputError(f"unreadable LLM 'instant:{rest}'; expected instant")
+        raise InputError(f"cannot read the LLM 'instant:{rest}'; expected instant")
     return take_options("instant", Instant, **options)
 
 

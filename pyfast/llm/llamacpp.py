@@ -68,7 +68,7 @@ def open_embedded(rest: str, **options: Any) -> LlamaCpp:
     adapter. Raises `ModelNotFoundError` if the model is not installed, and `InputError` for another text after
     the name."""
     if rest not in ("", "base"):
-        raise InputError(f"unreadable LLM 'embedded:{rest}'; expected embedded or embedded:base")
+        raise InputError(f"cannot read the LLM 'embedded:{rest}'; expected embedded or embedded:base")
     spec = "embedded:base" if rest else "embedded"
     ours = {} if rest else {"adapter": str(ADAPTER)}
     options = {"context_window": 2048, **ours, **options}

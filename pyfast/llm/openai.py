@@ -338,7 +338,7 @@ class OpenAI:
             self._fallbacks.forget()  # Another server may answer here next.
             raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
-            raise http.Again(OutageError(f"{self._base_url} takes no more connections")) from None
+            raise http.Again(OutageError(f"{self._base_url} accepts no more connections")) from None
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # The session was closed during the call.
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
@@ -369,8 +369,8 @@ class OpenAI:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             LOG.warning(
-                "%s counts %d tokens in and %d out where %d bytes were sent: not believed, counted as %d and %d at"
-                " most; so is what it says from now on",
+                "%s counts %d tokens in and %d out for %d bytes, which is impossible: pyfast counts at most %d"
+                " and %d, and corrects such counts from now on",
                 *(self._base_url, *said, sent, *believed),
             )
         return counted

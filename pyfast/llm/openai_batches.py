@@ -118,7 +118,7 @@ class OpenAIBatches(OpenAI):
         """Start collecting calls for a run. In the background, wait for the batches that earlier sessions of
         the run submitted. Raises `InputError` if another run uses this model."""
         if self._progress is not None:
-            raise InputError(f"{self.spec}: another run is using it: open the model once more")
+            raise InputError(f"{self.spec}: another run is using it: open the model again")
         self._progress, self._log = progress, log
         for logged in await log.load(self._name):
             if not logged.calls:
@@ -243,7 +243,7 @@ class OpenAIBatches(OpenAI):
         line = lines.pop(place, None)
         if line is None and batch.status == "cancelled" and not batch.is_adopted:
             raise LLMUnavailableError(
-                f"{self._base_url}: the batch was cancelled; resumed, the run submits what is left of it again"
+                f"{self._base_url}: the batch was cancelled; if you resume the run, it submits the rest again"
             )
         return line
 
@@ -311,7 +311,7 @@ class OpenAIBatches(OpenAI):
         await self._log.identify(batch.key, id)
         if not keeps_key and not self._batching.accept_duplicates:
             await self._provider.cancel(id)
-            raise InputError(f"{self._base_url} keeps no metadata of a batch: {DUPLICATES}")
+            raise InputError(f"{self._base_url} does not store the metadata of a batch, {DUPLICATES}")
         return await self._results(batch, id)
 
     async def _results_of_earlier(self, batch: _Batch, logged: LoggedBatch) -> dict[int, Line]:

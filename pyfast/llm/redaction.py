@@ -218,12 +218,12 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
         for name, value in fields.items():
             if _is_secret(str(name)) and isinstance(value, str | int) and not isinstance(value, bool):
                 raise InputError(
-                    f"extra must have no secret such as {str(name)!r}, because run.toml records it; put the key"
-                    f" into {variable}"
+                    f"extra must not contain a secret such as {str(name)!r}, because run.toml records it; put"
+                    f" the key into {variable}"
                 )
             check_no_secret([str(name), value], key, variable)
     elif isinstance(fields, list | tuple):
         for value in fields:
             check_no_secret(value, key, variable)
     elif isinstance(fields, str) and hider(key)(fields) != fields:
-        raise InputError(f"extra has a key, and run.toml records it; keep it only in {variable}")
+        raise InputError(f"extra contains the API key, and run.toml records extra; keep it only in {variable}")

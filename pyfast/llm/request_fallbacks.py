@@ -200,7 +200,7 @@ class LearnedFallbacks:
             self._told = self.kept
             last = {one.field: one.sent for one in FALLBACKS if one in self.kept}
             changes = ", ".join(last.values())
-            LOG.warning("%s does not take whole requests; sent from now on: %s", server, changes)
+            LOG.warning("%s does not accept every field of a request; sent from now on: %s", server, changes)
 
     def forget(self) -> None:
         """Forget all, because another server may answer from now on."""

@@ -123,7 +123,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
     `InputError` if the text has another form.
     """
     match = re.fullmatch(r"openai:(.+?)@(https?://\S+)", spec)
-    unreadable = InputError(f"unreadable LLM {shown_url(spec)!r}; expected openai:MODEL@http://HOST:PORT")
+    unreadable = InputError(f"cannot read the LLM {shown_url(spec)!r}; expected openai:MODEL@http://HOST:PORT")
     if match is None or "://" in match[1]:
         raise unreadable
     if re.search(r"[@?#]", match[2]):

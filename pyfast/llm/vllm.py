@@ -35,7 +35,7 @@ def find_model(text: str) -> tuple[str, str | None]:
         raise ModelNotFoundError(f"vLLM is not installed: {INSTALL}")
     path = Path(text).expanduser()
     if path.is_file():
-        raise InputError(f"{text} is a file, and vLLM reads folders; for a GGUF file take llamacpp:{text}")
+        raise InputError(f"{text} is a file, but vLLM reads folders; for a GGUF file, use llamacpp:{text}")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ModelNotFoundError(f"{text} is not a model: it has no config.json")

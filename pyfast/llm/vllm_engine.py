@@ -119,7 +119,7 @@ def _look_up(name: str, revision: str | None) -> None:
     try:
         HfApi().model_info(name, revision=revision, timeout=10)
     except Exception as error:
-        raise ModelNotFoundError(f"no folder {name!r} here, nor can the hub give it: {_reason(error)}") from None
+        raise ModelNotFoundError(f"no folder {name!r} here, and the hub has none: {_reason(error)}") from None
 
 
 @contextlib.contextmanager

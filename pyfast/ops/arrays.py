@@ -175,7 +175,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
     needs no conversion. In one process, the warning appears only once for the same three arguments.
     """
     warnings.warn(
-        f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) ends that",
+        f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) avoids this",
         SparseEfficiencyWarning,
         stacklevel=5,  # the caller of the op
     )

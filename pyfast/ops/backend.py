@@ -126,7 +126,7 @@ class Gpu:
         try:
             self.library = sys.modules["torch"] if self.torch else import_module("cupy")
         except ImportError as error:
-            raise DeviceError(f"arrays on a GPU that are not torch's want CuPy: {error}") from None
+            raise DeviceError(f"arrays on a GPU that are not torch's need CuPy: {error}") from None
         self.device = tensors[0].device if tensors else getattr(on_device[0], "device", None)
         for value in on_device:
             self.must_hold("the arrays", value)

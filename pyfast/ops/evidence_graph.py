@@ -127,7 +127,7 @@ class EvidenceGraph:
                 # networkx refuses a graph without nodes.
                 each.append(to_scipy_sparse_array(graph, weight=weight) if len(graph) else csr_array((0, 0)))
             except (NetworkXException, AttributeError, TypeError, ValueError) as error:
-                raise ArrayError(f"graphs[{p}]: cannot be read as a graph of networkx: {error}") from error
+                raise ArrayError(f"graphs[{p}]: cannot be read as a networkx graph: {error}") from error
         return cls.from_scipy(*each)
 
 
@@ -145,7 +145,7 @@ def _adjacency(name: str, given: Any) -> csr_array:
     is_sparse: bool = issparse(given)
     if not is_sparse or len(given.shape) != 2 or given.shape[0] != given.shape[1]:
         shape = getattr(given, "shape", type(given).__name__)
-        raise ArrayError(f"{name}: expected a square sparse array of SciPy's, got {shape}")
+        raise ArrayError(f"{name}: expected a square sparse SciPy array, got {shape}")
     if given.dtype.kind not in "biuf":
         raise ArrayError(f"{name}: expected real numbers, got {given.dtype}")
     own = given.copy()

@@ -88,7 +88,7 @@ def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
 def _kind(features: Any) -> str:
     kind = str(features.dtype).removeprefix("torch.")
     if kind not in ("float32", "bfloat16"):
-        raise ArrayError(f"x_src: a GPU has float32 and bfloat16, got {kind}")
+        raise ArrayError(f"x_src: a GPU supports float32 and bfloat16, got {kind}")
     return kind
 
 

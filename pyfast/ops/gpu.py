@@ -39,7 +39,7 @@ def forward(gpu: Gpu, x: Any) -> Forward:
     elif getattr(x, "format", None) == "csr" and hasattr(x.data, "__cuda_array_interface__"):
         indptr, indices, data = x.indptr, x.indices, x.data
     else:
-        raise ArrayError(f"X: expected a CSR matrix on the GPU, of CuPy's or torch's, got {type(x).__name__}")
+        raise ArrayError(f"X: expected a CSR matrix on the GPU, from CuPy or torch, got {type(x).__name__}")
     wide = [str(each.dtype).endswith("int64") for each in (indptr, indices)]
     indptr = gpu.array("X.indptr", indptr, "int64" if wide[0] else "int32")
     indices = gpu.array("X.indices", indices, "int64" if wide[1] else "int32")
@@ -86,7 +86,7 @@ def evidence_graph(
         max_terms: The documents of no pool have more entries in X together.
     """
     if not isinstance(weight, str) or idf != "corpus":
-        raise ArrayError("weight, idf: a GPU has 'sum', 'dot' and 'min', and idf='corpus'")
+        raise ArrayError("weight, idf: a GPU supports 'sum', 'dot' and 'min', and idf='corpus'")
     if (max_pool is None) != (max_terms is None) or min(max_pool or 0, max_terms or 0) < 0:
         raise ArrayError("max_pool, max_terms: expected two numbers of at least 0, or neither")
     gpu = Gpu(doc_ids, pool_offsets)
@@ -139,7 +139,7 @@ def evidence_graph(
 def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: str) -> Any:
     """Compute the weighted degree of each node."""
     if weight not in ("sum", "dot") or idf != "corpus":
-        raise ArrayError("weight, idf: a GPU has the degrees of 'sum' and 'dot', and idf='corpus'")
+        raise ArrayError("weight, idf: a GPU supports the degrees of 'sum' and 'dot', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         x, pools = _pools(gpu, X, pool_offsets, doc_ids)

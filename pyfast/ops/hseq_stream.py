@@ -257,7 +257,7 @@ class Stream:
 
     def _arrays(self) -> tuple[Int64, Int64, UInt8, UInt64]:
         if not isinstance(self.order, np.ndarray):
-            raise ArrayError("stream: is on the GPU, which has window and refresh only")
+            raise ArrayError("stream: is on the GPU, which supports only window and refresh")
         return self.order, self.starts, self.tombstones, self.live
 
     def _there(self) -> tuple[int, Any, Any, Any]:

@@ -102,7 +102,7 @@ def report(
 
 def _write_single(folders: Sequence[Path], out: Path, id: str, scoring: Scoring) -> Path:
     if len(folders) > 1:
-        raise InputError("a single question is of one run")
+        raise InputError("the page of a single question needs exactly one run")
     if out.exists() and not (out.is_file() and is_single_page(out)):
         raise InputError(f"{out}: exists and is not the page of a question; choose another file")
     details = question_of(folders[0], id, scoring)

@@ -71,7 +71,7 @@ class _OfSentenceTransformers:
             model = placed(Model, self._folder, self._hardware)
         if model.num_labels != 1:
             raise InputError(
-                f"{self._folder}: a cross-encoder has one score for a pair, this has {model.num_labels}"
+                f"{self._folder}: a cross-encoder gives one score for a pair, but this gives {model.num_labels}"
             )
         return model
 

@@ -59,10 +59,10 @@ class _Scores(Endpoint):
                 said.append(error)
             else:
                 self._is_found = True
-                LOG.info("%s takes requests at %s with the field %s", self.spec, *form)
+                LOG.info("%s accepts requests at %s with the field %s", self.spec, *form)
                 return
         if said:
-            raise InputError(f"{self.spec}: takes no request for scores that pyfast knows: {said[0]}")
+            raise InputError(f"{self.spec}: accepts no request for scores that pyfast knows: {said[0]}")
 
 
 class EndpointReranker:

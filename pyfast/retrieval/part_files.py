@@ -52,7 +52,7 @@ def new_array(path: Path, kind: npt.DTypeLike, *shape: int) -> Iterator[Callable
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:
     """Raise `IndexFormatError` if the offsets do not match the number of lists and the number of values."""
     if len(offsets) != lists + 1 or any(len(one) != int(offsets[-1]) for one in values):
-        raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not go together; build the index again")
+        raise IndexFormatError(f"{files.folder}: the arrays of {folder} do not match; build the index again")
 
 
 def pieces(offsets: Int64, size: int) -> Iterator[tuple[int, int]]:
@@ -126,7 +126,7 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
     hashes = files.file(f"{URIS}/hashes.npy").checked(np.uint64)
     documents = files.file(f"{URIS}/documents.npy").checked(np.int32)
     if not len(hashes) == len(documents) == corpus.documents:
-        raise IndexFormatError(f"{files.folder}: {URIS} is of other documents; build the index again")
+        raise IndexFormatError(f"{files.folder}: {URIS} belongs to different documents; build the index again")
     if not len(hashes):
         return {}
     wanted = hash_uris(uris)

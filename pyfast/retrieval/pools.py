@@ -208,7 +208,7 @@ def _opened(kind: Literal["retrievers", "rerankers"], name: str, index: object, 
     if not hasattr(opened, method) or not hasattr(opened, "fingerprint"):
         what = kind.removesuffix("s")
         raise InputError(
-            f"{given}: no {what}: it needs a method `{method}` and a `fingerprint` (see {what.capitalize()})"
+            f"{given}: not a {what}: it needs a method `{method}` and a `fingerprint` (see {what.capitalize()})"
         )
     return opened
 

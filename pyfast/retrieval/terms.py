@@ -178,7 +178,7 @@ class Terms(Sequence[str]):
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
         )
         if len(offsets) != len(prefixes) + 1:
-            raise IndexFormatError(f"{files.folder}: its terms do not go together; build the index again")
+            raise IndexFormatError(f"{files.folder}: its terms do not match; build the index again")
         return cls(offsets, files.file(f"{TERMS}/text.bin").data, prefixes, files)
 
     def save(self, folder: Path) -> None:
@@ -363,7 +363,7 @@ def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCou
     indptr, documents, counts, lengths = (file.array(*_COUNTS[name]) for name, file in opened.items())
     fit_together(files, TERM_COUNTS, indptr, terms, documents, counts)
     if len(lengths) != passages:
-        raise IndexFormatError(f"{files.folder}: {TERM_COUNTS} is of other passages; build the index again")
+        raise IndexFormatError(f"{files.folder}: {TERM_COUNTS} belongs to other passages; build the index again")
     file = opened["lengths"]
     file.check_all()
     if len(lengths) and lengths.min() < 0:

@@ -146,7 +146,7 @@ class Batches:
         before, told = self._known.get(f"batch_{name}"), attrgetter("endpoint", "input_file_id", "metadata")
         if before is not None:
             if told(before) != told(asked):
-                raise ApiError(409, "this Idempotency-Key began another batch", "key_reused")
+                raise ApiError(409, "this Idempotency-Key belongs to a different request", "key_reused")
             return before
         self.files.get(asked.input_file_id)
         now = {"id": f"batch_{name}", "created_at": int(time.time()), "status": "validating", "object": "batch"}

@@ -198,7 +198,7 @@ def read_keys(path: Path) -> list[ApiKey]:
             raise InputError(f"{place}: needs `key`, a text without spaces around it")
         conditions = [given] if isinstance(given, str) else given
         if given is not None and (not isinstance(conditions, list) or not conditions):
-            raise InputError(f"{place}: `filter` needs to be a condition, or a list of them that is not empty")
+            raise InputError(f"{place}: `filter` must be a condition, or a non-empty list of conditions")
         if key in keys:
             raise InputError(f"{place}: another table has the same key")
         parse_filter(read := tuple(map(str, conditions or ())))

@@ -73,7 +73,7 @@ Filter = Annotated[
 ]
 Documents = Annotated[list[str] | None, Field(description="The uris of the documents to search. null: all")]
 MaxTokens = Annotated[
-    int, Field(ge=50, description="The length of the result, at most, roughly: three characters count as a token")
+    int, Field(ge=50, description="The maximum length of the result, in tokens of about three characters")
 ]
 
 

@@ -84,7 +84,7 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         if self._hosts is not None and name not in self._hosts:
-            raise ApiError(400, "this server answers under no such host name", "unknown_host")
+            raise ApiError(400, "this server does not answer under this host name", "unknown_host")
         if not self._keys or path in OPEN:
             return _NO_KEY
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")

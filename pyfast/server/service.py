@@ -176,7 +176,7 @@ class Service:
             await asyncio.sleep(_RETRY_S)
             try:
                 await self._start(stack)
-                LOG.info("the LLM answers; the server takes questions")
+                LOG.info("the LLM answers; the server accepts questions")
             except OutageError as error:
                 self.down = str(error)
             except Exception as error:  # Each reply and the log say what is wrong.
@@ -315,7 +315,7 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
             asked = []
     question = "\n".join(asked)
     if not question.strip():
-        raise ApiError(400, "the last message needs to be a user's, with text", "no_question", param="messages")
+        raise ApiError(400, "the last message must be from the user, with text", "no_question", param="messages")
     return question, tuple(pair for pair in history if pair[0].strip())
 
 
@@ -366,4 +366,4 @@ def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
     system = load_system(name)
     system.configure(values)
     if system.needs_index and not has_index:
-        raise InputError(f"{name} retrieves: give the server an index")
+        raise InputError(f"{name} searches an index: give the server one")

@@ -25,8 +25,8 @@ from pyfast.utils.extras import explained
 T = TypeVar("T")
 FollowUps = Literal["off", "rewrite", "resolve"]
 """What to do with later questions of a conversation, if the system answers only single questions. rewrite: the LLM
-rewrites each question so that it can be understood alone. resolve: the LLM adds the names that the question leaves
-out. off: the questions stay unchanged."""
+rewrites each question so that it can be understood on its own. resolve: the LLM adds the names that the question
+leaves out. off: the questions stay unchanged."""
 Sync = Literal["normal", "full"]
 Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
@@ -156,7 +156,7 @@ class RunOptions(Options):
     columns: Annotated[Mapping[str, str] | None, Option(flag="--column", typed=list[str] | None, read="pairs")] = (
         None
     )
-    """A column of the file of questions that has another name than pyfast's, such as question=Frage or
+    """A column of the question file whose name differs from pyfast's, such as question=Frage or
     answers=Antwort; repeatable.
 
     The folder of the run then gets a copy of the questions with pyfast's names"""
@@ -172,10 +172,10 @@ class RunOptions(Options):
     max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
     """Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."""
     reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
-    """The folder of an earlier run, whose LLM replies serve equal requests of this run; repeatable.
+    """The folder of an earlier run, whose LLM replies are reused for identical requests; repeatable.
 
-    The LLM must be the same. A reply at a temperature above 0 serves only the question with the same id. The run
-    copies the replies when it starts, so you can then delete the earlier run"""
+    The LLM must be the same. A reply at a temperature above 0 is reused only for the question with the same id.
+    The run copies the replies when it starts, so you can delete the earlier run after that"""
     sync: Sync = "normal"
     """normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.
 
@@ -185,11 +185,11 @@ class RunOptions(Options):
 
     `Run.prompts` reads them. Use False for private data"""
     restart: bool = False
-    """Start again; the old folder gets another name."""
+    """Start again; the old folder is renamed."""
     accept_code: bool = False
-    """Resume a run that another version of the code started; the answers may then differ.
+    """Resume a run that was started with a different version of the code; the answers may then differ.
 
-    The other version is of pyfast or of the system's code. The file run.toml then records both versions"""
+    The code is that of pyfast or of the system. The file run.toml then records both versions"""
     retry_failed: bool = False
     """Try the failed questions or chunks again."""
 
@@ -258,20 +258,20 @@ class Cluster(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions(Options):
-    """How texts are cut into passages and words, and how much memory the build of an index may use. All but
-    `memory` hold for documents that are added later, too."""
+    """How texts are cut into passages and words, and how much memory the build of an index may use. All
+    except `memory` also apply to documents that are added later."""
 
     passage_length: int = 4000
     """The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."""
     passage_overlap: int = 0
     """The maximum number of characters that neighbouring passages of a cut paragraph share. They share whole
-    sentences. If not even one fits, they share its last words."""
+    sentences or, if not even one fits, the last words of one."""
     tokenizer: Tokenizer = "words"
     """What counts as a word. words: words, and digits and letters that stand alone. characters: also each
-    character of a script without blanks between words, such as Chinese and Thai."""
+    character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
     """The language of the texts, for the Snowball stemmer: all forms of a word are one term. none: each form is
-    its own term."""
+    a term of its own."""
     stop_words: StopWords = "english"
     """The words that searches ignore; use none for texts that are not English."""
     accents: Accents = "fold"
@@ -292,8 +292,8 @@ class Hardware(Options):
     TABLE: ClassVar[str] = "hardware"
 
     device: str = "auto"
-    """Where models encode texts and vectors are searched: cpu, cuda (a GPU) or cuda:NUMBER. auto: models run on a
-    GPU if there is one, and searches on the CPU.
+    """The device on which models encode texts, and on which vectors are searched: cpu, cuda (a GPU) or
+    cuda:NUMBER. auto: models run on a GPU if there is one, and searches on the CPU.
 
     With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
@@ -322,8 +322,8 @@ class Load(Options):
 
     Above 1, the gaps are more even than with `poisson`"""
     trace: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """Open loop: a file with the times at which questions arrive, a number of seconds on each line. The first
-    question arrives at once, so only the differences matter."""
+    """Open loop: a file with the times at which questions arrive, with one time in seconds on each line. The
+    first question arrives at once, so only the differences matter."""
     clients: Annotated[Sequence[int], Option(typed=list[int] | None, read="several")] = ()
     """Closed loop: the number of clients. A client asks its next question when its last question has ended;
     repeatable."""
@@ -336,7 +336,7 @@ class Load(Options):
     """Number of questions in each repetition.
 
     For the load of `trace`, it is the number of arrival times. If you give fewer questions, they are asked again
-    with other ids. The LLM's prefix cache then helps more than in real use"""
+    with different ids. The LLM's prefix cache then helps more than in real use"""
     warm_up: Annotated[int, Option(min=0)] = 20
     """Number of questions that are asked first and not measured."""
     repeats: Annotated[int, Option(min=1)] = 3
@@ -354,8 +354,8 @@ class Load(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(Options):
-    """How a server answers: its prompts, and what it does in outages, with conversations, with files and
-    batches, and at its end."""
+    """How a server works: its prompts, and what it does in outages, with conversations, with files and
+    batches, and when it is stopped."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
     """How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once."""
@@ -367,20 +367,20 @@ class ServerOptions(Options):
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys, each in a table [NAME] with key. filter lets its clients see only some documents;
-    requests_per_minute, requests_at_once and tokens_per_day limit them."""
+    """A TOML file with API keys, each as key in a table [NAME]. With filter, a key sees only some documents;
+    requests_per_minute, requests_at_once and tokens_per_day limit what it may use."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
     """A setting that requests may change, as SYSTEM.NAME; repeatable."""
     views: Annotated[int, Option(min=1)] = 32
-    """How many filters of requests and keys keep their documents in temporary files at once."""
+    """The number of filters of requests and keys whose documents are in temporary files at the same time."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
     """How many seconds the server waits for requests in progress when it is stopped."""
 
 
 Epochs = Annotated[int, Option(min=1)]
-"""How often the training goes through all examples."""
+"""How many times the training goes through all examples."""
 LearningRate = Annotated[float, Option(min=0.0)]
 """The highest learning rate of Adam."""
 Accumulation = Annotated[int, Option(min=1)]
@@ -395,7 +395,7 @@ LoraAlpha = Annotated[int, Option(min=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions(Options):
-    """The options that all trainings share. Each training has its own defaults."""
+    """The options that all kinds of training share. Each kind has its own defaults."""
 
     epochs: Epochs = 1
     learning_rate: LearningRate = 5e-5
@@ -407,7 +407,7 @@ class TrainingOptions(Options):
     minutes: Annotated[float | None, Option(min=0.0)] = None
     """Stop after this many minutes; to resume the training, repeat the command."""
     autocast: bool = False
-    """Compute in bfloat16 where torch's autocast can. A GPU is several times faster then.
+    """Compute in bfloat16 where torch's autocast supports it. This makes a GPU several times faster.
 
     The trained weights stay in float32"""
 
@@ -442,14 +442,14 @@ class GraphConvqaOptions(TrainingOptions):
     k: Annotated[int, Option(min=1)] = 20
     """Number of evidence items that a turn gets: the best-ranked items."""
     max_prompt_tokens: Annotated[int, Option(min=128)] = 1024
-    """Maximum tokens of a prompt.
+    """Maximum number of tokens in a prompt.
 
     Evidence that does not fit is left out, and a warning says how much"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterOptions(TrainingOptions):
-    """The options that the trainings of adapters share."""
+    """The options that all kinds of training of adapters share."""
 
     accumulation: Accumulation = 16
     batch: Annotated[int, Option(min=1)] = 1
@@ -472,20 +472,20 @@ class DistillOptions(AdapterOptions):
     rises. Then it falls along a cosine."""
 
     right: Annotated[str | Path, Option(typed=str)] = "gold"
-    """Which questions give examples. gold: those whose answer is right by the gold answers. all: all that did not
-    fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
+    """Which questions give examples. gold: those whose answer is right according to the gold answers. all: all
+    that did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
     """With --right gold: the smallest F1 of an answer that counts as right."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
-    """The share of the questions that only measure the trained model.
+    """The share of the questions that are held out from training, to measure the trained model.
 
-    The text of a question decides, so that a question of several runs is on one side"""
+    The text of a question decides whether it is held out, so a question is held out in all runs or in none"""
     size: Annotated[int, Option(min=1)] = 4000
     """Maximum number of examples. Each prompt gets an equal share.
 
     A prompt with fewer examples than its share leaves the rest to the others"""
     max_tokens: Annotated[int, Option(min=16)] = 2048
-    """Maximum tokens of an example, prompt and reply together. Longer ones are left out."""
+    """Maximum number of tokens in an example, prompt and reply together. Longer examples are left out."""
     epochs: Epochs = 2
     learning_rate: LearningRate = 2e-4
 
@@ -511,9 +511,9 @@ class HseqOptions(AdapterOptions):
 
     0: the training uses no such positives"""
     verdict_weight: Annotated[float, Option(min=0.0)] = 1.0
-    """Weight of the tokens that say whether the evidence is sufficient.
+    """Weight, in the loss, of the tokens that say whether the evidence is sufficient.
 
-    The weight in the loss. All other tokens of an action have the weight 1"""
+    All other tokens of an action have the weight 1"""
     learning_rate: LearningRate = 2e-5
 
 

@@ -67,7 +67,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
     for other in (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")):
         if other.exists() and other.stat().st_size:
             unread = sqlite3.OperationalError(
-                f"{other.name} cannot be merged on a disk that cannot be written; copy the folder to another disk"
+                f"{other.name} cannot be merged on a read-only disk; copy the folder to another disk"
             )
             unread.sqlite_errorcode = sqlite3.SQLITE_READONLY
             raise unread

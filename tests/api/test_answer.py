@@ -110,7 +110,7 @@ def test_a_run_goes_on(small: pyfast.Index, tmp_path: Path) -> None:
     assert [record.id for record in again.records] == ["a", "b"] and again.records[-1].id == "b"
     assert [record.id for record in again.records[:1]] == ["a"]
     assert sum(llm.asked.values()) == 2
-    with pytest.raises(InputError, match="started with other values"):
+    with pytest.raises(InputError, match="started with different values"):
         pyfast.answer(ASKED[:1], index=small, llm=llm, system="rag", run=tmp_path / "run")
     opened = pyfast.Run(tmp_path / "run")
     assert [record.answer for record in opened.records] == [record.answer for record in first.records]
@@ -144,7 +144,7 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
     ("given", "said"),
     [
         ({"system": "nonsense"}, "unknown system 'nonsense'"),
-        ({"system": "rag"}, "rag retrieves"),
+        ({"system": "rag"}, "rag searches an index"),
         ({"settings": {"k": 3}}, "direct has no setting 'k'"),
         ({"budget": {"calls": 0}}, "budget calls"),
         ({"max_failures": "x"}, "max_failures x"),

@@ -97,7 +97,7 @@ def test_changes_that_wait_beside_the_journal_are_read_or_named(
         assert status.returncode == verified.returncode == 0 and " 1 failed" in status.stdout
         return
     why = (
-        "run/journal.sqlite: journal.sqlite-wal cannot be merged on a disk that cannot be written; copy the folder"
+        "run/journal.sqlite: journal.sqlite-wal cannot be merged on a read-only disk; copy the folder"
         " to another disk"
     )
     assert (status.returncode, status.stderr) == (1, f"pyfast: {why}\n")

@@ -110,11 +110,13 @@ def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
     assert open_trained(str(tmp_path)).encoder.shape.model == own
     for weights in ("", own):  # behind a server nobody knows
         check_llm(str(tmp_path), "cpu", weights)
-    with pytest.raises(InputError, match=r"another model than answers now; give .*/model as the LLM"):
+    with pytest.raises(
+        InputError, match=r"a different model from the one that answers now; give .*/model as the LLM"
+    ):
         check_llm(str(tmp_path), "cpu", "0123456789abcdef")
     (model / "config.json").write_text((model / "config.json").read_text() + " ")
     open_trained.cache_clear()
-    with pytest.raises(InputError, match=r"trained with another model than the one in .*/model"):
+    with pytest.raises(InputError, match=r"trained with a different model from the one in .*/model"):
         open_trained(str(tmp_path))
 
 

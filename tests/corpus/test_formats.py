@@ -155,7 +155,7 @@ def bomb(path: Path) -> None:
 
 
 UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "photo.png": (lambda path: path.write_bytes(b"\x89PNG\r\n"), "no reader is for such a file"),
+    "photo.png": (lambda path: path.write_bytes(b"\x89PNG\r\n"), "there is no reader for such a file"),
     "noise.txt": (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "perhaps a binary file"),
     "damaged.pdf": (lambda path: path.write_bytes(b"%PDF-1.7\nnothing"), "cannot be read: PdfiumError"),
     "cut.docx": (lambda path: path.write_bytes(b"PK\x03\x04cut"), "cannot be read: BadZipFile"),

@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path) -> None:
         Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),), numbers=((0, 2),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
-    reason = "no reader is for such a file: convert it, or name a reader with --reader"
+    reason = "there is no reader for such a file: convert it, or name a reader with --reader"
     assert unread == [Unread(tmp_path / "c.PNG", reason)]
 
 
@@ -155,7 +155,7 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read([tmp_path / "missing"]))
-    with pytest.raises(InputError, match=r"no reader is for such a file: .+; pyfast reads \*\.arrow"):
+    with pytest.raises(InputError, match=r"there is no reader for such a file: .+; pyfast reads \*\.arrow"):
         one(tmp_path / "x.xyz", "")
 
 

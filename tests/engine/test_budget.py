@@ -137,7 +137,7 @@ def test_a_runs_tokens_are_those_of_all_sessions(tmp_path: Path) -> None:
 def test_a_runs_seconds_are_those_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyfast.engine.run._LAST_CALLS_S", 0.2)  # Calls in flight have a minute to end.
     llm = Silent()
-    with pytest.raises(RunError, match=r"the run's 0\.5 seconds are over"):
+    with pytest.raises(RunError, match=r"the run's 0\.5 seconds are used up"):
         go(tmp_path, direct, llm, ask_about(4), budget=Budget(run_seconds=0.5))
     assert sorted(llm.left) == [1, 3]  # cancelled
     llm = Watched(lambda request: YES)

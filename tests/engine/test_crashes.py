@@ -206,7 +206,7 @@ def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) ->
             more = session.lines() + QUESTIONS // 4
             session.until(lambda session=session, more=more: session.lines() >= more)
         assert session.ended() == 1
-        told = [line for line in session.told.splitlines() if "going on" not in line]
+        told = [line for line in session.told.splitlines() if "continuing" not in line]
         assert len(told) == 1, session.told
         assert "nothing answers at" in told[0] and f"the same command resumes {folder}" in told[0]
         session = Session(folder, *arguments(place, url, *at_once))  # still dead
@@ -240,7 +240,7 @@ def test_a_full_disk(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
             filler.write_bytes(bytes(max(free - room, 0)))
             session = Session(folder, *arguments(place, url))
             status = session.ended()
-            told = [line for line in session.told.splitlines() if "going on" not in line]
+            told = [line for line in session.told.splitlines() if "continuing" not in line]
             filler.unlink()
             assert status == 1 and len(told) == 1, session.told
             assert "No space left" in told[0] or "full" in told[0] or "disk I/O" in told[0], told

@@ -187,7 +187,7 @@ def test_a_callback_that_fails_fails_no_question() -> None:
     def hear(waiting: Waiting | None) -> None:
         raise ZeroDivisionError("no")
 
-    with pytest.raises(RunError, match="what hears of outages failed: ZeroDivisionError: no"):
+    with pytest.raises(RunError, match="the function for outages failed: ZeroDivisionError: no"):
         answered(Flaky(9, FAULTS["500"]), ask=direct, on_outage=hear)
 
 

@@ -88,7 +88,7 @@ def test_it_goes_on_with_nothing_else(
     check_run(tmp_path, begun_with(small))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for attempt in (check_run, RunFolder):
-        with pytest.raises(InputError, match="was started with other values") as error:
+        with pytest.raises(InputError, match="was started with different values") as error:
             attempt(tmp_path, begun_with(small, **change))
         assert all(words in str(error.value) for words in told) and "\n" not in str(error.value)
         changed = str(error.value).split(": ", 2)[2].split("; ")

@@ -254,7 +254,7 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
     assert "give two runs, not 1" in processes.pyfast("compare", old, "--answers").stderr
     refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
-    assert "of the options, it allows only --json and --out" in refused and "two runs" not in refused
+    assert "of the other options only --json and --out" in refused and "two runs" not in refused
     assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
     with (tmp_path / "c.csv").open(newline="") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}

@@ -291,7 +291,10 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     for line, told in (
         ("judge direct cot --run judged --llm instant", "asked.jsonl"),
         ("judge direct nowhere --run other --llm instant", "nowhere: not a run folder"),
-        ("judge cot direct --run judged --llm instant --questions moved.jsonl", "was started with other values"),
+        (
+            "judge cot direct --run judged --llm instant --questions moved.jsonl",
+            "was started with different values",
+        ),
     ):
         done = pyfast(*line.split(), cwd=tmp_path)
         assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1

@@ -430,7 +430,7 @@ def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.L
     ):
         with pytest.raises(InputError, match=fault):
             pyfast.answer(office / "q.csv", llm="instant", system="direct", options=RunOptions(columns=columns))
-    with pytest.raises(InputError, match="belong to a file"):
+    with pytest.raises(InputError, match="can only be used with a question file"):
         pyfast.answer(["Who?"], llm="instant", system="direct", options=RunOptions(columns={"id": "x"}))
     names = ["--column", "question=Frage", "--column", "answers=Antwort", "--column", "id=Nr"]
     where = ["answer", str(office / "q.csv"), "--llm=instant", "--system=direct", "--run", str(tmp_path / "b")]
@@ -454,4 +454,4 @@ def test_titles_are_those_of_the_runs_documents_or_none(tmp_path: Path, caplog: 
             run = pyfast.answer(asked, index=tmp_path / "I", llm="instant", system="rag", run=tmp_path / "run")
             assert run.to_arrow(sources=True)["title"].to_pylist() == ["Old"]
     again = pyfast.Run(tmp_path / "run").to_arrow(sources=True)
-    assert again["title"].to_pylist() == [None] and "has other documents than the run had" in caplog.text
+    assert again["title"].to_pylist() == [None] and "its documents have changed since the run" in caplog.text

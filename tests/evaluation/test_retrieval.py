@@ -136,7 +136,7 @@ def test_a_table_is_the_gold_of_its_question(small: Index) -> None:
     [
         ("expand=on", "only ranking=bridge_rank"),
         ("ranking=best", "ranking: expected one of"),
-        ("speed=high", "no 'speed'; there are: retriever"),
+        ("speed=high", "no key 'speed'; the keys are: retriever"),
         ("pool=0", "pool: expected a number"),
         ("ranking=bridge_rank expand=yes", "unknown retriever 'yes'"),
         ("retriever=nothing", "unknown retriever 'nothing'"),

@@ -299,7 +299,7 @@ def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
 def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], Index]) -> None:
     index, llm = place(), Watched(graph)
     store = build(index, llm)
-    with pytest.raises(InputError, match=f"chunks are of {TOKENS} tokens, not 1200"):
+    with pytest.raises(InputError, match=f"chunks have {TOKENS} tokens, not 1200"):
         planned(index, 1200)
     with pytest.raises(InputError, match="not 1200"):
         update_knowledge(index, WordVectors(), 1200)
@@ -323,7 +323,7 @@ def test_what_an_llm_extracted_has_no_rules_beside_it(
     new = TextDocument("new", "Newcomer", "Pluto Platter met Quaoar Quick.")
     index = build_index([*read([examples / "corpus"]), new], index.folder, overwrite=True)
     assert rows(build(index, None)) == rows(store)
-    assert caplog.messages[-1].startswith("1 chunks were read by no LLM yet")
+    assert caplog.messages[-1].startswith("no LLM has read 1 chunks yet")
 
 
 def test_pruning_removes_and_adds_nothing(place: Callable[[], Index], examples: Path) -> None:
@@ -685,7 +685,7 @@ def test_an_extraction_that_nobody_can_go_on_with_is_dropped(place: Callable[[],
         return session.told
 
     other = ["--llm", "openai:m@http://127.0.0.1:9/v1"]
-    assert "was started with other values" in in_words(1, *command(index)[:3], *other)
+    assert "was started with different values" in in_words(1, *command(index)[:3], *other)
     assert "unknown" in in_words(1, *command(index)[:3], "--llm", "nobody", "--restart").lower()
     assert not (home / "extraction.old-1").exists()
     in_words(0, *command(index, 80), "--restart")

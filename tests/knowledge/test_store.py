@@ -132,7 +132,7 @@ def test_names_in_a_text_are_the_longest(index: Index) -> None:
 def test_what_cannot_be_opened(index: Index, store: Knowledge) -> None:
     other = WordVectors()
     other.fingerprint = "another"  # type: ignore[misc]
-    with pytest.raises(InputError, match="another embedding model"):
+    with pytest.raises(InputError, match="a different embedding model"):
         open_knowledge(index, other)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="without an embedding model"):
         open_knowledge(index).encode(["text"])

@@ -131,7 +131,7 @@ async def test_counts_are_bound_by_what_was_sent_and_received(caplog: pytest.Log
     assert 0 < absurd.cached_tokens <= absurd.prompt_tokens <= sent + 4096
     assert absurd.completion_tokens == ASK.max_tokens  # of thoughts that are not shown there may be so many
     assert longer.completion_tokens == 1000 and longer.prompt_tokens == absurd.prompt_tokens
-    assert [record.message for record in caplog.records if "not believed" in record.message] == [
+    assert [record.message for record in caplog.records if "which is impossible" in record.message] == [
         caplog.records[0].message
     ]
 

@@ -63,7 +63,7 @@ def test_urls(url: str, base: str) -> None:
     ],
 )
 def test_a_url_that_is_none_is_one_line(url: str) -> None:
-    with pytest.raises(InputError, match=r"unreadable LLM 'openai:m@http.*expected openai:MODEL") as error:
+    with pytest.raises(InputError, match=r"cannot read the LLM 'openai:m@http.*expected openai:MODEL") as error:
         open_llm(f"openai:m@{url}")
     assert "\n" not in str(error.value)
 

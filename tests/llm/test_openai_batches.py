@@ -129,7 +129,7 @@ def test_accept_duplicates_on_the_command_line(index: pyfast.Index, tmp_path: Pa
         done = command("answer", *given, f"batch:m@{url}", "--llm-option", "poll_s=0.05", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         refused = command("answer", *given, f"openai:m@{url}", cwd=tmp_path)
-    assert "goes with --llm batch:" in refused.stderr
+    assert "can only be used with --llm batch:" in refused.stderr
 
 
 @pytest.mark.parametrize("spec", ["batch:m", "batch:m@ftp://host", "batch:m@http://user:secret@host"])

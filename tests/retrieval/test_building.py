@@ -274,6 +274,6 @@ def test_a_file_that_cannot_fit_into_the_memory_is_refused(tmp_path: Path) -> No
     with (tmp_path / "a.txt").open("wb") as file:
         file.truncate(200_000_000)  # a sparse file
     with pytest.raises(
-        InputError, match=r"a.txt: one file of 200 MB needs at least 821 MB .* the limit is 600 MB"
+        InputError, match=r"a.txt: this file of 200 MB needs at least 821 MB .* the limit is 600 MB"
     ):
         pyfast.build_index([tmp_path / "a.txt"], tmp_path / "I", options=pyfast.IndexOptions(memory=600))

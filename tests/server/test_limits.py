@@ -159,7 +159,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
             "chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "Who?"}, IMAGE]}]},
             "messages.0.content.1.type",
-            "messages.0.content.1: type: only parts of the type text are taken",
+            "messages.0.content.1: type: only parts of the type text are accepted",
         ),
         (
             "chat/completions",
@@ -283,7 +283,7 @@ def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.Mon
         ({"limits": {"queue": -1}}, "limit queue: expected"),
         ({"limits": {"seconds": "60"}}, "limit seconds: expected"),
         ({"limits": {"speed": 1}}, "limit speed: unknown"),
-        ({"systems": ["n2n"]}, "n2n retrieves: give the server an index"),
+        ({"systems": ["n2n"]}, "n2n searches an index: give the server one"),
         ({"systems": {"direct": {"nonsense": 1}}}, "no setting 'nonsense'"),
         ({"systems": []}, "no system is given"),
         ({"index": {}}, "no index is given"),

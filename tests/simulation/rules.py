@@ -95,7 +95,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
     causes = {
         "disk full": session.ending == "disk full",
         "disk error": session.ending == "disk error",
-        "other settings": session.ending == "other settings" and "other values" in told,
+        "other settings": session.ending == "other settings" and "different values" in told,
         "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,

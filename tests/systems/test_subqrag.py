@@ -419,7 +419,9 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
     index = Index(shutil.copytree(small.folder, tmp_path / "index"))
     before, run = checksums(index.folder), tmp_path / "run"
     session = open_session(index, "words", run)
-    assert "rules make one for this run" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
+    assert (
+        "rules build one for this run" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
+    )
     scratch = session.store.folder
     run.mkdir()
     write_configuration(run / "run.toml", {"knowledge": session.describe()})
@@ -537,7 +539,7 @@ def test_killed_again_and_again(
         assert killed.process.is_alive(), killed.told
         killed.kill()
     last = begin("killed")
-    assert last.ended() == 0 and "going on" in last.told, last.told
+    assert last.ended() == 0 and "continuing" in last.told, last.told
     assert (tmp_path / "killed" / "answers.jsonl").read_bytes() == (
         tmp_path / "whole" / "answers.jsonl"
     ).read_bytes()
@@ -561,7 +563,7 @@ def test_an_index_that_was_built_anew(
     index = build_index(documents, session.index.folder, overwrite=True)
     before = checksums(index.folder)
     assert open_session(index, "words").store.entity("Quaoar") is None
-    assert "not those that its knowledge is from" in caplog.text and checksums(index.folder) == before
+    assert "has changed since its knowledge graph was built" in caplog.text and checksums(index.folder) == before
     caplog.clear()
     update_knowledge(index, WordVectors(), texts_by_rules=True)
     store = open_session(index, "words").store

@@ -92,7 +92,7 @@ def test_all_the_judges_and_the_gold_of_another_file(run: Path, questions: Path,
     assert ids(right=tmp_path / "judged") == odd
     third = pyfast.answer(questions, llm=always, system="direct", run=tmp_path / "third")
     for wrong, of in [(tmp_path / "judged", third), (tmp_path / "other", other)]:
-        with pytest.raises(InputError, match=r"did not judge|expected gold, all or the folder"):
+        with pytest.raises(InputError, match=r"is not a judgement of|expected gold, all or the folder"):
             pyfast.distill(of, out=tmp_path / "out", options=pyfast.DistillOptions(right=wrong))
 
 

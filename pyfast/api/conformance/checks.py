@@ -257,13 +257,13 @@ def _budget(limit: str, checked: _Checked) -> str:
             failed += 1
             if "used" not in record["reason"]:
                 raise _NotHeldError(
-                    f"{question.id} failed with {limit}={allowed}, but because: {record['reason']}"
+                    f"{question.id} failed with {limit}={allowed}, but for another reason: {record['reason']}"
                 )
             if took < allowed and question.conversation is None:  # Citing the evidence may take one more step.
                 raise _NotHeldError(f"{question.id} takes {took} {limit}, but failed with {limit}={allowed}")
         elif limit == "steps" and steps[question.id] > allowed:
             raise _NotHeldError(
-                f"{question.id} went on after its {allowed} steps were used up: a BudgetError is not to be caught"
+                f"{question.id} continued after its {allowed} steps were used up: do not catch BudgetError"
             )
     return f"with {limit}={allowed}, {failed} of {len(records)} questions failed; each is as it is alone"
 
@@ -290,7 +290,7 @@ def _malformed(checked: _Checked) -> str:
         if _FOREIGN.match(reason):
             raise _NotHeldError(f"an answer of the LLM made the system raise {reason}")
         if "not done within" in reason:
-            raise _NotHeldError(f"answers of the LLM kept the system from coming to an end: {reason}")
+            raise _NotHeldError(f"with some answers of the LLM, the system did not finish: {reason}")
     return _states(records)
 
 
@@ -324,7 +324,7 @@ def _check_complete(records: Sequence[Mapping[str, Any]], questions: Sequence[Qu
     """Raise `_NotHeldError` unless each question has one record, in the order of the questions."""
     ids = [record["id"] for record in records]
     if ids != [question.id for question in questions]:
-        raise _NotHeldError(f"of {len(questions)} questions {len(set(ids))} have a record, of {len(ids)} records")
+        raise _NotHeldError(f"{len(ids)} records are of {len(set(ids))} of the {len(questions)} questions")
 
 
 def _check_same(records: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], when: str) -> None:

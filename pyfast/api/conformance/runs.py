@@ -83,6 +83,6 @@ def name_of(system: System) -> str:
                 if value is system:
                     return f"{module}:{name}"
     raise InputError(
-        f"{system.name}: bound to no name in a module that can be imported, so that no other process could run it:"
-        " put it in a module, as SYSTEM = System(...)"
+        f"{system.name}: it has no name in a module that can be imported, so other processes cannot run it: put"
+        " it in a module, as SYSTEM = System(...)"
     )

@@ -21,13 +21,13 @@ _WHOLE |= {".nt", ".ttl", ".turtle"}
 def check_cells(path: Path, cells: int) -> None:
     """Raise InputError if a table has too many cells."""
     if cells > MOST_CELLS:
-        raise InputError(f"{path}: a table of more than {MOST_CELLS:,} cells; cut it into several files")
+        raise InputError(f"{path}: a table of more than {MOST_CELLS:,} cells; split it into several files")
 
 
 def check_growth(path: Path, packed: int, unpacked: int) -> None:
     """Raise InputError if the unpacked content of a file is far larger than the file."""
     if unpacked > _MOST or unpacked > max(_ALWAYS, _GROWTH * packed):
-        raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more, too many; unpack it yourself")
+        raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more; unpack the file yourself")
 
 
 def check_archive(path: Path) -> None:
@@ -48,8 +48,8 @@ def check_memory(path: Path, size: int, memory: int) -> None:
     needed = (_BASE + _TIMES * size) // 1_000_000 + 1
     if path.suffix.lower() in _WHOLE and needed > memory:
         raise InputError(
-            f"{path}: one file of {size // 1_000_000:,} MB needs at least {needed:,} MB of memory, and the limit "
-            f"is {memory:,} MB; divide the file, or give more memory (--memory)"
+            f"{path}: this file of {size // 1_000_000:,} MB needs at least {needed:,} MB of memory, but the limit "
+            f"is {memory:,} MB; split the file, or allow more memory (--memory)"
         )
 
 

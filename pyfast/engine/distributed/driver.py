@@ -76,8 +76,8 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
         before = read_configuration(run / CONFIGURATION)
         if changed := differences(before, described, windows_of(described)):
             raise InputError(
-                f"{run}: was started with other values: {'; '.join(changed)}. Give what it was started with, or"
-                " another folder, or --restart"
+                f"{run}: was started with different values: {'; '.join(changed)}. Give the same values,"
+                " or another folder, or --restart"
             )
     if not (run / CONFIGURATION).exists():
         write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
@@ -219,7 +219,7 @@ class _Driver:
             self.false_starts += not member.has_started  # else its machine is gone, perhaps with others
             if self.false_starts >= _LOSSES:
                 raise RunError(
-                    f"{self.false_starts} workers ended while they started: memory, or a fault of the model?"
+                    f"{self.false_starts} workers died while they started: out of memory, or a faulty model?"
                     f" The last one: {self.pool.lost}"
                 )
             self._replace(member)
@@ -250,7 +250,7 @@ class _Driver:
         self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
         if ended := sum(folder.journal.counts().values()):
-            LOG.info("%d of %d questions are answered; going on", ended, total)
+            LOG.info("%d of %d questions are answered; continuing", ended, total)
         if job.index is not None:
             job.questions.tell_limited()
         self.watch.on_event(Event("started", self.done, total))
@@ -262,7 +262,7 @@ class _Driver:
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
-                f"{block.folder}: has cost {_LOSSES} workers; is one of its questions too large for them?"
+                f"{block.folder}: {_LOSSES} workers died on it; is one of its questions too large for them?"
                 f" The last one: {self.pool.lost}"
             )
         self.again.append(block)
@@ -291,7 +291,7 @@ class _Driver:
         for member in list(self.members):  # a block that waits for another of its worker has no lease yet
             if not member.blocks or any(now - self.watched[block].since <= HUNG_S for block in member.blocks):
                 continue
-            LOG.warning("a worker does not go on: another one takes its place")
+            LOG.warning("a worker hangs: another one takes its place")
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
@@ -350,7 +350,7 @@ class _Driver:
         if failures is not None and so_far.states["failed"] > failures:
             raise RunError(f"more than {failures} questions failed")
         if budget.run_seconds is not None and time.monotonic() - self.began > budget.run_seconds:
-            raise RunError(f"the run's {budget.run_seconds:g} seconds are over")
+            raise RunError(f"the run's {budget.run_seconds:g} seconds are used up")
         tokens = so_far.prompt_tokens + so_far.completion_tokens
         if budget.run_tokens is not None and self.ends is None and tokens >= budget.run_tokens:
             self.ends = RunError(f"{tokens} tokens used of the run's {budget.run_tokens}")
@@ -390,4 +390,4 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            LOG.warning("no worker is there: the cluster has no room for one, or its machines are gone; waiting")
+            LOG.warning("there is no worker: the cluster has no room for one, or its machines are gone; waiting")

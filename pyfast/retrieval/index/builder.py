@@ -206,7 +206,7 @@ class _Build:
         kept: list[dict[str, Any]] = []
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
-                LOG.warning("sources or parameters have changed since the build that was stopped: read again")
+                LOG.warning("sources or parameters have changed since the build was stopped: reading again")
                 break
             kept.append(part)
         names = {part["name"] for part in kept}

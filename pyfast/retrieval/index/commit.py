@@ -247,7 +247,7 @@ def open_commit(folder: Path, number: int | None) -> Commit:
             if any(
                 part.corpus.documents != entry["documents"] for part, entry in zip(parts, entries, strict=True)
             ):
-                raise IndexFormatError(f"{folder}: a part is of other documents; build the index again")
+                raise IndexFormatError(f"{folder}: a part belongs to different documents; build the index again")
             return Commit(manifest, parts, [live_documents(folder, entry) for entry in entries])
         except (IndexFormatError, FileNotFoundError):
             if number is not None or read_manifest(folder, check=False) == manifest:

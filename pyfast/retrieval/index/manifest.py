@@ -80,7 +80,7 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
         return np.ones(entry["documents"], bool)
     bits = np.fromfile(folder / entry["deleted"], np.uint8)
     if len(bits) != -(-entry["documents"] // 8):
-        raise IndexFormatError(f"{folder}: {entry['deleted']} does not go with its part; build the index again")
+        raise IndexFormatError(f"{folder}: {entry['deleted']} does not match its part; build the index again")
     live: Mask = np.unpackbits(bits, count=entry["documents"]) == 0
     return live
 

@@ -223,8 +223,8 @@ class ColBERT:
         if not hasattr(sentence_transformers, "MultiVectorEncoder"):
             version = sentence_transformers.__version__
             raise MissingPackageError(
-                f"{self.folder}: a late-interaction model that is no ONNX file needs sentence-transformers 6 or"
-                f" newer, this is {version}: pip install 'sentence-transformers>=6'"
+                f"{self.folder}: a late-interaction model that is not an ONNX file needs sentence-transformers 6"
+                f" or newer, but this is {version}: pip install 'sentence-transformers>=6'"
             )
         with loading(self.folder, "a late-interaction model", RuntimeError):
             return placed(sentence_transformers.MultiVectorEncoder, self.folder, self._hardware)
@@ -426,6 +426,6 @@ def encoder_of(
     if encoder.fingerprint != described["fingerprint"]:
         named = model or described["model"] or "the default"
         raise InputError(
-            f"the {kind} vectors of the index are of another model than {named}: build the index again with it"
+            f"the {kind} vectors of the index are not from {named}: build the index again with this model"
         )
     return encoder
