@@ -141,6 +141,13 @@ class Output(Options):
     overwrite: bool = False
     """Replace an existing file."""
 
+    def check(self) -> None:
+        """Raise `InputError` if `out` exists and must not be replaced, or if its name ends in something else."""
+        from pyfast.evaluation.tables import check_new
+
+        if self.out is not None:
+            check_new(self.out, self.overwrite)
+
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Make a command of a function. A parameter whose type is a class of `Options` becomes the options of its

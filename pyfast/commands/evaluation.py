@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyfast.evaluation import Figure, Report
     from pyfast.evaluation.compare import AnswerChange, Comparison
     from pyfast.evaluation.cost import Cost
+    from pyfast.evaluation.tables import WithRows
 
 NAMED = 5  # the maximum number of ids shown of questions that were not run
 
@@ -74,8 +75,7 @@ def evaluate(
 
     if per_question is not None:
         check_new(per_question, output.overwrite, KINDS)
-    if output.out is not None:
-        check_new(output.out, output.overwrite)
+    output.check()
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
         raise InputError("the options of a run need --judge: give an LLM that judges")
     folders = {run: judged(run) if judge else None for run in runs}
@@ -87,12 +87,28 @@ def evaluate(
     }
     if per_question is not None:
         _write_scores(per_question, reports)
+
+    def as_json() -> list[dict[str, Any]]:
+        return [{"run": run, **report.as_json()} for run, report in reports.items()]
+
+    _tell(output, reports, as_json, lambda: _show(reports))
+
+
+def _tell(
+    output: Output,
+    figures: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange],
+    as_json: Callable[[], object],
+    show: Callable[[], None],
+) -> None:
+    """Write figures into a file, if the user named one, and show the result: as JSON, if the user wants it."""
+    from pyfast.api.evaluation import write_figures
+
     if output.out is not None:
-        pyfast.api.evaluation.write_figures(reports, output.out, overwrite=output.overwrite)
+        write_figures(figures, output.out, overwrite=output.overwrite)
     if output.json:
-        print(json_line([{"run": run, **report.as_json()} for run, report in reports.items()]))
-        return
-    _show(reports)
+        print(json_line(as_json()))
+    else:
+        show()
 
 
 def _judged(run: Path) -> Path:
@@ -238,7 +254,6 @@ def compare(
         answers: Of two runs, show only the answers that differ. This needs no gold.
     """
     import pyfast.api.evaluation
-    from pyfast.evaluation.tables import check_new
 
     if answers:
         if len(runs) != 2:
@@ -246,23 +261,12 @@ def compare(
         if scoring != Scoring() or judged:
             raise InputError("--answers: takes no gold, and of the other options only --json and --out")
         changes = pyfast.api.evaluation.changed_answers(*runs)
-        if output.out is not None:
-            pyfast.api.evaluation.write_figures(changes, output.out, overwrite=output.overwrite)
-        if output.json:
-            print(json_line([change.as_json() for change in changes]))
-        else:
-            _show_changes(changes)
+        _tell(output, changes, lambda: [one.as_json() for one in changes], lambda: _show_changes(changes))
         return
     folders = [_judged(run) for run in runs] if judged else ()
-    if output.out is not None:
-        check_new(output.out, output.overwrite)
+    output.check()
     comparison = pyfast.api.evaluation.compare(runs, judged=folders, **asdict(scoring))
-    if output.out is not None:
-        pyfast.api.evaluation.write_figures(comparison, output.out, overwrite=output.overwrite)
-    if output.json:
-        print(json_line(comparison.as_json()))
-    else:
-        _show_comparison(comparison)
+    _tell(output, comparison, comparison.as_json, lambda: _show_comparison(comparison))
 
 
 def _show_changes(changes: list[AnswerChange]) -> None:
@@ -331,22 +335,14 @@ def evaluate_retrieval(
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
         documents: own: a question with `documents` searches only these. all: each searches the whole index.
     """
-    import pyfast.api.evaluation
     import pyfast.api.retrieval_evaluation
-    from pyfast.evaluation.tables import check_new
 
-    if output.out is not None:
-        check_new(output.out, output.overwrite)
+    output.check()
     options: Any = {"at": at} if at else {}
     report = pyfast.api.retrieval_evaluation.evaluate_retrieval(
         index, questions, setting or [""], gold=gold, scores=scores, documents=documents, **options
     )
-    if output.out is not None:
-        pyfast.api.evaluation.write_figures(report.settings, output.out, overwrite=output.overwrite)
-    if output.json:
-        print(json_line(report.as_json()))
-    else:
-        _show_retrieval(report)
+    _tell(output, report.settings, report.as_json, lambda: _show_retrieval(report))
 
 
 def _show_retrieval(report: RetrievalReport) -> None:

@@ -290,10 +290,9 @@ def list_(index: IndexFolder, pattern: str = "*", *, output: Output) -> None:
         pattern: A pattern for uris, such as 'reports/*.pdf'.
     """
     import pyfast.api.index
-    from pyfast.evaluation.tables import check_new, write_table
+    from pyfast.evaluation.tables import write_table
 
-    if output.out is not None:
-        check_new(output.out, output.overwrite)
+    output.check()
     records = [asdict(one) for one in pyfast.api.index.list_documents(index, pattern)]
     heads = ["uri", "title", "kind", "passages"]
     rows = [tuple(one.values()) for one in records]
