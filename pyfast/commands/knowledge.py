@@ -19,12 +19,8 @@ app = typer.Typer(
     no_args_is_help=True, help="The knowledge graph of an index: triples that are extracted from its documents."
 )
 
-_Embedder = Annotated[
-    str,
-    typer.Option(
-        help="A model of sentence-transformers, by name or folder. Searches in the graph use its vectors."
-    ),
-]
+_OF_EMBEDDER = "A model of sentence-transformers, by name or folder. Searches in the graph use its vectors."
+_Embedder = Annotated[str, typer.Option(help=_OF_EMBEDDER)]
 _MODEL = "all-MiniLM-L6-v2"
 
 
