@@ -34,15 +34,18 @@ def _hash(row: dict[str, Any]) -> bytes:
     return blake2b(row["id"].encode()).digest()
 
 
+def _rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / "2wiki" / name).read_text(encoding="utf-8").splitlines()]
+
+
 def subset(folder: Path, odd: bool, questions: int, documents: int) -> tuple[Path, Path]:
     """Write questions of 2wiki whose hash is odd or even, with their documents and others. Returns (the file of
     questions, the corpus)."""
-    read = lambda name: list(map(json.loads, (DATA / "2wiki" / name).read_text(encoding="utf-8").splitlines()))  # noqa: E731
-    usable = [row for row in read("questions.jsonl") if row.get("supporting") and _hash(row)[-1] % 2 == odd]
+    usable = [row for row in _rows("questions.jsonl") if row.get("supporting") and _hash(row)[-1] % 2 == odd]
     asked = sorted(usable, key=_hash)[:questions]
     needed = {uri for row in asked for uri in (*row["supporting"], *row.get("context", ()))}
-    others = sorted((row for row in read("corpus.jsonl") if row["id"] not in needed), key=_hash)
-    corpus = [*(row for row in read("corpus.jsonl") if row["id"] in needed), *others]
+    others = sorted((row for row in _rows("corpus.jsonl") if row["id"] not in needed), key=_hash)
+    corpus = [*(row for row in _rows("corpus.jsonl") if row["id"] in needed), *others]
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in (("questions", asked), ("corpus", corpus[: max(documents, len(needed))])):
         text = "".join(json.dumps(row) + "\n" for row in rows)
@@ -61,31 +64,32 @@ def main(
     }
     whole: dict[str, Any] = RAG | N2N | {"then": ("n2n",)}
     weights: tuple[float, ...] = ()
-    cuts: list[float] = []
+    rows: list[tuple[str, str, dict[str, Any]]] = [("rag", "rag", RAG), ("n2n", "n2n", N2N)]
     for name, (file, corpus) in sets.items():
         place = out / name
         index = place / "index"
         if not index.exists():
             pyfast.build_index(corpus, index)
         given: dict[str, Any] = {"index": index, "llm": llm, "concurrency": 8}
-        asked = pyfast.answer(file, system="cascade", settings=whole | {"sure": 1}, run=place / "all", **given)
+        asked = pyfast.answer(
+            file, system="cascade", settings=whole | {"sure": 1, "temperature": 0.7}, run=place / "all", **given
+        )
         if name == "odd":
             found = calibrate_cascade(asked)
             weights = tuple(round(weight, 3) for weight in found.weights)
             drafts = [record.trace["attempts"][0] for record in asked.records]
-            features = [
-                [1, 0, *(one[name] for name in FEATURES[2:])] for one in drafts if one["answer"] is not None
-            ]
-            confidences = [confidence_of(one, weights) for one in features]
-            # With these values, a quarter, a half and three quarters of the questions with a draft go on.
-            cuts = [0, *(round(float(cut), 3) for cut in np.quantile(confidences, [0.25, 0.5, 0.75])), 1]
+            for drawn, temperature, changed in (("one draft", 0, {"agreement": 0.5}), ("two drafts", 0.7, {})):
+                values = [one | changed for one in drafts if one["answer"] is not None]
+                sure = [confidence_of([1, 0, *(one[name] for name in FEATURES[2:])], weights) for one in values]
+                # With these values, none, a quarter, a half, three quarters and all of the drafts go on.
+                for cut in [0, *(round(float(it), 3) for it in np.quantile(sure, [0.25, 0.5, 0.75])), 1]:
+                    settings = whole | {"temperature": temperature, "sure": cut, "weights": weights}
+                    rows.append((f"cascade, {drawn}, sure={cut}", "cascade", settings))
             print(f"{found.right} of {found.answers} right; weights={','.join(map(str, weights))}")
-            print(f"log loss {found.loss:.3f}, of a constant {found.constant_loss:.3f}\n")
+            print(f"log loss {found.loss:.3f}, of a constant {found.constant_loss:.3f}\n", flush=True)
             continue
-        rows = [("rag", "rag", RAG), ("n2n", "n2n", N2N)]
-        rows.append(("cascade, one draft, sure=0", "cascade", whole | {"temperature": 0, "sure": 0}))
-        rows += [(f"cascade, sure={cut}", "cascade", whole | {"sure": cut, "weights": weights}) for cut in cuts]
-        print(f"| {name} | EM | F1 | LLM calls | tokens | passed on |\n|---|---|---|---|---|---|")
+        print(f"| {name} | EM | F1 | LLM calls | tokens | computed tokens | passed on |")
+        print("|---|---|---|---|---|---|---|")
         for row, system, settings in rows:
             reusing = pyfast.RunOptions(reuse=[place / "all"])
             run = pyfast.answer(
@@ -97,16 +101,15 @@ def main(
                 **given,
             )
             total = pyfast.evaluate(run).rows[0].figures
-            calls, tokens, went = 0, 0, 0
-            for record in run.records:
-                calls += record.usage.llm_calls
-                tokens += record.usage.prompt_tokens + record.usage.completion_tokens
-                went += len(record.trace.get("attempts", [0])) > 1
-            count = len(run.records)
+            used, count = run.status, len(run.records)
+            tokens = used.prompt_tokens + used.completion_tokens
+            costs = used.llm_calls / count, tokens / count, (tokens - used.cached_tokens) / count
+            went = sum(len(record.trace.get("attempts", ())) > 1 for record in run.records) / count
             figures = " | ".join(
                 f"{total[f].value:.2f} [{total[f].low:.2f}, {total[f].high:.2f}]" for f in ("em", "f1")
             )
-            print(f"| `{row}` | {figures} | {calls / count:.1f} | {tokens / count:,.0f} | {went / count:.0%} |")
+            told = f"{costs[0]:.1f} | {costs[1]:,.0f} | {costs[2]:,.0f} | {went:.0%}"
+            print(f"| `{row}` | {figures} | {told} |")
         print()
 
 

@@ -458,13 +458,12 @@ def calibrate_cascade(
     Example:
         >>> import pyfast
         >>> from pyfast.api.training import calibrate_cascade
-        >>> run = pyfast.answer(
-        ...     ["Who discovered Titan?"], index="IDX", llm="instant", system="cascade", settings={"sure": 1}
-        ... )
+        >>> given = {"system": "cascade", "settings": {"sure": 1, "then": "n2n,hseq"}}
+        >>> run = pyfast.answer(["Who discovered Titan?"], index="IDX", llm="instant", **given)
         >>> first, *_ = run.records[0].trace["attempts"]
         >>> gold = [{"id": run.records[0].id, "answers": [first["answer"]]}]
         >>> calibrate_cascade(run, gold=gold).answers
-        2
+        3
     """
     features, right = list[tuple[float, ...]](), list[float]()
     for run in [runs] if isinstance(runs, Run | str | Path) else runs:

@@ -56,12 +56,12 @@ class Settings(n2n.Settings):
         " The question then goes on to the next system.",
     )
     temperature: float = Field(
-        default=0.7,
+        default=0.0,
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="The LLM writes the first answer a second time, at this temperature, to see whether the two"
-        " agree. 0: it does not.",
+        description="Above 0, the LLM writes the first answer a second time, at this temperature, to see whether"
+        " the two agree. 0: only once.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),
@@ -69,7 +69,7 @@ class Settings(n2n.Settings):
         " has a model of its own, because `rag` reads the same passages again.",
     )
     sure: float = Field(
-        default=0.5,
+        default=0.54,
         ge=0,
         le=1,
         allow_inf_nan=False,
@@ -77,7 +77,7 @@ class Settings(n2n.Settings):
         " answer is sure.",
     )
     weights: Annotated[Weights, BeforeValidator(_listed)] = Field(
-        default=(-4.0, 0.5, 1.5, 2.0, 1.5, 1.0),
+        default=(-0.359, 0.137, 0.0, 0.344, 0.834, -0.091),
         description="The weights of the confidence: bias, later, support, coverage, agreement and gap. `pyfast"
         " train cascade` computes them from questions with gold answers.",
     )

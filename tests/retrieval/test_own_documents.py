@@ -44,7 +44,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("n2n", {"ranking": "graph_rank", "centrality": "eigenvector"}),
     ("hseq", {}),
     ("iter_retgen", {}),
-    ("cascade", {"sure": 1, "then": "n2n,hseq"}),
+    ("cascade", {"sure": "1"}),
     ("ircot", {}),
     ("self_ask", {}),
     ("react", {}),

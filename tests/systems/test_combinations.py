@@ -229,7 +229,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
 OTHERS["decompose"] = OTHERS["n2n"]
 OTHERS["cascade"] = OTHERS["n2n"] | {
     "k": [2],
-    "temperature": [0.0, 0.1],
+    "temperature": [0.7],
     "then": [(), ("n2n", "hseq")],
     "sure": [0.0, 1.0],
     "weights": [(9.0, 0.0, 0.0, 0.0, 0.0, 0.0)],

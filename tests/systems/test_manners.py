@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mtqa": {"rows": 2, "columns": 2},
     "ratt": {"nodes": 2, "layers": 2},
     "tot": {"candidates": 2, "evaluations": 2},
-    "cascade": {"sure": 1, "then": "n2n,hseq"},
+    "cascade": {"sure": 1, "then": "n2n,hseq", "temperature": 0.7},
 }
 
 # What each system can do without.
