@@ -94,13 +94,13 @@ def mcp(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65_535)] = 8001,
 ) -> None:
-    """Offer an index to agents, as the tools search, answer and read_source of the Model Context Protocol
-    (MCP).
+    """Offer an index to agents over the Model Context Protocol (MCP), as the tools search, answer and
+    read_source.
 
     Args:
         http: Use HTTP instead of standard input and output.
         host: With --http: the address at which the server listens.
-        port: With --http: the port at which the server listens.
+        port: With --http: the port on which the server listens.
     """
     import pyfast.server.mcp
 

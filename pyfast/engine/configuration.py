@@ -159,7 +159,7 @@ def recorded_path(run: Path, name: str) -> Path:
     what = "index" if name == "index" else f"file of {name}"
     recorded = recorded_value(run, _PLACES, name)
     if not isinstance(recorded, str) or not recorded:
-        raise InputError(f"{run}: its {what} is missing: it records none")
+        raise InputError(f"{run}: the run does not record its {what}")
     began = recorded_value(run, _PLACES, STARTED_IN)
     started = [(run.resolve() / began).resolve()] if isinstance(began, str) else []
     folders = dict.fromkeys((Path.cwd(), run.resolve().parent, *started))

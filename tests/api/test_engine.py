@@ -178,7 +178,7 @@ def test_it_can_be_entered_again_in_another_loop(small: pyfast.Index) -> None:
 
     async def once() -> set[str]:
         async with engine:
-            with pytest.raises(InputError, match="entered already"):
+            with pytest.raises(InputError, match="already been entered"):
                 await engine.__aenter__()
             return {record.state async for record in engine.answer_many(QUESTIONS, system="rag")}
 

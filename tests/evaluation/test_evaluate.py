@@ -262,7 +262,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         pyfast.evaluate(tmp_path, tmp_path / "missing")
     with pytest.raises(InputError, match="no question"):
         pyfast.evaluate(tmp_path, lines(tmp_path / "empty"))
-    with pytest.raises(InputError, match="its file of questions is missing: it records none; give the gold"):
+    with pytest.raises(InputError, match="the run does not record its file of questions; give the gold"):
         pyfast.evaluate(tmp_path)
     lines(tmp_path / "answers.jsonl", *[answered("b", "x")] * 2)
     with pytest.raises(InputError, match="line 2: the id 'b' came before"):

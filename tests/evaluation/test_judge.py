@@ -199,7 +199,7 @@ def test_a_run_that_does_not_name_its_questions(tmp_path: Path) -> None:
     for places in ({"places": {"llm": "instant"}}, {"places": {"questions": 7}}, {}):
         write_configuration(a / "run.toml", {"questions": told["questions"], **places})
         with pytest.raises(
-            InputError, match=r"a: its file of questions is missing: it records none; give it with --questions"
+            InputError, match=r"a: the run does not record its file of questions; give it with --questions"
         ):
             open_pairs(a, b)
     assert len(list(open_pairs(a, b, tmp_path / "asked.jsonl"))) == 1

@@ -328,7 +328,7 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(
     ask("run", index)  # a path: the commit that run.toml names is opened
     assert answers.read_bytes() == whole
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
-    told = f"{index} is at commit 2, this run uses commit 1; for answers from commit 2: --run NEW --reuse "
+    told = f"{index} is at commit 2, but this run uses 1; for answers from commit 2: --run NEW --reuse "
     assert caplog.text.count(told) == 1
     ask("run", pyfast.open_index(index))
     assert answers.read_bytes() == whole

@@ -139,7 +139,7 @@ def test_one_refused_text_fails_alone() -> None:
         ("openai:m@http://host/v1/sk-abcdefgh12345678", "has a key"),
         ('openai:m@http://host {"headers": {"api-key": "literal-secret"}}', r"write \$API_KEY"),
         ('openai:m@http://host {"context_window": 5}', "unknown option 'context_window'"),
-        ('openai:m@http://host {"extra": {"api_key": "x"}}', "no secret"),
+        ('openai:m@http://host {"extra": {"api_key": "x"}}', "must not contain a secret"),
         ("openai:m@http://host {no JSON}", "options as a JSON object"),
     ],
 )
@@ -165,7 +165,7 @@ def test_the_manifest_names_the_model_and_no_key(tmp_path: Path, monkeypatch: py
         pyfast.add_documents(tmp_path / "IDX", [{"id": "new", "title": "New", "text": "A whale."}])
         found = pyfast.open_index(tmp_path / "IDX", "dense").search(["whale"], 1)[0]
         assert "whale" in pyfast.open_index(tmp_path / "IDX").text(int(found.passages[0]))
-        with pytest.raises(InputError, match="of another model"):
+        with pytest.raises(InputError, match="are not from openai:other"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:other@{url}")
         with pytest.raises(InputError, match="length 64, not 128"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:m@{other}").search(["number 13"], 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slow_words import slow_words
 
-from pyfast.retrieval.terms import WORDS, term_ids
+from pyfast.retrieval.terms import WORDS
 from pyfast.utils.text_forms import _MAYBE_MARKS, compared, marks, name_form, words
 
 some = st.one_of(st.text(), st.text("aB1_ -.,'\u2019\u00e9\u0130\u00df\u0301\u200b\u0660\u6f22\u0939\u093f\n\t"))
@@ -87,10 +87,6 @@ def test_characters_that_stand_alone() -> None:
         ]
     )
     assert name_form(" Barack__Obama") == "barack obama" and WORDS.words("Barack_Obama") == ["barack", "obama"]
-
-
-def test_known_words_in_order_with_repetitions() -> None:
-    assert term_ids("The CAT, the dog; cat!", {"cat": 7, "the": 1}) == [1, 7, 1, 7]
 
 
 def test_every_mark_is_maybe_a_mark() -> None:
