@@ -169,6 +169,9 @@ async def answer_all(
             raise RunError(f"more than {failures} questions failed{because}")
 
     def note_stop(error: LLMUnavailableError) -> None:
+        # A server that refuses every call says itself what is wrong.
+        if not (models.have_answered or isinstance(error, OutageError)):
+            return
         if folder is not None and not models.stopped:
             folder.note_stop([*asked], error)
 
@@ -186,7 +189,11 @@ async def answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                await models.over()
+                try:
+                    await models.over()
+                except LLMUnavailableError as error:  # It cancels the questions, which cannot note it any more.
+                    note_stop(error)
+                    raise
                 turns = next(conversations, ()) if may_admit() else ()
                 if not turns:
                     ahead.release()
@@ -203,9 +210,7 @@ async def answer_all(
                     try:
                         record, answer = await answer_question(question, ask, context, budget.seconds)
                     except LLMUnavailableError as error:
-                        # A server that refuses every call says itself what is wrong.
-                        if models.have_answered or isinstance(error, OutageError):
-                            note_stop(error)
+                        note_stop(error)
                         raise
                     finally:
                         del asked[question.id]
