@@ -216,17 +216,18 @@ def compare(
     shared = [id for id in first if all(id in other for other in others)]
     if not shared:
         raise InputError(f"{', '.join(names)}: they have no question in common")
-    every = dict.fromkeys(id for some in scored.values() for id in some)
+    ended = [[*some, *report.without_gold] for some, report in zip(scored.values(), reports, strict=True)]
+    of_all = set(ended[0]).intersection(*ended)
     asked = {name: with_figures([some[id] for id in shared], figures) for name, some in scored.items()}
     differences, flips = differences_of(asked)
     known = listed(prices)
     costs = [
         _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)
     ]
-    left_out = tuple(id for id in every if id not in set(shared))
+    left_out = tuple(id for id in dict.fromkeys(chain.from_iterable(ended)) if id not in of_all)
     independent = len(set(groups_of([first[id] for id in shared])))
     least = least_to_differ(len(differences))
-    without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold))
+    without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold if id in of_all))
     return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
 
 

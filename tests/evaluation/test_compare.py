@@ -120,6 +120,8 @@ def test_runs(tmp_path: Path) -> None:
     assert (em.of_a, em.of_b, em.difference, em.p) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0, 1)
     assert [(cost.run, cost.llm_calls) for cost in found.costs] == [("run 1", 1.0), ("run 2", 1.0)]
     assert orjson.loads(orjson.dumps(found.as_json()))["flips"][0]["lost"] == ["Rhea"]
+    turned = pyfast.compare([b, a], GOLD[:3])  # the gold of a first run with a limit
+    assert turned.questions == 3 and turned.left_out == ("Io",) and not turned.without_gold
 
 
 def test_folders_tell_their_seconds(tmp_path: Path) -> None:
