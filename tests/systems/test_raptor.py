@@ -26,6 +26,7 @@ from pyfast.engine import Question
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Request
 from pyfast.retrieval import Index, build_index
+from pyfast.systems.rivals import raptor
 from pyfast.systems.rivals.summary_tree import SUMMARIZE, clusters_of, mixture_of, soft_clusters
 from pyfast.utils.options import RunOptions
 
@@ -196,18 +197,21 @@ def test_traversal_goes_down_from_layer_to_layer(tree: Index, question: str, wid
 
 
 def test_without_summaries_it_reads_passages_and_says_so(plain: Index, caplog: pytest.LogCaptureFixture) -> None:
+    raptor._say_without.cache_clear()
     llm = Scripted(answer={"answer": "7"})
     (record,) = run(Index(plain.folder), llm, QUESTIONS[:1], "raptor")
     assert set(record.trace["layers"]) == {0}
     assert [it.message for it in caplog.records if "has no summaries" in it.message]
 
 
-def test_a_question_s_own_documents_are_read_alone(tree: Index) -> None:
+def test_a_question_s_own_documents_are_read_alone(tree: Index, caplog: pytest.LogCaptureFixture) -> None:
+    raptor._say_without.cache_clear()
     llm = Scripted(answer={"answer": "7"})
     for retrieval in ("collapsed", "traversal"):
         question = Question("a", QUESTIONS[0], documents=("d37", "d13"))
         (record,) = run(tree, llm, [question], "raptor", retrieval=retrieval)
         assert {one["uri"] for one in record.evidence} == {"d37", "d13"}
+    assert caplog.text.count("raptor reads no summaries") == 1
 
 
 def test_built_again_it_asks_only_for_what_changed(plain: Index, tmp_path: Path) -> None:

@@ -147,6 +147,10 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
     if uses_knowledge(plan):
         by = f"the model of this table ({model})" if plan.knowledge == "llm" else "rules, without an LLM"
         lines.append(f"Knowledge graph: extracted by {by}.")
+    if any(row.system == "raptor" and not row.not_run for row in plan.rows):
+        lines.append(
+            "Summaries: none. The index of an experiment has no summaries, so raptor searches passages alone."
+        )
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
     return [*lines, *(plan.paper_differences if published else ())]

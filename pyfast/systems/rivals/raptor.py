@@ -3,8 +3,8 @@ all layers together, or goes down the tree, and the LLM answers from what it fin
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,9 +17,9 @@ from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_known
 from pyfast.systems.rivals.summary_tree import URI
+from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 
-_LOG = logging.getLogger("pyfast")
 _RANKED = 10_000
 """How many passages and summaries are ranked for the way down the tree. All others count as worse"""
 
@@ -74,6 +74,14 @@ class Tree(NamedTuple):
 _TREES: WeakKeyDictionary[Index, Tree] = WeakKeyDictionary()
 
 
+@lru_cache(64)  # Each question with documents of its own has an index of its own.
+def _say_without(folder: str, is_restricted: bool) -> None:
+    if is_restricted:
+        LOG.warning("raptor reads no summaries where a question or a filter chooses the documents of %s", folder)
+    else:
+        LOG.warning("%s has no summaries: `pyfast corpus summarize` makes an index that has them", folder)
+
+
 def tree_of(index: Index) -> Tree:
     """Return the tree of an index, which is read once."""
     made = _TREES.get(index)
@@ -94,8 +102,8 @@ def tree_of(index: Index) -> Tree:
         ]
         children |= dict.fromkeys(nodes, below)
         layers |= dict.fromkeys(nodes, int(about["layer"]))
-    if not layers and not index.is_restricted:
-        _LOG.warning("%s has no summaries: `pyfast corpus summarize` makes an index that has them", index.folder)
+    if not layers:
+        _say_without(str(index.folder), index.is_restricted)
     highest = max(layers.values(), default=0)
     top = [node for node, layer in layers.items() if layer == highest] or list(range(len(passages)))
     _TREES[index] = Tree(top, children, layers)
