@@ -58,7 +58,11 @@ def _faults(history: History) -> Iterator[str]:
         yield f"{len(lines)} traces of {len(answers)} answers"
         return
     else:
-        traces = list(map(json.loads, lines))
+        try:
+            traces = list(map(json.loads, lines))
+        except ValueError as error:
+            yield f"traces.jsonl.zst: {error}"
+            return
     verification = pyfast.api.verification.verify(history.folder)
     for one in verification.checks:
         # What verify finds, though nothing mends it: the journal has a digest of each trace, and of each prompt.

@@ -166,7 +166,8 @@ def drawn(seed: int) -> Scenario:
         scenario.retries_failed = False
     elif rare < 0.15:  # Outages that are each shorter than the patience, and together longer.
         scenario.patience, begins = chance.choice((1.0, 30.0, 120.0)), 0.0
-        scenario.outages, scenario.moods, scenario.budget = [], {}, {}
+        scenario.outages, scenario.moods = [], {}
+        scenario.budget = {"seconds": 1000.0} if scenario.patience > 100 else {}  # Outages do not count.
         scenario.endings, scenario.concurrency = [chance.choice(("end", "stop"))], chance.choice((1, 2))
         for share in chance.choice(((0.9, 0.4), (0.7, 0.6, 0.5), (0.9, 0.0), (0.5, 0.0))):
             begins += chance.uniform(2.0, 6.0)
