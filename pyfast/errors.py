@@ -39,7 +39,8 @@ class OtherBuildError(PyfastError):
 
 def of_another_build(path: Path, found: object, known: object, again: str) -> OtherBuildError:
     """Make the error for something whose format is not `known` but `found`. `again` says how to make it again."""
-    formats = f"format {found or 'unknown'}, not {known}"
+    said = str(found or "unknown")
+    formats = f"format {said if said.isprintable() else repr(found)}, not {known}"
     return OtherBuildError(f"{path}: written by another build of pyfast ({formats}): {again}")
 
 

@@ -20,7 +20,7 @@ from pyfast.knowledge import build_knowledge, open_knowledge
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.index.changes import delete_documents
 
-FORMATS = [None, 0, 2, 7, "1"]
+FORMATS = [None, 0, 2, 7, "1", "a\nb"]
 """An earlier build wrote no `format_version`"""
 
 
