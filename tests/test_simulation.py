@@ -69,5 +69,5 @@ def test_fresh_seeds() -> None:
 @pytest.mark.slow(suite="planted")
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    code, told = simulate(PLANTS[name].option, 2000, "--most", 1, "--plant", name)
+    code, told = simulate(PLANTS[name].option, PLANTS[name].seeds, "--most", 1, "--plant", name)
     assert code == 1 and "seed " in told, told
