@@ -14,6 +14,7 @@ from pyfast.api.index import index_of
 from pyfast.api.run import GoldLike, rows_in
 from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine import Evidence
+from pyfast.engine.questions import ONLY_NAMED
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of
@@ -29,7 +30,6 @@ from pyfast.utils.log import LOG
 from pyfast.utils.options import Documents
 
 Ranking = Literal["list", "graph_rank", "bridge_rank"]
-_ONLY = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
 _AT_ONCE = 64  # questions in a batch
 
 
@@ -179,7 +179,7 @@ def evaluate_retrieval(
     if documents == "all":
         asked = [one.model_copy(update={"documents": ()}) for one in asked]
     elif own_count := sum(bool(one.documents) for one in asked):
-        LOG.warning(_ONLY, own_count, len(asked))
+        LOG.warning(ONLY_NAMED, own_count, len(asked))
     opened = index_of(index)
     rows = rows_in(lambda: opened)
     completed = [with_rows(one, rows) for one in asked]

@@ -20,6 +20,8 @@ from pyfast.errors import InputError
 from pyfast.utils.files import write_atomically
 from pyfast.utils.log import LOG
 
+ONLY_NAMED = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -140,8 +142,7 @@ class Questions:
     def tell_limited(self) -> None:
         """Log how many questions search only the documents that they name, if there are such questions."""
         if self.limited:
-            only = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
-            LOG.info(only, self.limited, self.count)
+            LOG.info(ONLY_NAMED, self.limited, self.count)
 
 
 def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str] = NO_COLUMNS) -> Questions:

@@ -130,6 +130,15 @@ class Session:
         ids = self.index.corpus.ids[self.index.passages]
         return self.store.stated_in(ids.tolist())
 
+    def usable(self, triples: Int32) -> Int32:
+        """Return those of some triples that a question may use, in their order."""
+        return triples if self.allowed is None else triples[np.isin(triples, self.allowed)]
+
+    def around(self, entity: int) -> Int32:
+        """Return the triples of an entity that a question may use."""
+        offsets, incident = self.store.incident
+        return self.usable(incident[offsets[entity] : offsets[entity + 1]])
+
     def knows(self, head: str, relation: str, tail: str) -> bool:
         """Return whether the store has this triple and a question may use it."""
         known = self.store.find_triples(head, relation, tail)

@@ -238,8 +238,10 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
     records into the same number of cells, at least two. If the suggested one fits, it is used, unless another one
     that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
-    without the lines at the beginning that may be a caption: see `_captions`. If none fits then, the one
-    that clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
+    without the lines at the beginning that may be a caption: see `_captions`. If none fits then, and the
+    suggested one does not divide the first record, one is used that divides more than half of the records as it
+    divides the first. Else the one that clevercsv guesses is used, but only if it divides the records more evenly
+    than the suggested one.
 
     If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.
     A first line such as `sep=;`, as spreadsheets write it, names the delimiter.
@@ -261,7 +263,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
         return named
     given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
     # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
-    same = [(max(found), dialect) for dialect in given if len(found := _widths(text, dialect)) == 1]
+    counts = {dialect: _widths(text, dialect) for dialect in given}
+    same = [(max(found), dialect) for dialect, found in counts.items() if len(found) == 1]
     most, dialect = max(same, key=lambda it: it[0], default=(0, named))
     if most > (max(widths) if len(widths) == 1 else 1):
         return dialect
@@ -272,7 +275,6 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     if fitting:  # The real delimiter divides the header too.
         return max(fitting, key=lambda dialect: (below[dialect].total(), max(below[dialect])))
     if next(iter(widths), 1) == 1:  # Another one divides the header, and most records as the header.
-        counts = {dialect: _widths(text, dialect) for dialect in given}
         heads = {dialect: next(iter(found), 1) for dialect, found in counts.items()}
         mostly = [one for one in given if heads[one] > 1 and 2 * counts[one][heads[one]] > counts[one].total()]
         if mostly:

@@ -66,9 +66,7 @@ def linked_phrases(items: Sequence[tuple[str, Session]], store: Knowledge, k: in
 def _distinct(session: Session, near: Sequence[Seed], k: int) -> list[Fact]:
     store, found, seen = session.store, list[Fact](), set[int]()
     for place, cosine in near:
-        triples = store.facts.of(place)
-        if session.allowed is not None:
-            triples = triples[np.isin(triples, session.allowed)]
+        triples = session.usable(store.facts.of(place))
         new = [triple for triple in triples[:IN_TEXT].tolist() if triple not in seen]
         if new and cosine > 0 and len(found) < k:
             seen.update(new)

@@ -54,7 +54,7 @@ def found_in_graph(items: Sequence[tuple[str, Session]], store: Knowledge, level
     ]
     found = []
     for hits, query, session in zip(keys, queries, sessions, strict=True):
-        of_each = [(_usable(store.triples_of_key(key, query, _AROUND), session), at) for key, at in hits]
+        of_each = [(session.usable(store.triples_of_key(key, query, _AROUND)), at) for key, at in hits]
         best: dict[int, float] = {}
         for triples, cosine in of_each:
             for triple in triples.tolist():
@@ -67,11 +67,9 @@ def found_in_graph(items: Sequence[tuple[str, Session]], store: Knowledge, level
 
 def _local(hits: Sequence[tuple[int, float]], session: Session) -> Found:
     store, leads = session.store, list[tuple[int, float]]()
-    offsets, incident = store.incident
     every, of_entity = [np.empty(0, np.int32)], []
     for entity, _ in hits:
-        around = _usable(incident[offsets[entity] : offsets[entity + 1]], session)
-        of_entity.append(_ranked(around, store)[:_AROUND])
+        of_entity.append(_ranked(session.around(entity), store)[:_AROUND])
         every.append(of_entity[-1])
     triples = _ranked(np.unique(np.concatenate(every)), store)
     entities = [entity for entity, _ in hits]
@@ -90,11 +88,6 @@ def _global(chosen: dict[int, float], themes: Iterable[tuple[int, float]], sessi
     stated = zip(triples, store.sources(triples), strict=True)
     leads = [(segment, chosen[triple]) for triple, segments in stated for segment in segments]
     return Found(tuple(ends), tuple(triples), _texts([*leads, *themes], session))
-
-
-def _usable(triples: Int32, session: Session) -> Int32:
-    """Return the triples that a question may use."""
-    return triples if session.allowed is None else triples[np.isin(triples, session.allowed)]
 
 
 def _ranked(triples: Int32, store: Knowledge) -> Int32:

@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field
 from pyfast.engine import Prompt
 from pyfast.knowledge import Session
 from pyfast.knowledge.store import Knowledge
-from pyfast.ops.arrays import Int32
 from pyfast.retrieval import Pool
 from pyfast.systems.prompts import INSUFFICIENT
 from pyfast.systems.rivals.phrase_graph import nearest_allowed
@@ -100,7 +99,7 @@ def topic_entities(items: Sequence[tuple[Sequence[str], Session]], store: Knowle
     found: list[list[int]] = [[] for _ in items]
     for (at, name, session), hits in zip(asked, near, strict=True):
         known = store.entity(name)
-        if known is not None and len(_around(known, session)):
+        if known is not None and len(session.around(known)):
             found[at].append(known)
         else:
             found[at] += [entity for entity, cosine in hits if cosine > 0]
@@ -116,7 +115,7 @@ def edges_around(
 
 
 def _edges(entity: int, last: tuple[int, ...], session: Session) -> list[Edge]:
-    store, triples = session.store, _around(entity, session)
+    store, triples = session.store, session.around(entity)
     outward = store.head[triples] == entity
     counts = Counter(zip(store.relation[triples].tolist(), outward.tolist(), strict=True))
     for triple in last:
@@ -135,7 +134,7 @@ def triples_behind(items: Sequence[tuple[Sequence[Edge], Session]], store: Knowl
     for edges, session in items:
         of_each = []
         for edge in edges:
-            triples = _around(edge.entity, session)
+            triples = session.around(edge.entity)
             end = store.head if edge.outward else store.tail
             fits = (store.relation[triples] == edge.relation) & (end[triples] == edge.entity)
             of_each.append(triples[fits].tolist())
@@ -151,10 +150,3 @@ def stating(items: Sequence[tuple[Sequence[int], Session]]) -> list[Pool]:
         passages = np.array(list(dict.fromkeys(session.passages(list(sources)))), np.int32)
         pools.append(Pool(passages, np.linspace(1, 0, len(passages), endpoint=False, dtype=np.float32)))
     return pools
-
-
-def _around(entity: int, session: Session) -> Int32:
-    """Return the triples of an entity that a question may use."""
-    offsets, incident = session.store.incident
-    triples = incident[offsets[entity] : offsets[entity + 1]]
-    return triples if session.allowed is None else triples[np.isin(triples, session.allowed)]
