@@ -79,7 +79,7 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
 }
-# Only a run that goes on checks first whether all its rows are JSON.
+# A run that is done does not check whether all its rows are JSON.
 _LOST = f"CASE WHEN json_valid(entry) THEN entry ->> 3 END = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _AMONG = "question IN (SELECT value FROM json_each(?))"
@@ -188,8 +188,8 @@ class Journal:
             runs: The digests of the run to which the journal belongs. A run that now has more questions has one
                 for the fewer questions too, so that it can be resumed if the process is killed before run.toml
                 has the new number.
-            checked: Whether to check all rows. False: check only the rows of questions, because a finished run
-                reads no completions.
+            checked: Whether to check all rows. False: check only the tables that a session uses when the run has
+                finished, because it reads no completions.
         """
         self._path = path
         self._indexed = False
@@ -198,7 +198,7 @@ class Journal:
         self.salvaged: Path | None = None
         """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
-            if path.exists() and not _whole(path, list(_JSON) if checked else ["questions"]):
+            if path.exists() and not _whole(path, () if checked else ("run", "questions", "sessions")):
                 self.salvaged = _set_aside(path)
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
@@ -355,10 +355,9 @@ class Journal:
 
     def tokens(self) -> int:
         """Count the tokens of all prompts and completions, without the replies of earlier runs."""
-        total = "coalesce(sum((entry ->> 6) + (entry ->> 8)), 0)"
-        return int(
-            self._rows(f"SELECT {total} FROM completions WHERE entry ->> 3 IS NULL AND NOT {_IN_REUSED}")[0][0]
-        )
+        paid = f"json_valid(entry) THEN entry ->> 3 IS NULL AND NOT {_IN_REUSED}"
+        total = f"sum(CASE WHEN CASE WHEN {paid} END THEN (entry ->> 6) + (entry ->> 8) END)"
+        return int(self._rows(f"SELECT coalesce({total}, 0) FROM completions")[0][0])
 
     def last_question(self) -> int:
         """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
@@ -484,20 +483,20 @@ class Journal:
 
 
 def _whole(path: Path, tables: Sequence[str]) -> bool:
-    """Return True if the file of a journal can be used and the rows of `tables` are undamaged, otherwise
-    False.
+    """Return True if the file of a journal can be used and the rows of `tables` (none: of all tables) are
+    undamaged, otherwise False.
 
     Raises `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file.
     """
     try:
         with contextlib.closing(open_database(path)) as database:
-            every = len(tables) == len(_JSON)
-            for check in ("integrity_check(1)",) if every else [f"integrity_check({name})" for name in tables]:
+            for check in [f"integrity_check({name})" for name in tables or (1,)]:
                 if database.execute(f"PRAGMA {check}").fetchone() != ("ok",):
                     return False
             database.executescript(_SCHEMA + _TRIED)
             broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE NOT json_valid({}))"
-            return not any(database.execute(broken.format(name, _JSON[name])).fetchone()[0] for name in tables)
+            columns = {name: column for name, column in _JSON.items() if name in (tables or _JSON)}
+            return not any(database.execute(broken.format(*column)).fetchone()[0] for column in columns.items())
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
             raise
