@@ -795,3 +795,25 @@ def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "b.md").unlink()
     change = pyfast.sync_documents(tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append)
     assert unread == [] and change.deleted == 1
+
+
+def test_powers_in_sheets(tmp_path: Path) -> None:
+    """Runs of a cell with fonts of their own: a raised number behind a number is a power."""
+    openpyxl = pytest.importorskip("openpyxl")
+    from openpyxl.cell.rich_text import CellRichText, TextBlock
+    from openpyxl.cell.text import InlineFont
+
+    book = openpyxl.Workbook()
+    raised, lowered = (TextBlock(InlineFont(vertAlign=how), "6") for how in ("superscript", "subscript"))
+    bold = TextBlock(InlineFont(b=True), "CO")
+    book.active.append(["Lake", "Volume", "Gas"])
+    book.active.append(
+        ["Aa", CellRichText("2 × 10", raised, " m"), CellRichText(bold, lowered, " in note", raised)]
+    )
+    book.active.append(["Bb", CellRichText("2 × 10", lowered), "10"])
+    book.save(tmp_path / "a.xlsx")
+    (table,) = read([tmp_path / "a.xlsx"])
+    assert isinstance(table, Table) and list(table.rows) == [
+        ("Aa", "2 × 10^6 m", "CO6 in note6"),
+        ("Bb", "2 × 106", "10"),
+    ]

@@ -258,6 +258,9 @@ def test_documents_of_mongo_and_nested_texts(tmp_path: Path) -> None:
     [
         ("Isparta'da yaşayan çiftçiler bu yıl gül hasadına erken başladı. Işık Çağlar köye döndü.", "cp1254"),
         ("Město leží na řece a jeho obyvatelé každý den chodí pěšky do práce. Příliš žluťoučký kůň.", "cp1250"),
+        ("Petőfi Sándor költő és forradalmár volt, Kiskőrösön született 1823 elején.", "cp1250"),
+        ("As regiões têm milhões de habitantes; põe-se a questão das ações, e não há soluções fáceis.", "cp1252"),
+        ("Õpetaja võttis põllult õunu ja sõitis kõrge mõisa juurde. Ta nägi kõike, mis jäi Málagasse.", "cp1252"),
         ("Bærinn stendur við fjörðinn og þar búa um þrjú þúsund manns. Áður var þar síldarvinnsla.", "cp1252"),
         ("Die Stadt liegt an der Lahn und hat viele schöne Häuser. Größere Straßen führen hinüber.", "cp1252"),
     ],

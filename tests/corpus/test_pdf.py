@@ -128,3 +128,38 @@ def test_no_passage_has_a_control_character_and_the_text_stays(tmp_path: Path) -
     for segment in range(len(index.corpus)):
         assert index.corpus.render(segment).isprintable()
     assert [it.text for it in pyfast.corpus.decode(index.corpus) if isinstance(it, TextDocument)] == [text]
+
+
+def test_powers(tmp_path: Path) -> None:
+    """Numbers with raised digits are no other numbers, and lowered ones stay."""
+    fpdf = pytest.importorskip("fpdf")
+    file = fpdf.FPDF()
+    file.add_page()
+    for size, heading in ((20, True), (12, False)):
+        for said, place in (
+            ("A lake of 10", "LINE"),
+            ("6", "SUP"),
+            (" litres, 3 x 10" if heading else " litres, or 10", "LINE"),
+            ("-12", "SUP"),
+            (" m, CO", "LINE"),
+            ("2", "SUB"),
+            (" and 45 of 1,234", "LINE"),
+        ):
+            file.set_font("helvetica", size=size)
+            file.char_vpos = place
+            file.write(10, said)
+        file.char_vpos = "LINE"
+        file.ln()
+        file.ln()
+    file.set_font("helvetica", size=12)
+    for number in range(12):
+        file.cell(0, 10, f"This is sentence {number} of the text, which has no powers.")
+        file.ln()
+    file.output(str(tmp_path / "p.pdf"))
+    (document,) = read_pdf("p", tmp_path / "p.pdf")
+    assert isinstance(document, TextDocument)
+    text = " ".join(document.text.split())
+    assert (
+        "A lake of 10^6 litres, 3 x 10^-12 m, CO2 and 45 of 1,234 A lake of 10^6 litres, or 10^-12 m, CO2" in text
+    )
+    assert text.count("10^6") == 2

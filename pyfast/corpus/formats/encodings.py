@@ -22,6 +22,10 @@ _WESTERN = "cp1252"
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
 _LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
 _THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
+# Hungarian has the same letters in both encodings, apart from ő and ű. In Portuguese, õ stands before e. Estonian has
+# many ä and hardly any á.
+_HUNGARIAN = "cp1250"
+_O_TILDE = re.compile("õ(?!e)")
 _FEW = 20
 _RETURN = re.compile(r"\r(?!\n)")
 # Sequences for terminals: colours and moves, texts that end with BEL or ST, sets of characters, single letters.
@@ -121,6 +125,12 @@ def _is_western(data: bytes, share: float = 0.25) -> bool:
     )
 
 
+def _western(data: bytes) -> str:
+    """The encoding of data that looks like Western text."""
+    text = data.decode(_WESTERN, errors="replace").lower()
+    return _HUNGARIAN if _O_TILDE.search(text) and text.count("á") > text.count("ä") else _WESTERN
+
+
 def _detected(data: bytes, at: int) -> str | None:
     from charset_normalizer import from_bytes
 
@@ -128,16 +138,16 @@ def _detected(data: bytes, at: int) -> str | None:
     sample = data[start : start + _SAMPLE]
     # Statistics need more characters than a few: they take "año" for Chinese.
     if sum(byte > 127 for byte in sample) <= _FEW and _is_western(sample, share=1):
-        return _WESTERN
+        return _western(sample)
     guesses = from_bytes(sample)
     best = guesses.best()
     if best is None:
         return None
     if best.encoding.startswith(_SELDOM) and _is_western(sample):
-        return _WESTERN
+        return _western(sample)
     # Encodings of one byte differ in a few characters. If none of them occurs, take the likeliest.
     alike = {best.encoding, *best.could_be_from_charset}
     names = {match.encoding for match in guesses}
     # In Central European and Turkish texts, some letters are those that Western texts hardly have, such as thorn.
     is_western = _WESTERN in alike | names and _is_western(sample)
-    return _WESTERN if is_western and not best.multi_byte_usage else best.encoding
+    return _western(sample) if is_western and not best.multi_byte_usage else best.encoding

@@ -23,6 +23,8 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LOST = r"[\x02\ufffe]"
 _HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
 _BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W_A-Z]))(?=([^\W_]+))")
+_DIGITS = re.compile(r"\d+[-+\u2212]?\d+")  # of which the last ones can be raised, as a power is
+_MARKED = re.compile(f"{_DIGITS.pattern}|{_HYPHEN.pattern}")
 # The beginning and the rest of a word that is broken at the end of a page.
 _CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
 _REST = re.compile(r"\s*([^\W\d_A-Z]\S*)[ \t]*")
@@ -204,16 +206,20 @@ class _Characters:
         import pypdfium2.raw
 
         self._page, self._pdfium = page, pypdfium2.raw
+        self._place = ctypes.c_double(), ctypes.c_double()
         self._whole: str = page.get_text_range()
 
     def text(self) -> str:
-        """Return the text of the page. Behind a hyphen at the end of a line, an empty line stands before text of
-        another block, such as a footer: it has another size of font, or is far below."""
+        """Return the text of the page. A power, such as that of 10 with a raised 6, is written so that it is no
+        other number. Behind a hyphen at the end of a line, an empty line stands before text of another block, such
+        as a footer: it has another size of font, or is far below."""
 
-        def hyphen(found: re.Match[str]) -> str:
+        def marked(found: re.Match[str]) -> str:
+            if found[0][0].isdigit():
+                return self._with_power(found.start(), found[0])
             return "-\n\n" if self._are_apart(found.start() - 1, found.end()) else found[0]
 
-        return _HYPHEN.sub(hyphen, self._whole)
+        return _MARKED.sub(marked, self._whole)
 
     def lines(self) -> list[_Line]:
         """Return the lines of the page."""
@@ -228,22 +234,39 @@ class _Characters:
             size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
             if bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size):
                 size = 0
-            lines.append(_Line(text, size, bold))
+            lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
 
     def _index(self, place: int) -> int:
         return int(self._pdfium.FPDFText_GetCharIndexFromTextIndex(self._page, place))
 
+    def _with_powers(self, start: int, text: str) -> str:
+        return _DIGITS.sub(lambda found: self._with_power(start + found.start(), found[0]), text)
+
+    def _with_power(self, start: int, digits: str) -> str:
+        """Write a `^` before the last digits if they are smaller and higher than the first one."""
+        first, last = self._index(start), self._index(start + len(digits) - 1)
+        if min(first, last) < 0 or not self._is_raised(last, first):
+            return digits
+        end = next(place for place in range(len(digits)) if self._is_raised(self._index(start + place), first))
+        return f"{digits[:end]}^{digits[end:]}"
+
+    def _is_raised(self, at: int, first: int) -> bool:
+        return self._height(at) > self._height(first) and self._size(at) * _LARGER <= self._size(first)
+
+    def _height(self, at: int) -> float:
+        """The place of a character above the bottom of the page."""
+        self._pdfium.FPDFText_GetCharOrigin(self._page, at, *self._place)
+        return self._place[1].value
+
     def _are_apart(self, before: int, after: int) -> bool:
         at, to = self._index(before), self._index(after)
-        x, y, lower = (ctypes.c_double() for _ in range(3))
-        origin = self._pdfium.FPDFText_GetCharOrigin
-        if min(at, to) < 0 or not (origin(self._page, at, x, y) and origin(self._page, to, x, lower)):
+        if min(at, to) < 0:
             return False
         sizes = sorted((self._size(at), self._size(to)))
         # `_size` is in half points. On a page that is turned, lines are not below each other.
         upright = abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT
-        far = upright and 2 * (y.value - lower.value) > _FAR * sizes[1]
+        far = upright and 2 * (self._height(at) - self._height(to)) > _FAR * sizes[1]
         return far or sizes[1] >= sizes[0] * _LARGER
 
     def _size(self, at: int) -> int:

@@ -18,6 +18,7 @@ from pyfast.corpus.formats.limits import check_archive, check_cells
 from pyfast.corpus.grids import (
     MOST_ABOVE,
     MOST_CUT,
+    POWER,
     Packed,
     Span,
     is_number,
@@ -37,7 +38,10 @@ def read_sheets(path: Path) -> tuple[str, list[tuple[Any, Sheet]]]:
     check_archive(path)
     import openpyxl
 
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True, rich_text=True)
+    book.shared_strings[:] = [
+        text if isinstance(text, str) else _with_powers(text) for text in book.shared_strings
+    ]
     try:
         title = (book.properties.title or "").strip() or title_of(path)
         return title, [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
@@ -99,6 +103,8 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
         def parse_cell(self, element: Any) -> Any:
             cell = super().parse_cell(element)
             value = cell["value"]
+            if isinstance(value, list):
+                value = _with_powers(value)
             kind = type(value)
             if kind is str:
                 cell["value"] = (unescape(value).replace("\r\n", "\n") if "_x" in value else value).strip()
@@ -124,6 +130,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
             epoch=book.epoch,
             date_formats=book._date_formats,
             timedelta_formats=book._timedelta_formats,
+            rich_text=True,
         )
         for number, found in parser.parse():
             given = [(cell["column"], cell["value"]) for cell in found if cell["value"]]
@@ -138,6 +145,16 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
                 numbers.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
     return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+
+
+def _with_powers(runs: list[Any]) -> str:
+    """Join the texts of a cell that have fonts of their own. A power, such as that of 10 with a raised 6, is
+    written so that it is no other number."""
+    text = ""
+    for run in runs:
+        is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
+        text += f"^{run}" if is_raised and text[-1:].isdigit() and POWER.fullmatch(str(run).strip()) else str(run)
+    return text
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
