@@ -22,8 +22,8 @@ _WESTERN = "cp1252"
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
 _LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
 _THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
-# Hungarian has the same letters in both encodings, apart from ő and ű. In Portuguese, õ stands before e. Estonian has
-# many ä and hardly any á.
+# Hungarian has the same letters in both encodings, apart from ő and ű. In Portuguese, õ stands before e, and
+# Estonian has many ä.
 _HUNGARIAN = "cp1250"
 _O_TILDE = re.compile("õ(?!e)")
 _FEW = 20
