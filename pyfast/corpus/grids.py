@@ -32,6 +32,10 @@ _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
 _SHOWN = 300
 """How many characters of a long cell stay in its row, and how many of other cells are in the title of its text"""
+_LONGEST_NAME = 120
+"""How many characters the name of a group of rows has at most"""
+_SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
+_TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _NUMBER = re.compile(r"[\W\d]{0,30}\d[\W\d]{0,30}[%\w]{0,3}")
 
@@ -65,6 +69,10 @@ class TableParts(NamedTuple):
     rows: Sequence[tuple[str, ...]]
     numbers: Sequence[int] = ()
     """The number of each row in the grid, counted from 1"""
+    filling: tuple[int, ...] = ()
+    """The places in `rows` of the rows that a single cell fills"""
+    above: str = ""
+    """The text of the row above the header that a single cell fills, the last if there are several"""
 
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
@@ -148,20 +156,65 @@ def parts_of_grid(
     above = [row[:1] if number in full else row for number, row in enumerate(above)]
     rows = (row[:1] if number in full else row for number, row in enumerate(rows, len(above)))
     above = [[*row, *[""] * (width - len(row))] for row in above]
-    caption, header, below, first = table_parts(Grid(above, spans, header_rows))
+    caption, header, below, first, *_ = table_parts(Grid(above, spans, header_rows))
     header = _without_gaps(header)
-    numbers = array("q")
+    numbers, filling = array("q"), list[int]()
 
     def filled() -> Iterator[tuple[str, ...]]:
         for number, row in chain(zip(first, below, strict=True), enumerate(rows, len(above) + 1)):
             if any(row):
+                if number - 1 in full:
+                    filling.append(len(numbers))
                 numbers.append(number)
                 yield _without_gaps(row)
 
     packed = pack(filled())
     if not packed and any(header):
         header, packed = (), (header,)
-    return TableParts(caption, header, packed, numbers)
+    titles = [above[at][0] for at in sorted(full) if at + 1 < (first or [0])[0]]
+    return TableParts(caption, header, packed, numbers, tuple(filling), titles[-1] if titles else "")
+
+
+def by_group(parts: TableParts) -> Iterator[TableParts]:
+    """Cut a table at the rows that name the group of the rows below them, such as `Hall A`. The caption of each
+    part then has the name.
+
+    A cell that fills a row can also be a note on the table or on the row above it. So a table is cut only if its
+    first row names a group, or if its header stands again below each name. What is a sentence or stands directly
+    above another name or at the end names no group. Such rows, and a total over all groups, come first, as a table
+    without a group. The last name counts alone: the name before it can be that of an empty group.
+    """
+    rows, header = parts.rows, parts.header
+    filling = set(parts.filling)
+    again = parts.above and 0 not in filling and all(rows[at + 1 : at + 2] == (header,) for at in filling)
+    if not filling or not (0 in filling or again):
+        yield parts
+        return
+    caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
+    last = max((at for at in range(len(rows)) if at not in filling), default=-1)
+    found = [(parts.caption, Packed[tuple[str, ...]](), array("q"))]
+    before = has_totals = False
+    for at, (row, number) in enumerate(zip(rows, parts.numbers, strict=True)):
+        text, into = " ".join(row[0].split()), found[-1]
+        if at in filling:
+            has_totals |= before
+            if at < last and at + 1 not in filling and _is_group(text):
+                found.append((" > ".join(filter(None, [caption, text])), Packed(), array("q")))
+                continue
+            into = found[0]
+        else:
+            is_total = bool(_TOTAL.match(next(filter(None, row))))
+            if at == last and is_total and (before or not has_totals):
+                into = found[0]
+            before = is_total
+        into[1].append(row)
+        into[2].append(number)
+    yield from (TableParts(name, header, pack(some), at) for name, some, at in found if some)
+
+
+def _is_group(text: str) -> bool:
+    """Whether the text of a cell that fills a row can be the name of a group of rows."""
+    return len(text) <= _LONGEST_NAME and not (_SENTENCE.fullmatch(text) or _NO_NAME.fullmatch(text))
 
 
 def runs_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -196,8 +249,8 @@ def table_parts(grid: Grid) -> TableParts:
         The parts.
 
     Example:
-        >>> table_parts(Grid([["Our suppliers", ""], ["", ""], ["Name", "City"], ["Holm", "Odda"]]))
-        TableParts(caption='Our suppliers', header=('Name', 'City'), rows=[('Holm', 'Odda')], numbers=[4])
+        >>> table_parts(Grid([["Our suppliers", ""], ["", ""], ["Name", "City"], ["Holm", "Odda"]]))[:3]
+        ('Our suppliers', ('Name', 'City'), [('Holm', 'Odda')])
     """
     cells = grid.cells
     captions, first = _captions(grid)
@@ -434,10 +487,10 @@ def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Do
     """Yield the text, and then each of its tables, with a uri such as `uri#table-1`. The section of a table has
     the headings above it, and its caption. A text without a character is left out if there are tables: their
     rows have its title."""
-    tables = list(tables)
-    if text.text or not tables:
+    found = [(page, at, beside, part) for page, at, beside, parts in tables for part in by_group(parts)]
+    if text.text or not found:
         yield text
-    for number, (page, place, beside, parts) in enumerate(tables, start=1):
+    for number, (page, place, beside, parts) in enumerate(found, start=1):
         above = section_at(text.outline.headings or (), place, text.title)
         section = " > ".join(filter(None, [above, beside, parts.caption]))
         uri, numbers = f"{text.uri}#table-{number}", runs_of(parts.numbers)

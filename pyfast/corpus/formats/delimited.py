@@ -57,7 +57,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
             captions, some = _captions(some)
         lines = array("q")
         below = _rows(path, some, faults, lines)
-        caption, header, top, places = table_parts(Grid(list(islice(below, MOST_ABOVE))))
+        caption, header, top, places, *_ = table_parts(Grid(list(islice(below, MOST_ABOVE))))
         section = " ".join(filter(None, [*captions, caption]))
         ending = f"#table-{number}" if number > 1 else ""
         kept = pack(chain(top, below))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from pyfast.corpus.grids import (
     POWER,
     Packed,
     Span,
+    TableParts,
+    by_group,
     is_number,
     is_only_header,
     parts_of_grid,
@@ -54,14 +56,16 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
     title, sheets = read_sheets(path)
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
-        parts = [part for block in _side_by_side(found) for part in _tables(block, path)]
+        parts = [
+            part for block in _side_by_side(found) for cut in _tables(block, path) for part in _parts(cut, path)
+        ]
         for number, part in enumerate(parts, start=1):
             ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
-            caption, header, rows, places = parts_of_grid(*_grid(part, path))
-            known = _numbers_of_grid(part)
+            caption, header, rows, numbers, *_ = part
             section = " > ".join(filter(None, [name, caption]))
-            numbers = runs_of(known[place - 1] for place in places)
-            yield Table(f"{uri}#{ending}" if ending else uri, title, section, header, rows, numbers=numbers)
+            yield Table(
+                f"{uri}#{ending}" if ending else uri, title, section, header, rows, numbers=runs_of(numbers)
+            )
     for sheet, found in sheets:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
@@ -208,30 +212,44 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
 
 
 def _has_header(sheet: Sheet, path: Path) -> bool:
-    _, header, rows, _ = parts_of_grid(*_grid(sheet, path))
-    return is_only_header(header, rows)
+    parts = parts_of_grid(*_grid(sheet, path))
+    return is_only_header(parts.header, parts.rows)
+
+
+def _parts(sheet: Sheet, path: Path) -> Iterator[TableParts]:
+    known = _numbers_of_grid(sheet)
+    for part in by_group(parts_of_grid(*_grid(sheet, path))):
+        yield part._replace(numbers=array("q", (known[place - 1] for place in part.numbers)))
 
 
 def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
-    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first
-    rows. Only the columns and rows that have cells of their own are filled.
+    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first rows
+    and of the cells that fill a row. Only the columns and rows that have cells of their own are filled.
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
+    filling = {first for left, first, right, last in sheet.merged if _fills(left, first, right, last, used)}
     top: dict[int, int] = {}
-    at = 0
-    for before, number in pairwise([sheet.numbers[0] - 1, *sheet.numbers[:MOST_ABOVE]]):
+    spans, at = list[Span](), 0
+    for row, (before, number) in enumerate(pairwise(chain([sheet.numbers[0] - 1], sheet.numbers))):
         at += number > before + 1
-        top[number] = at
+        if row < MOST_ABOVE:
+            top[number] = at
+        if number in filling:
+            spans.append(Span(at, 0, 1, len(used)))
         at += 1
-    spans = []
     for left, first, right, last in sheet.merged:
-        if first not in top:
+        if first not in top or first in filling:
             continue
         down = [at for number, at in top.items() if first <= number <= last]
         if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
     return _filled(sheet, place, path), tuple(spans)
+
+
+def _fills(left: int, first: int, right: int, last: int, used: list[int]) -> bool:
+    """Whether a merged cell fills a row, as the name of a group of rows does."""
+    return first == last and left == used[0] and right >= used[-1]
 
 
 def _numbers_of_grid(sheet: Sheet) -> array[int]:
@@ -256,7 +274,7 @@ def _filled(sheet: Sheet, place: dict[int, int], path: Path) -> Iterator[list[st
         while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
             left, first, right, last = sheet.merged[pending]
             pending += 1
-            fills = first == last and left == used[0] and right >= used[-1]  # as a name of a group of rows does
+            fills = _fills(left, first, right, last, used)
             if first == number and left in place and row[place[left]] and not fills:
                 active.append((left, right, last, row[place[left]]))
         if active:

@@ -1,0 +1,160 @@
+"""Rows that name the group of the rows below them, such as `Hall A`, in files that other libraries write."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+import docx
+import openpyxl
+import pptx
+import pytest
+from pptx.util import Inches
+
+import pyfast
+from pyfast.corpus import Table, read
+
+Rows = list[list[str] | str]
+"""The rows of a table. A text is a cell that fills its row"""
+
+EXPO: Rows = [
+    "Exhibitors of the spring fair",
+    ["Company", "Booth", "Product"],
+    "Hall A",
+    ["Acme", "12", "bolts"],
+    ["Brill", "14", "lamps"],
+    "Hall B",
+    ["Corvo", "12", "ropes"],
+    ["Dunn", "15", "saws"],
+]
+
+
+def write_xlsx(rows: Rows, path: Path) -> None:
+    book = openpyxl.Workbook()
+    for number, row in enumerate(rows, start=1):
+        for column, text in enumerate([row] if isinstance(row, str) else row, start=1):
+            book.active.cell(number, column, text or None)
+        if isinstance(row, str):
+            book.active.merge_cells(start_row=number, end_row=number, start_column=1, end_column=width(rows))
+    book.save(path)
+
+
+def write_html(rows: Rows, path: Path) -> None:
+    lines = [
+        f"<td colspan={width(rows)}>{escape(row)}</td>"
+        if isinstance(row, str)
+        else "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        for row in rows
+    ]
+    path.write_text(f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
+
+
+def write_docx(rows: Rows, path: Path) -> None:
+    file = docx.Document()
+    fill(file.add_table(len(rows), width(rows)), rows)
+    file.save(str(path))
+
+
+def write_pptx(rows: Rows, path: Path) -> None:
+    file = pptx.Presentation()
+    file.slides.add_slide(file.slide_layouts[5])
+    slide = file.slides.add_slide(file.slide_layouts[5])
+    fill(slide.shapes.add_table(len(rows), width(rows), *[Inches(1)] * 4).table, rows)
+    file.save(str(path))
+
+
+def fill(table: docx.table.Table, rows: Rows) -> None:
+    for y, row in enumerate(rows):
+        if isinstance(row, str):
+            table.cell(y, 0).merge(table.cell(y, width(rows) - 1))
+        for x, text in enumerate([row] if isinstance(row, str) else row):
+            table.cell(y, x).text = text
+
+
+def width(rows: Rows) -> int:
+    return max(len(row) for row in rows if isinstance(row, list))
+
+
+WRITERS = {"xlsx": write_xlsx, "html": write_html, "docx": write_docx, "pptx": write_pptx}
+
+
+def tables(rows: Rows, path: Path) -> list[Table]:
+    """The tables that are read from a file with these rows."""
+    WRITERS[path.suffix[1:]](rows, path)
+    return [one for one in read([path], []) if isinstance(one, Table)]
+
+
+def by_section(rows: Rows, path: Path) -> dict[str, list[str]]:
+    """The first cells of the rows, by section."""
+    return {table.section: [row[0] for row in table.rows] for table in tables(rows, path)}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_row_is_found_by_the_name_of_its_group(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    WRITERS[kind](EXPO, tmp_path / "files" / f"expo.{kind}")
+    index = pyfast.build_index(tmp_path / "files", tmp_path / "IDX", on_unread=lambda _: None)
+    pools = index.search(["Who is at booth 12 in Hall A?", "Who is at booth 12 in Hall B?"], 1)
+    first, second = (index.corpus.render(int(index.passages[pool.passages[0]])) for pool in pools)
+    assert "spring fair > Hall A | Company: Acme | Booth: 12 | Product: bolts" in first
+    assert "spring fair > Hall B | Company: Corvo | Booth: 12 | Product: ropes" in second
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_rows_keep_their_numbers_and_pages(kind: str, tmp_path: Path) -> None:
+    found = tables(EXPO, tmp_path / f"expo.{kind}")
+    assert [table.section.rpartition(" > ")[2] for table in found] == ["Hall A", "Hall B"]
+    placed = {table.number_of(k): row[0] for table in found for k, row in enumerate(table.rows)}
+    assert placed == {4: "Acme", 5: "Brill", 7: "Corvo", 8: "Dunn"}
+    assert {table.page for table in found} == {2 if kind == "pptx" else 0}
+    assert {table.header for table in found} == {("Company", "Booth", "Product")}
+
+
+def test_a_sheet_of_thousands_of_rows_has_groups_to_its_end(tmp_path: Path) -> None:
+    rows: Rows = [["Name", "Booth"]]
+    for hall in range(60):
+        rows += [f"Hall {hall}", *([f"n{hall}-{k}", str(k)] for k in range(40))]
+    found = tables(rows, tmp_path / "a.xlsx")
+    assert len(found) == 60 and all(len(table.rows) == 40 for table in found)
+    assert all(table.rows[7][0] == f"n{table.section.removeprefix('Hall ')}-7" for table in found)
+    assert [found[-1].number_of(0), found[-1].uri] == [len(rows) - 39, "a.xlsx#table-60"]
+
+
+HEAD = ["Name", "Booth"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # A note at the end, and a total over all groups, are about the whole table.
+        ([HEAD, "Hall A", ["Acme", "1"], "Hall B", ["Corvo", "2"], ["Grand total", "3"], "Source: the fair"],
+         {"": ["Grand total", "Source: the fair"], "Hall A": ["Acme"], "Hall B": ["Corvo"]}),
+        # Each group has its total.
+        ([HEAD, "Hall A", ["Acme", "1"], ["Total", "1"], "Hall B", ["Corvo", "2"], ["Total", "2"]],
+         {"Hall A": ["Acme", "Total"], "Hall B": ["Corvo", "Total"]}),
+        ([HEAD, "Hall A", ["Acme", "1"], ["Total", "1"], "Hall B", ["Corvo", "2"], ["Total", "2"], ["Sum", "3"]],
+         {"": ["Sum"], "Hall A": ["Acme", "Total"], "Hall B": ["Corvo", "Total"]}),
+        # A group without a row, and a name above another one.
+        ([HEAD, "Hall A", "Hall B", ["Corvo", "2"], "Hall C"], {"": ["Hall A", "Hall C"], "Hall B": ["Corvo"]}),
+        # Sentences, and what says nothing, name no group.
+        ([HEAD, "Hall A", ["Acme", "1"], "The booth has moved north.", ["Brill", "2"], "n/a", ["Corvo", "3"]],
+         {"": ["The booth has moved north.", "n/a"], "Hall A": ["Acme", "Brill", "Corvo"]}),
+        # What stands below a row can be a note on it.
+        ([HEAD, ["Acme", "1"], "closed on Monday", ["Brill", "2"], "open all week", ["Corvo", "3"]],
+         {"": ["Acme", "closed on Monday", "Brill", "open all week", "Corvo"]}),
+        ([HEAD, ["Acme", "1"], ["Brill", ""], ["Total", "1"]], {"": ["Acme", "Brill", "Total"]}),
+        # The header stands below each name.
+        (["Hall A", HEAD, ["Acme", "1"], "Hall B", HEAD, ["Corvo", "2"]],
+         {"Hall A": ["Acme"], "Hall B": ["Name", "Corvo"]}),
+        # Years are names of columns.
+        (["Sales", ["Port", "2019"], ["Odda", "4"], "North", ["Bodo", "5"]], {"Sales": ["Odda", "North", "Bodo"]}),
+        (["Sales", ["Port", "2019"], "North", ["Bodo", "5"], "South", ["Arendal", "6"]],
+         {"Sales > North": ["Bodo"], "Sales > South": ["Arendal"]}),
+    ],
+)  # fmt: skip
+def test_what_names_a_group(kind: str, rows: Rows, expected: dict[str, list[str]], tmp_path: Path) -> None:
+    found = by_section(rows, tmp_path / f"a.{kind}")
+    if kind == "pptx":
+        found = {section.removeprefix("Slide 2").removeprefix(" > "): names for section, names in found.items()}
+    assert found == expected
