@@ -18,8 +18,8 @@ class Event:
     kind: Literal["starting", "started", "answered", "waiting", "answering", "progress"]
     """What happened. `starting`: the LLM is loaded or probed. `started`: pyfast starts to answer questions.
     `answered`: one more question has its record. `waiting`: the LLM answers no call, and the run waits.
-    `answering`: the LLM answers again. `progress`: workers of a cluster have answered more questions. This event
-    comes once a second and has no records
+    `answering`: the LLM answers again. `progress`: workers of a cluster have answered more questions, or rules
+    have read more documents for a knowledge graph. This event comes about once a second and has no records
     """
     done: int
     """How many questions have their records, in all sessions together"""

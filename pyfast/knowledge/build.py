@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyfast.engine import Job, recorded_value, set_aside
-from pyfast.errors import CallError, InputError
+from pyfast.engine import Event, Job, Watch, recorded_value, set_aside
+from pyfast.engine.events import UNWATCHED
+from pyfast.errors import CallError, InputError, RunError
 from pyfast.knowledge.extraction import (
     TOKENS,
     Chunk,
@@ -51,6 +53,9 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.utils.log import LOG
 
+_TELL_S = 0.5
+"""How many seconds pass between two reports of what rules have read"""
+
 
 def build_knowledge(
     index: Index,
@@ -64,6 +69,7 @@ def build_knowledge(
     limit: int | None = None,
     restart: bool = False,
     retry_failed: bool = False,
+    watch: Watch = UNWATCHED,
 ) -> Knowledge:
     """Extract triples from the documents of an index, or resume an extraction. Chunks whose triples are in
     the store are not extracted again.
@@ -85,6 +91,7 @@ def build_knowledge(
         restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
             gets another name. The store stays as it is.
         retry_failed: Extract chunks again that failed in an earlier extraction.
+        watch: What follows and stops the reading by rules. `run_job` has its own.
 
     Returns:
         The current snapshot of the knowledge.
@@ -123,7 +130,7 @@ def build_knowledge(
             update_knowledge(index, embedder, chunk_tokens)
         outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
     LOG.info("computing vectors")
-    store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None)
+    store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None, watch=watch)
     if outcomes and outcomes[-1] is not None:
         reason, times = outcomes[-1]
         raise CallError(
@@ -166,7 +173,11 @@ def by_llm_too(store: Knowledge) -> bool:
 
 
 def update_knowledge(
-    index: Index, embedder: Embedder, chunk_tokens: int | None = None, texts_by_rules: bool = False
+    index: Index,
+    embedder: Embedder,
+    chunk_tokens: int | None = None,
+    texts_by_rules: bool = False,
+    watch: Watch = UNWATCHED,
 ) -> Knowledge:
     """Update the knowledge of an index without an LLM.
 
@@ -181,17 +192,19 @@ def update_knowledge(
             was none, `chunks.TOKENS`.
         texts_by_rules: Let rules read texts too, unless an LLM has already read a text of the index. False:
             rules read only tables and knowledge graphs.
+        watch: Its functions get the number of documents that rules have read, and it can stop them.
 
     Returns:
         The current snapshot of the knowledge.
 
     Raises:
         InputError: `chunk_tokens` differs from the size of an earlier extraction.
+        RunError: `watch.stop` was set. The knowledge stays as it is.
     """
     folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
     extracted = extraction_results(folder)
     read_by_llm = bool(extracted.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
-    by_rules = list(extract_by_rules(index, texts_by_rules))
+    by_rules = list(_followed(extract_by_rules(index, texts_by_rules), index.corpus.documents, watch))
     current = [chunk.digest for chunk in split_into_chunks(index, size)]
     current += [extract.digest for extract in by_rules]  # Triples that rules found in texts before stay.
     if texts_by_rules and read_by_llm:
@@ -217,6 +230,19 @@ def update_knowledge(
     elif not extracted.waiting:
         shutil.rmtree(folder, ignore_errors=True)
     return store
+
+
+def _followed(extracts: Iterable[Extract], documents: int, watch: Watch) -> Iterator[Extract]:
+    told = time.monotonic()
+    watch.on_event(Event("started", 0, documents))
+    for number, extract in enumerate(extracts, start=1):
+        if watch.stop is not None and watch.stop.is_set():
+            raise RunError("stopped; the same command starts again")
+        if time.monotonic() - told > _TELL_S:
+            watch.on_event(Event("progress", number, documents))
+            told = time.monotonic()
+        yield extract
+    watch.on_event(Event("progress", documents, documents))
 
 
 def chunk_size(index: Index, tokens: int | None = None) -> int:

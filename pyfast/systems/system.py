@@ -119,6 +119,9 @@ class System:
     becomes the argument `session` of `answer`. `run` is the folder of the run. If `opens` is None, the system
     needs no knowledge graph
     """
+    reads_summaries: bool = False
+    """Whether the system reads the summaries of an index (`pyfast corpus summarize`). An experiment can make them
+    for such a system"""
     resumes: Callable[[Session, Any, Path], None] | None = None
     """A function `resumes(session, settings, answers)` that is called before a run resumes. `session` is the
     result of `opens`. `answers` is the file with the answers that the run already has

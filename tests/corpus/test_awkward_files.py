@@ -96,9 +96,10 @@ def test_a_name_of_a_group_of_rows_in_a_sheet(tmp_path: Path) -> None:
     for merged in ("A2:B2", f"A{len(rows)}:B{len(rows)}"):
         book.active.merge_cells(merged)
     book.save(tmp_path / "a.xlsx")
-    (table,), _ = found(tmp_path / "a.xlsx")
-    assert isinstance(table, Table) and table.header == ("Port", "Depth")
-    assert list(table.rows) == [("North",), ("Odda", "5"), ("Both", "Both"), *[("Moss", "7")] * 20, ("South",)]
+    (whole, north), _ = found(tmp_path / "a.xlsx")
+    assert isinstance(whole, Table) and isinstance(north, Table)
+    assert list(whole.rows) == [("South",)] and whole.section == "" and north.section == "North"
+    assert list(north.rows) == [("Odda", "5"), ("Both", "Both"), *[("Moss", "7")] * 20]
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,18 @@ from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
 from pyfast.api.experiments.latency import bench
 from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
-from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, uses_knowledge, write_tables
+from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, systems_of, write_tables
 from pyfast.api.index import build_index, open_index
 from pyfast.api.jobs import AnswerArguments, job_of
 from pyfast.api.knowledge import build_knowledge
 from pyfast.api.run import Run
+from pyfast.api.summaries import SUMMARIES, summarize_index
 from pyfast.engine import Event, Watch, read_questions
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.journal.journal_reader import service_times
+from pyfast.engine.status import read_status
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
@@ -36,8 +38,11 @@ from pyfast.evaluation.evaluate import rows_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
+from pyfast.retrieval.vectors.embeddings import DEFAULT
+from pyfast.systems import load_system
 from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
+from pyfast.utils.text_forms import counted
 
 _LOOK_S = 0.25
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
@@ -175,13 +180,15 @@ def experiment(
     bare = replace(options, sample=None)
     given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
     planned, todo = [], []
-    sets: dict[str, Searched] = {}
+    sets: dict[tuple[str, str], Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            index = _index(read, name, source, folder / "indexes", model_name, given)
-            sets[name] = searched(_questions(source), index)
+            plain = _index(read, name, source, folder / "indexes", model_name, given)
+            tree, summaries = _summarized(read, name, source, plain, model_name, given)
+            sets[name, model_name] = searched(_questions(source), plain, summaries)
             for row in read.rows:
                 if not row.not_run:
+                    index = tree if load_system(row.system).reads_summaries else plain
                     place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
                     timed = partial(_latency, read, row, model, index, source, place)
@@ -354,16 +361,42 @@ def _questions(source: Path) -> Path:
 
 
 def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]) -> Index:
-    """Build or open the index of a data set. If the LLM of the table extracts the knowledge graph, each model has
-    an index of its own with this graph."""
-    extracts = plan.knowledge == "llm" and uses_knowledge(plan)
+    """Build or open the index of a data set, with its knowledge graph if a system uses one. If the LLM of the
+    table extracts the graph, each model has an index of its own with this graph."""
+    used = [(load_system(row.system), row.settings) for row in plan.rows if not row.not_run]
+    embedders = {getattr(one.configure(its), "embedder", DEFAULT) for one, its in used if one.opens}
+    extracts = plan.knowledge == "llm" and bool(embedders)
     place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
     folder.mkdir(parents=True, exist_ok=True)
     index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
-    if extracts and not has_knowledge(index):
+    # A graph has the vectors of one model. If systems use several, rules build a graph for each run.
+    if (extracts or len(embedders) == 1) and not has_knowledge(index):
+        LOG.info("%s: building the knowledge graph", place)
         model = plan.models[model_name]
-        build_knowledge(index, model.llm, llm_options=model.options, **given)
+        llm, options = (model.llm, model.options) if extracts else (None, None)
+        build_knowledge(index, llm, llm_options=options, embedder=min(embedders), **given)
     return index
+
+
+def _summarized(
+    plan: Plan, name: str, source: Path, index: Index, model_name: str, given: Mapping[str, Any]
+) -> tuple[Index, str]:
+    """Return the index for systems that read summaries, and say in words which summaries it has."""
+    if not any(one.reads_summaries for one in systems_of(plan)):
+        return index, ""
+    if plan.documents == "own" and all(question.documents for question in read_questions(_questions(source))):
+        return index, "none, because each question searches its own documents"
+    if not plan.summaries:
+        return index, "none, because the plan does not ask for them"
+    model, place = plan.models[model_name], index.folder.parent / f"{name}-{_slug(model_name)}-summaries"
+    if not place.exists():
+        LOG.info("%s: writing the summaries", place)
+        summarize_index(index, model.llm, out=place, llm_options=model.options, **given)
+    layers = [read_status(folder) for folder in place.glob(f"{SUMMARIES}/*")]
+    written, calls = sum(one.states.get("answered", 0) for one in layers), sum(one.llm_calls for one in layers)
+    used = sum(one.prompt_tokens + one.completion_tokens for one in layers)
+    said = f"{written:,} in {counted(len(layers), 'layer')}, by the model of this table ({model_name})"
+    return open_index(place), f"{said}, with {counted(calls, 'LLM call')} and {used:,} tokens"
 
 
 def _name_of(llm: str | Mapping[str, str]) -> str:

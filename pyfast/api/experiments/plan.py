@@ -62,6 +62,8 @@ class Plan(_Strict):
     """Other known differences between the rows and the paper, each a sentence. They stand under each table"""
     knowledge: Literal["rules", "llm"] = "rules"
     """What extracts the knowledge graph of a set, for systems that use one: rules, or the model of the table"""
+    summaries: bool = False
+    """Whether the model of the table writes the summaries of a set, for systems that read them"""
     documents: Literal["own", "all"] = "own"
     """What a question with the field `documents` searches: these documents, or the whole corpus"""
     seeds: tuple[int, ...] = (0,)

@@ -15,7 +15,7 @@ from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.tables import cost_columns, grid_text, in_columns, shown, with_interval, write_table
 from pyfast.retrieval import Index
-from pyfast.systems import load_system
+from pyfast.systems import System, load_system
 from pyfast.utils.files import write_atomically
 
 _TEX = str.maketrans(
@@ -59,26 +59,31 @@ class Searched:
     own: float | None
     """The mean number of documents to which a question is limited. None: no question is limited"""
     retriever: str
+    summaries: str
+    """Which summaries the systems read that read some. Empty: there is no such system"""
 
 
-def searched(questions: Path, index: Index) -> Searched:
+def searched(questions: Path, index: Index, summaries: str) -> Searched:
     """Count the questions of a data set, their own documents, and the documents of its corpus."""
     limits = [len(question.documents) for question in read_questions(questions)]
     limited = [number for number in limits if number]
     own = sum(limited) / len(limited) if limited else None
-    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0])
+    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0], summaries)
 
 
-def write_tables(plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[str, Searched]) -> None:
+def write_tables(
+    plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[tuple[str, str], Searched]
+) -> None:
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
-    `folder`. Under each table stand the differences from the paper, and what the questions of each set search
-    (`sets`)."""
+    `folder`. Under each table stand the differences from the paper, and what the questions of each set and model
+    search (`sets`)."""
     (folder / "comparisons.csv").unlink(missing_ok=True)  # It would be of other tables.
     for kind in (".md", ".tex"):
         texts = [f"# {plan.title}\n"] if plan.title and kind == ".md" else []
         texts.append(f"{grid_text(summary_of(plan, cells), kind)}\n")
         for model in plan.models:
-            lines = _differences(plan, cells, model, sets)
+            of_model = {name: of_set for (name, used), of_set in sets.items() if used == model}
+            lines = _differences(plan, cells, model, of_model)
             comment = "%% " if kind == ".tex" else ""
             table = grid_text(_table(plan, cells, model), kind)
             texts += [f"{comment}Model: {model}.\n", f"{table}\n", _listed(lines, kind == ".tex")]
@@ -144,21 +149,19 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
         else:
             where = f"its own documents ({of_set.own:.1f} on average), of {of_set.documents:,} in the corpus"
         lines.append(f"Search in {name}: each question searches {where}. Retriever: {of_set.retriever}.")
-    if uses_knowledge(plan):
+        if of_set.summaries:
+            lines.append(f"Summaries of {name}: {of_set.summaries}.")
+    if any(one.opens for one in systems_of(plan)):
         by = f"the model of this table ({model})" if plan.knowledge == "llm" else "rules, without an LLM"
         lines.append(f"Knowledge graph: extracted by {by}.")
-    if any(row.system == "raptor" and not row.not_run for row in plan.rows):
-        lines.append(
-            "Summaries: none. The index of an experiment has no summaries, so raptor searches passages alone."
-        )
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
     return [*lines, *(plan.paper_differences if published else ())]
 
 
-def uses_knowledge(plan: Plan) -> bool:
-    """Return whether the system of a row that is run uses a knowledge graph."""
-    return any(load_system(row.system).opens is not None for row in plan.rows if not row.not_run)
+def systems_of(plan: Plan) -> list[System]:
+    """Return the system of each row that is run."""
+    return [load_system(row.system) for row in plan.rows if not row.not_run]
 
 
 def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:

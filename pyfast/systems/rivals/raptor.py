@@ -164,6 +164,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (ANSWER,),
+    reads_summaries=True,
     summary="a tree of summaries over the passages, whose layers are searched together",
     paper="RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval",
 )
