@@ -228,7 +228,11 @@ def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ..
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
-    filling = {first for left, first, right, last in sheet.merged if _fills(left, first, right, last, used)}
+    filling = {
+        first
+        for left, first, right, last in sheet.merged
+        if first == last and left == used[0] and right >= used[-1]
+    }
     top: dict[int, int] = {}
     spans, at = list[Span](), 0
     for row, (before, number) in enumerate(pairwise(chain([sheet.numbers[0] - 1], sheet.numbers))):
@@ -244,12 +248,7 @@ def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ..
         down = [at for number, at in top.items() if first <= number <= last]
         if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
-    return _filled(sheet, place, path), tuple(spans)
-
-
-def _fills(left: int, first: int, right: int, last: int, used: list[int]) -> bool:
-    """Whether a merged cell fills a row, as the name of a group of rows does."""
-    return first == last and left == used[0] and right >= used[-1]
+    return _filled(sheet, place, filling, path), tuple(spans)
 
 
 def _numbers_of_grid(sheet: Sheet) -> array[int]:
@@ -261,7 +260,7 @@ def _numbers_of_grid(sheet: Sheet) -> array[int]:
     return numbers
 
 
-def _filled(sheet: Sheet, place: dict[int, int], path: Path) -> Iterator[list[str]]:
+def _filled(sheet: Sheet, place: dict[int, int], filling: set[int], path: Path) -> Iterator[list[str]]:
     used = list(place)
     pending, filled = 0, 0
     active: list[tuple[int, int, int, str]] = []
@@ -274,8 +273,7 @@ def _filled(sheet: Sheet, place: dict[int, int], path: Path) -> Iterator[list[st
         while pending < len(sheet.merged) and sheet.merged[pending][1] <= number:
             left, first, right, last = sheet.merged[pending]
             pending += 1
-            fills = _fills(left, first, right, last, used)
-            if first == number and left in place and row[place[left]] and not fills:
+            if first == number and left in place and row[place[left]] and first not in filling:
                 active.append((left, right, last, row[place[left]]))
         if active:
             active = [it for it in active if it[2] >= number]
