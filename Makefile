@@ -33,7 +33,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs screenshots bench fuzz simulate recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs pictures screenshots bench fuzz simulate recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -93,6 +93,11 @@ lint-kernels:
 # The documentation site, into build/site. A warning is an error.
 docs: $(CHECKED)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+
+# The other pictures of README and the docs. docs/flow.svg is drawn by hand. It takes minutes: a model answers.
+pictures: $(TESTED)
+	$(BIN)/python docs/record.py
+	$(BIN)/python docs/draw.py
 
 # The pictures of reports in the docs, made by the tests that use a real browser.
 screenshots: $(TESTED)

@@ -20,12 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "In which year was the moon on which the probe Huygens landed discovered?"
 COMMANDS = {
     "pyfast index corpus --out IDX": 1,
-    f'pyfast ask IDX "{QUESTION}"': 11,
+    f'pyfast ask IDX \\\n    "{QUESTION}"': 11,
     "pyfast answer questions.jsonl --index IDX --run RUN": 1,
-    "pyfast evaluate RUN --gold questions.jsonl --figure em --figure f1 --figure evidence_recall": 14,
+    "pyfast evaluate RUN --figure em --figure evidence_recall": 5,
+    "pyfast export RUN --out ANSWERS.xlsx --sources": 1,
 }
 """How many lines of the output are shown, by command"""
-WIDTH = 100
+WIDTH = 82
+"""Few columns, so that the letters can be read on a phone"""
 
 
 def main() -> None:
@@ -41,10 +43,14 @@ def main() -> None:
         environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
         for command, most in COMMANDS.items():
             console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-            done = subprocess.run(command, shell=True, cwd=place, env=environment, capture_output=True, text=True)
-            lines = done.stdout.strip("\n").split("\n")
-            shown = [*lines[:most], *["   ..."] * (len(lines) > most and most > 1)]
-            console.print(Text.from_ansi("\n".join(shown)), overflow="ellipsis", no_wrap=True)
+            printed = subprocess.run(
+                command, shell=True, cwd=place, env=environment, check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
+            lines = printed.strip("\n").split("\n")
+            for line in [*lines[:most], *["   ..."] * (len(lines) > most and command.startswith("pyfast ask"))]:
+                # A row of a table is shown whole. A passage is cut, and so is the time that a busy machine took.
+                whole = line.startswith("   ") and len(line) < 2 * WIDTH
+                console.print(Text.from_ansi(line), overflow="ellipsis", no_wrap=not whole)
             console.print()
     picture = console.export_svg(title="", theme=MONOKAI, clear=False)
     # No font from the network: each line is stretched to its width, whatever font is there.

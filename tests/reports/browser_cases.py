@@ -150,7 +150,11 @@ def opened(browser: Browser) -> Iterator[Open]:
 def keep(page: Page, name: str) -> None:
     """A screenshot for the docs, if they are being made."""
     if SCREENSHOTS:
+        before = page.viewport_size
+        assert before is not None
+        page.set_viewport_size({"width": 760, "height": 800})  # narrow: its letters can be read on a phone
         page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png")
+        page.set_viewport_size(before)
 
 
 def open_all(page: Page) -> None:

@@ -13,7 +13,7 @@ from pyfast.utils.log import LOG
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NUMBERS = re.compile(r"(?<!\w)\d[\d.,]*\s*")
+_NUMBERS = re.compile(r"(?<!\w)\d[\d.,]*(/s)?\s*")
 
 
 def _empty_plot(width: float, height: float) -> Figure | None:
@@ -29,30 +29,30 @@ def _empty_plot(width: float, height: float) -> Figure | None:
 def plot_bench(result: Mapping[str, Any], path: Path) -> None:
     """Draw the results of all loads of a benchmark into a PNG file: latency against throughput, and the mean
     time of each stage. Without matplotlib, only warn."""
-    figure = _empty_plot(11, 4.5)
+    figure = _empty_plot(6.5, 5 + 0.5 * len(result["loads"]))  # narrow: it can be read on a phone
     if figure is None:
         return
     loads = sorted(
         (load for load in result["loads"] if "mean_e2el_ms" in load), key=lambda load: load["request_throughput"]
     )
-    left, right = figure.subplots(1, 2)
+    above, below = figure.subplots(2, 1)
     loops: dict[str, list[Mapping[str, Any]]] = {}
     for load in loads:  # `n2n, 8 clients` and `n2n, 16 clients` are points of one line.
         loops.setdefault(_NUMBERS.sub("", load["load"]), []).append(load)
     for number, (loop, of_loop) in enumerate(sorted(loops.items())):
         throughput = [load["request_throughput"] for load in of_loop]
-        for percent, line in zip(PERCENTILES, ("o-", "o--", "o-.", "o:"), strict=False):
-            times, name = [load[f"p{percent}_e2el_ms"] for load in of_loop], f"{loop} p{percent}"
-            left.plot(throughput, times, line, color=f"C{number % 10}", label=name)
-    left.set(xlabel="questions a second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
-    left.legend(fontsize="small")
-    below = [0.0] * len(loads)
+        for percent, line in ((PERCENTILES[0], "o-"), (PERCENTILES[-1], "^--")):
+            times, name = [load[f"p{percent}_e2el_ms"] for load in of_loop], f"{loop}, p{percent}"
+            above.plot(throughput, times, line, color=f"C{number % 10}", label=name)
+    above.set(xlabel="questions a second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
+    above.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    start = [0.0] * len(loads)
     for stage in STAGES:
         means = [load["stages"][stage]["mean_e2el_ms"] for load in loads]
-        right.barh([load["load"] for load in loads], means, left=below, label=stage)
-        below = [a + b for a, b in zip(below, means, strict=True)]
-    right.set(xlabel="mean time of a question, ms")
-    right.legend()
+        below.barh([load["load"] for load in loads], means, left=start, label=stage)
+        start = [a + b for a, b in zip(start, means, strict=True)]
+    below.set(xlabel="mean time of a question, ms")
+    below.legend(loc="upper left", bbox_to_anchor=(1, 1))
     figure.savefig(path, format="png")
 
 
@@ -82,11 +82,12 @@ def plot_pareto(
     only warn."""
     wide = min(len(panels), 2)
     deep = -(-len(panels) // max(wide, 1))
-    figure = _empty_plot(5.5 * wide + 2.5, 4 * deep)
+    names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
+    # Narrow, with the names below: it can be read on a phone.
+    figure = _empty_plot(7.5 if wide > 1 else 6, 3 * deep + 0.3 * (1 + len(names) // 3))
     if figure is None or not panels:
         return
-    names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
-    styles = {name: {"marker": "os^DvP*X"[at // 10 % 8], "color": f"C{at % 10}"} for at, name in enumerate(names)}
+    styles = {name: {"marker": "os^DvP*X"[at % 8], "color": f"C{at % 10}"} for at, name in enumerate(names)}
     shown: dict[str, Any] = {}
     every = list(figure.subplots(deep, wide, squeeze=False).flat)
     for axes in every[len(panels) :]:
@@ -98,5 +99,5 @@ def plot_pareto(
             (shown[name],) = axes.plot(cost, value, linestyle="none", markersize=8, clip_on=False, **styles[name])
         top = 1.05 * max((value for *_, value in points), default=0)
         axes.set(xlabel=unit, ylabel=quality, title=title, xlim=(0, None), ylim=(0, top or None))
-    figure.legend(shown.values(), shown.keys(), loc="outside right center")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3)
     figure.savefig(path, format="png")
