@@ -141,6 +141,8 @@ def main() -> None:
     tell("pyfast show demo/n2n ex-09 --prompts", " what the model read and wrote:  ")
     tell("pyfast compare demo/rag demo/n2n", " is the difference chance?       ")
     tell("pyfast distill demo/n2n --out demo/learned", " examples for your own model:    ")
+    tell("pyfast export demo/n2n --out A.xlsx --sources", " a table with all sources:       ")
+    tell("pyfast corpus sync demo/index FOLDER", " when your files change:         ")
     tell("docs/quickstart.md, docs/howto/llm-server.md", " your documents, your model:     ")
     print()
     tell(
