@@ -102,9 +102,8 @@ def command_line() -> str:
 
     from pyfast.commands.cli import app
 
-    parts = [
-        "# Command line\n\n*For users of the command `pyfast`.*\n\n`pyfast COMMAND --help` prints the same text.\n"
-    ]
+    parts = ["# Command line\n\n*For users of the command `pyfast`.*\n"]
+    parts.append("`pyfast COMMAND --help` prints the same text.\n")
     parts += _commands(typer.main.get_command(app), ("pyfast",))
     return "\n".join(parts)
 
