@@ -6,11 +6,12 @@ import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,7 @@ import orjson
 from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.delimited import dialect_of, rows
 from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.grids import MOST_ABOVE
 from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
@@ -39,8 +41,9 @@ def read_question_records(
     it keeps the id when lines or rows are added or sorted. A warning says so.
 
     In CSV, TSV and XLSX, a cell that begins with `[` or `{` is parsed as JSON, such as a list of answers, or as
-    Python writes it. Any other such cell stays text. Raises InputError if a line or row cannot be read, or a cell
-    looks like a list of texts but is neither.
+    Python writes it. Any other such cell stays text. Titles can stand above the row with the names of the columns
+    (see `_header`). In XLSX, the first sheet with such a row is read. Raises InputError if a line or row cannot be
+    read, or a cell looks like a list of texts but is neither.
 
     `columns` has the columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
     Raises InputError if pyfast has no such field, or no record has such a column.
@@ -49,7 +52,7 @@ def read_question_records(
         if name not in _FIELDS:
             raise InputError(f"columns: no field {name!r}{did_you_mean(name, _FIELDS)}")
     seen, missing, known = Counter[str](), dict(columns), dict[str, None]()
-    for place, record in _records(path):
+    for place, record in _records(path, columns):
         if columns:
             known |= dict.fromkeys(record)
             given = {name: _key(column) for name, column in columns.items()}
@@ -66,7 +69,7 @@ def read_question_records(
 def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what `read_question_records` does. `columns` are those of the questions. The gold may have pyfast's
     names in place of some of them, or none of them."""
-    known = {name for _, record in _records(path) for name in record}
+    known = {name for _, record in _records(path, columns) for name in record}
     theirs = {name: column for name, column in columns.items() if _key(column) in known and name not in known}
     return read_question_records(path, theirs)
 
@@ -82,13 +85,14 @@ def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
     return made if seen[made] == 1 else f"{made}-{seen[made]}"
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
+    asked = {_key(columns.get(name, name)) for name in _ASKED}
     if suffix in (".csv", ".tsv"):
         text = read_text(path)
-        return _of_table(path, "line", rows(path, text, dialect_of(path, text)))
+        return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked)
     if suffix == ".xlsx":
-        return _of_table(path, "row", _of_sheet(path))
+        return _of_table(path, "row", _of_sheet(path, asked), asked)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ((f"{path}, row {number}", _given(row)) for number, row in enumerate(records(path), start=1))
     return read_lines(path)
@@ -98,7 +102,15 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not _is_nothing(value)}
 
 
-def _of_sheet(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
+    """Return which row has the names of the columns: one of them is in `asked`, or two are fields that pyfast
+    knows, as in gold without questions. The corpus's search for a caption must guess, and here the names are
+    known. None if no row has them."""
+    names = ({_key(cell) for cell in row} for row in rows)
+    return next((k for k, some in enumerate(names) if some & asked or len(some & _FIELDS) > 1), None)
+
+
+def _of_sheet(path: Path, asked: Set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
     from pyfast.corpus.formats.xlsx import read_sheets
 
     try:
@@ -110,20 +122,27 @@ def _of_sheet(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not sheets:
         return
-    (_, sheet), *others = sheets
-    if others:
-        more = counted(len(others), "more sheet is", "more sheets are")
-        _say(str(path), f"{more} not read, only the first that is not empty")
-    if sheet.lacking:
-        raise InputError(f"{path}, {sheet.lacking[0]}: a formula without a value; save it in a spreadsheet")
-    yield from zip(sheet.numbers, sheet.rows, strict=True)
+    named = [one for one in sheets if _header(one[1].rows[:MOST_ABOVE], asked) is not None]
+    sheet, found = (named or sheets)[0]
+    if others := len(sheets) - 1:
+        why = "the first with the columns of questions" if named else "the first that is not empty"
+        more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
+        _say(str(path), f"sheet {sheet.title!r} is read, {why}; {more}")
+    if found.lacking:
+        raise InputError(f"{path}, {found.lacking[0]}: a formula without a value; save it in a spreadsheet")
+    yield from zip(found.numbers, found.rows, strict=True)
 
 
 def _of_table(
-    path: Path, unit: str, records: Iterable[tuple[int, tuple[str, ...] | Unread]]
+    path: Path, unit: str, records: Iterable[tuple[int, tuple[str, ...] | Unread]], asked: Set[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
+    records = iter(records)
+    above = list(islice(records, MOST_ABOVE))
+    start = _header([() if isinstance(row, Unread) else row for _, row in above], asked) or 0
+    if start:
+        _say(str(path), f"{unit} {above[start][0]} has the names of the columns; what is above it is left out")
     header: tuple[str, ...] | None = None
-    for number, row in records:
+    for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
         if isinstance(row, Unread):  # A question that is left out would not be missed.
             raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
@@ -215,8 +234,9 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
     return fields
 
 
+_ASKED = ("question", "turns")
 _ANSWERS = ("answers", "expected", "gold", "golden_answers", "answer")
-_FIELDS = frozenset(("id", "question", "turns", "documents", "answerable", "answer_mode", "supporting", *_ANSWERS))
+_FIELDS = frozenset(("id", *_ASKED, "documents", "answerable", "answer_mode", "supporting", *_ANSWERS))
 _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 

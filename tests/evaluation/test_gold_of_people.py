@@ -128,6 +128,31 @@ def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         answers(path)
 
 
+def test_questions_on_another_sheet_and_below_titles(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "q.xlsx"
+    book = openpyxl.Workbook()
+    book.active.append(["Questions of the south", "Type"])
+    for title in ("Asked", "Asked later"):
+        sheet = book.create_sheet(title)
+        for row in ((), ("", "Questions of May"), (), ("", "Question", "Answer"), ("", f"{title}?", "no")):
+            sheet.append(row)
+        sheet.merge_cells("B2:C2")
+    book.save(path)
+    assert [one.text for one in read_questions(path)] == ["Asked?"] and [*answers(path).values()] == [("no",)]
+    chosen = "sheet 'Asked' is read, the first with the columns of questions; 2 more sheets are not read"
+    assert f"{path}: {chosen}" in caplog.messages
+    assert f"{path}: row 4 has the names of the columns; what is above it is left out" in caplog.messages
+    book["Asked"]["B4"] = "Frage"
+    book.save(path)
+    assert [one.text for one in read_questions(path, columns={"question": "Frage"})] == ["Asked?"]
+    assert [one.text for one in read_questions(path)] == ["Asked later?"]
+    titled = tmp_path / "q.csv"
+    titled.write_text("Questions of May\n\nid,question,answer\n1,Who?,question\n2,Why?,x\n")
+    assert answers(titled) == {"1": ("question",), "2": ("x",)}
+    titled.write_text("id,answers\n1,question\n2,x\n")
+    assert answers(titled) == {"1": ("question",), "2": ("x",)}
+
+
 def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> None:
     path = book_of(tmp_path / "q.xlsx", ("question", "answer"), (ASKED, "no"))
     assert (
