@@ -88,11 +88,12 @@ def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
 def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     asked = {_key(columns.get(name, name)) for name in _ASKED}
+    texts = {*_FIELDS, *map(_key, columns.values())}
     if suffix in (".csv", ".tsv"):
         text = read_text(path)
         return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked)
     if suffix == ".xlsx":
-        return _of_table(path, "row", _of_sheet(path, asked), asked)
+        return _of_sheet(path, asked, texts)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ((f"{path}, row {number}", _given(row)) for number, row in enumerate(records(path), start=1))
     return read_lines(path)
@@ -110,12 +111,14 @@ def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
     return next((k for k, some in enumerate(names) if some & asked or len(some & _FIELDS) > 1), None)
 
 
-def _of_sheet(path: Path, asked: Set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a sheet. The columns `texts` are as the sheet shows them, others are numbers, dates and
+    booleans where the sheet has them."""
     from pyfast.corpus.formats.xlsx import read_sheets
 
     try:
         with explained():
-            _, sheets = read_sheets(path)
+            _, sheets = read_sheets(path, typed=True)
     except (PyfastError, OSError):
         raise
     except Exception as error:  # The library may raise any exception.
@@ -130,11 +133,17 @@ def _of_sheet(path: Path, asked: Set[str]) -> Iterator[tuple[int, tuple[str, ...
         _say(str(path), f"sheet {sheet.title!r} is read, {why}; {more}")
     if found.lacking:
         raise InputError(f"{path}, {found.lacking[0]}: a formula without a value; save it in a spreadsheet")
-    yield from zip(found.numbers, found.rows, strict=True)
+    numbered = zip(found.numbers, found.rows, strict=True)
+    yield from _of_table(path, "row", numbered, asked, found.values, texts)
 
 
 def _of_table(
-    path: Path, unit: str, records: Iterable[tuple[int, tuple[str, ...] | Unread]], asked: Set[str]
+    path: Path,
+    unit: str,
+    records: Iterable[tuple[int, tuple[str, ...] | Unread]],
+    asked: Set[str],
+    values: Mapping[tuple[int, int], Any] = MappingProxyType({}),
+    texts: Set[str] = frozenset(),
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
@@ -155,8 +164,16 @@ def _of_table(
                 f"{place}: {len(row)} cells, but {len(header)} columns; put a text with a delimiter into quotes"
             )
         elif any(cell.strip() for cell in row):
-            named = zip(header, row, strict=False)
-            yield place, {name: _value(cell, name, place) for name, cell in named if cell.strip()}
+            yield (
+                place,
+                {
+                    name: _value(cell, name, place)
+                    if name in texts or (number, column) not in values
+                    else values[number, column]
+                    for column, (name, cell) in enumerate(zip(header, row, strict=False), start=1)
+                    if cell.strip()
+                },
+            )
 
 
 def _key(name: str) -> str:

@@ -18,6 +18,7 @@ from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import write_atomically
+from pyfast.utils.jsonl import in_json
 from pyfast.utils.log import LOG
 
 ONLY_NAMED = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
@@ -253,9 +254,9 @@ def _json(value: object) -> bytes:
     """Return the value as JSON. Text that is not valid Unicode is escaped, so that only the question with
     this text fails later."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=in_json)
     except TypeError:
-        return json.dumps(value).encode()
+        return json.dumps(value, default=in_json).encode()
 
 
 def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
@@ -22,6 +23,7 @@ from pyfast.evaluation.evaluate import AT_ONCE, names_of
 from pyfast.evaluation.metrics import Scored
 from pyfast.utils.extras import explained
 from pyfast.utils.files import written_aside
+from pyfast.utils.jsonl import in_json
 
 KINDS = (".csv", ".jsonl", ".parquet", ".xlsx")
 _TEXTS = pa.list_(pa.string())
@@ -87,11 +89,18 @@ def schema_of(results: Sequence[Results]) -> pa.Schema:
 
 
 def _type_of(values: Sequence[Any]) -> pa.DataType:
-    with suppress(pa.ArrowException):
+    if any(isinstance(value, datetime) for value in values):
+        values = list(map(_with_time, values))
+    with suppress(pa.ArrowException, OverflowError):
         found = pa.array(values).type
         if not (pa.types.is_nested(found) or pa.types.is_null(found)):
             return found
     return pa.string()  # a value that is no text is written as JSON
+
+
+def _with_time(value: Any) -> Any:
+    """Return a date as its midnight. Arrow would drop the times where dates and times stand in one column."""
+    return datetime.combine(value, time()) if type(value) is date else value
 
 
 def _column(figure: str) -> str:
@@ -144,7 +153,8 @@ def _own(id: str, results: Results, schema: pa.Schema) -> dict[str, Any]:
     for column in filter(_is_own, schema):
         value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
         is_json = column.type == pa.string() and not isinstance(value, str | None)
-        own[column.name] = orjson.dumps(value, default=str).decode() if is_json else value
+        value = _with_time(value) if pa.types.is_timestamp(column.type) else value
+        own[column.name] = orjson.dumps(value, default=in_json).decode() if is_json else value
     return own
 
 
@@ -220,7 +230,8 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
         if kind == ".jsonl":
             for batch in rows:
                 count += batch.num_rows
-                file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist())
+                lines = (orjson.dumps(row, in_json, orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist())
+                file.writelines(lines)
             return count
         is_csv = kind == ".csv"
         opened = csv.CSVWriter(file, _flat_schema(schema)) if is_csv else parquet.ParquetWriter(file, schema)
@@ -256,6 +267,8 @@ def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
     sheet = book.create_sheet("results")
 
     def cell(value: Any) -> Any:
+        if isinstance(value, datetime) and value.tzinfo:  # A sheet has no time zones.
+            return value.isoformat()
         if not isinstance(value, str):
             return value
         made = WriteOnlyCell(sheet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputErro
                     yield place, _json_object(line, place), line
                 except InputError as error:
                     yield place, error, line
+
+
+def in_json(value: object) -> Any:
+    """Return what stands in JSON for a value that JSON has no type for: a number for a decimal, else a text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def parse_json(data: bytes | str) -> Any:

@@ -6,6 +6,8 @@ import csv
 import json
 import shutil
 import sys
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import orjson
 import pandas as pd
 import pptx
 import processes
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from openpyxl.utils.escape import unescape
@@ -400,6 +403,55 @@ def test_columns_of_the_asker_stay(office: Path, tmp_path: Path) -> None:
     frame = pd.read_csv(tmp_path / "w.csv")
     assert frame.columns.tolist().count("n") == 1 and frame["n"].fillna(-1).tolist() == [0, 1, 2, 7, -1]
     assert frame["team"].fillna("").tolist() == ["", "", "", "N", "S"]
+
+
+def test_columns_of_the_asker_keep_their_types(tmp_path: Path) -> None:
+    """Those of a sheet and of Parquet. What a kind of file has no type for, it still holds."""
+    book = openpyxl.Workbook()
+    day, noon = datetime(2026, 5, 1), datetime(2026, 5, 1, 12)
+    for row in (
+        ("id", "Frage", "answers", "cost", "day", "due", "open", "zip", "mixed"),
+        (7, "Q1?", 1.5, 1234.5, day, noon, True, 42, 1),
+        (8, "Q2?", 2, None, day, day, False, 7, "x"),
+    ):
+        book.active.append(row)
+    for cell, form in (("C2", "0.00"), ("D2", "#,##0.00"), ("H2", "00000"), ("H3", "00000")):
+        book.active[cell].number_format = form
+    book.save(tmp_path / "q.xlsx")
+    given: dict[str, Any] = {"llm": "instant", "system": SAYS_NOTHING}
+    options = RunOptions(columns={"question": "Frage"})
+    run = pyfast.answer(tmp_path / "q.xlsx", run=tmp_path / "renamed", options=options, **given)
+    first, second = run.to_arrow().to_pylist()
+    assert (first["cost"], first["open"], first["day"], first["gold"]) == (1234.5, True, "2026-05-01", ["1.50"])
+    book.active["B1"] = "question"
+    book.save(tmp_path / "q.xlsx")
+    run = pyfast.answer(tmp_path / "q.xlsx", run=tmp_path / "run", **given)
+    first, second = run.to_arrow().to_pylist()
+    own = ("id", "cost", "day", "due", "open", "zip", "mixed", "gold")
+    assert [first[name] for name in own] == ["7", 1234.5, day.date(), noon, True, "00042", "1", ["1.50"]]
+    assert [second[name] for name in own] == ["8", None, day.date(), day, False, "00007", "x", ["2"]]
+    pyfast.export([run], tmp_path / "r.xlsx")
+    rows = openpyxl.load_workbook(tmp_path / "r.xlsx").active.iter_rows(values_only=True)
+    read = dict(zip(next(rows), next(rows), strict=True))
+    assert [read[name] for name in own[:-1]] == ["7", 1234.5, day, noon, True, "00042", "1"]
+    rare = {
+        "dec": [Decimal("1.50")],
+        "zoned": [noon.replace(tzinfo=UTC)],
+        "large": pa.array([1 << 63], pa.uint64()),
+        "time": [time(5, 6)],
+    }
+    pq.write_table(pa.table({"id": ["1"], "question": ["Q?"], **rare}), tmp_path / "q.parquet")
+    run = pyfast.answer(tmp_path / "q.parquet", run=tmp_path / "rare", **given)
+    for kind in ("parquet", "jsonl", "xlsx", "csv"):
+        assert pyfast.export([run], tmp_path / f"rare.{kind}") == 1
+    (row,) = pq.read_table(tmp_path / "rare.parquet").select(list(rare)).to_pylist()
+    assert row == {"dec": Decimal("1.50"), "zoned": rare["zoned"][0], "large": str(1 << 63), "time": time(5, 6)}
+    assert json.loads((tmp_path / "rare.jsonl").read_text())["dec"] == 1.5
+    sheet = openpyxl.load_workbook(tmp_path / "rare.xlsx").active
+    assert sheet.cell(2, [one.value for one in sheet[1]].index("zoned") + 1).value == rare["zoned"][0].isoformat()
+    options = RunOptions(sample=1, columns={"id": "id"})
+    run = pyfast.answer(tmp_path / "q.parquet", run=tmp_path / "renamed_rare", options=options, **given)
+    assert run.to_arrow()["dec"].to_pylist() == [1.5]
 
 
 async def _says_nothing(question: Question, ctx: Context, settings: Settings) -> Answer:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Table, Unread
@@ -32,11 +33,13 @@ from pyfast.corpus.grids import (
 from pyfast.utils.text_forms import counted
 
 _MOST_NAMED = 5
+_ZEROS = re.compile(r"-?0\d")
 
 
-def read_sheets(path: Path) -> tuple[str, list[tuple[Any, Sheet]]]:
+def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, Sheet]]]:
     """Read the sheets that are not empty, with numbers as the sheet shows them. Returns the title of the file, and
-    (openpyxl's sheet, its rows) of each sheet. For a formula, its last computed value is read."""
+    (openpyxl's sheet, its rows) of each sheet. For a formula, its last computed value is read. With `typed`, the
+    sheets also have the `values`."""
     check_archive(path)
     import openpyxl
 
@@ -46,7 +49,8 @@ def read_sheets(path: Path) -> tuple[str, list[tuple[Any, Sheet]]]:
     ]
     try:
         title = (book.properties.title or "").strip() or title_of(path)
-        return title, [(sheet, found) for sheet in book.worksheets if (found := _sheet(book, sheet, path)).rows]
+        sheets = ((sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets)
+        return title, [(sheet, found) for sheet, found in sheets if found.rows]
     finally:
         book.close()
 
@@ -86,9 +90,11 @@ class Sheet(NamedTuple):
     """The first column, first row, last column and last row of cells that are merged"""
     lacking: list[str]
     """The formulas without a value"""
+    values: Mapping[tuple[int, int], Any] = MappingProxyType({})
+    """The numbers, dates and booleans, by the number of the row and of the column"""
 
 
-def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
+def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     # openpyxl's worksheets are either rows without merged cells or all of the sheet in memory, at fifty times its
     # size. Its parser has both.
     from openpyxl.styles.numbers import BUILTIN_FORMATS
@@ -96,7 +102,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
     from openpyxl.utils.escape import unescape
     from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
 
-    lacking: list[str] = []
+    lacking, values = list[str](), dict[tuple[int, int], Any]()
 
     @lru_cache(None)
     def form_of(style: int) -> str:
@@ -121,6 +127,11 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
                 cell["value"] = shown(value, form_of(style)) if style else plain(value)
             else:
                 cell["value"] = _cell(value)
+            # A number with zeros before it, such as 00042, is a name.
+            is_value = kind is not str and value is not None and not _ZEROS.match(cell["value"])
+            if typed and is_value and kind is not timedelta:
+                is_date = kind is datetime and value.time() == time()
+                values[cell["row"], cell["column"]] = value.date() if is_date else value
             return cell
 
     rows: Packed[tuple[str, ...]] = Packed()
@@ -148,7 +159,7 @@ def _sheet(book: Any, sheet: Any, path: Path) -> Sheet:
                 rows.append(tuple(row))
                 numbers.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
-    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking)
+    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values)
 
 
 def _with_powers(runs: list[Any]) -> str:
