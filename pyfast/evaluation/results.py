@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -233,7 +234,8 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
                 lines = (orjson.dumps(row, in_json, orjson.OPT_APPEND_NEWLINE) for row in batch.to_pylist())
                 file.writelines(lines)
             return count
-        is_csv = kind == ".csv"
+        if is_csv := kind == ".csv":
+            file.write(BOM_UTF8)  # Excel takes UTF-8 without this mark for the encoding of the country.
         opened = csv.CSVWriter(file, _flat_schema(schema)) if is_csv else parquet.ParquetWriter(file, schema)
         with opened as writer:
             for batch in rows:

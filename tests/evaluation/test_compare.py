@@ -258,7 +258,7 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
     assert "of the other options only --json and --out" in refused and "two runs" not in refused
     assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
-    with (tmp_path / "c.csv").open(newline="") as file:
+    with (tmp_path / "c.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
     assert {id: (row["answer_before"], row["answer_after"]) for id, row in rows.items()} == {
         "d": ("x", "x"),

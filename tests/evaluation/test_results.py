@@ -17,6 +17,7 @@ import pandas as pd
 import pptx
 import processes
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 from openpyxl.utils.escape import unescape
@@ -25,7 +26,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
-from pyfast.engine import Answer, Context, Question
+from pyfast.engine import Answer, Context, Question, read_questions
 from pyfast.errors import InputError, MissingPackageError
 from pyfast.systems import Settings, System
 from pyfast.utils.options import RunOptions
@@ -123,7 +124,7 @@ def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
     """Through pandas and through the standard library."""
     pyfast.export([run], tmp_path / "r.csv")
     frame = pd.read_csv(tmp_path / "r.csv", dtype=str, keep_default_na=False)
-    with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
+    with (tmp_path / "r.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert frame.to_dict("records") == rows
     for row, right in zip(without_seconds(rows), expected(run), strict=True):
@@ -140,6 +141,21 @@ def sheet(path: Path) -> list[dict[str, Any]]:
     names = [cell.value for cell in head]
     values = [[unescape(c.value) if isinstance(c.value, str) else c.value for c in row] for row in rows]
     return [dict(zip(names, row, strict=True)) for row in values]
+
+
+def test_csv_opens_in_excel_and_is_read_by_pyfast(run: Path, tmp_path: Path) -> None:
+    """Excel needs the mark of UTF-8 at the beginning; no reader takes it for a part of the first name."""
+    path = tmp_path / "r.csv"
+    pyfast.export([run], path)
+    assert path.read_bytes().startswith(b'\xef\xbb\xbf"run","id"')
+    lines = arrow_csv.ParseOptions(newlines_in_values=True)
+    assert arrow_csv.read_csv(path, parse_options=lines).column_names == pd.read_csv(path).columns.tolist()
+    asked = {one.id: one.text for one in read_questions(path)}
+    assert asked == {one["id"]: one["question"] for one in ASKED}
+    assert pyfast.evaluate(run, path).rows == pyfast.evaluate(run).rows
+    pyfast.build_index(path, tmp_path / "IDX")
+    (table,) = [one for one in pyfast.list_documents(tmp_path / "IDX") if one.kind == "table"]
+    assert pyfast.open_index(tmp_path / "IDX").document(table.uri).header[:2] == ("run", "id")
 
 
 def test_a_sheet_comes_back_and_has_no_formula(run: Path, tmp_path: Path) -> None:
@@ -228,7 +244,7 @@ def test_the_scores_of_each_question_have_the_form_that_the_name_says(run: Path,
     lines = [json.loads(line) for line in (tmp_path / "pq.jsonl").read_text().splitlines()]
     flat = [{**line.pop("figures"), **line} for line in lines]
     assert pq.read_table(tmp_path / "pq.parquet").to_pylist() == flat and len(flat) == len(ASKED)
-    with (tmp_path / "pq.csv").open() as file:
+    with (tmp_path / "pq.csv").open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert [(row["id"], float(row["em"])) for row in rows] == [(one["id"], one["em"]) for one in flat]
     assert "expected a name that ends in" in str(go("pq.txt").exception) and not (tmp_path / "pq.txt").exists()

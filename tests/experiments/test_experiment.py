@@ -95,7 +95,7 @@ def test_cells_are_what_evaluate_says_of_their_runs(data: Path, tmp_path: Path) 
         and rows["trained"][4:6] == ["needs training", "0.750"]
     )
     assert any("another model" in line for line in lines)
-    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open()))
+    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open(encoding="utf-8-sig")))
     assert [float(row["em"]) for row in table] == [cell.figures["em"].value for cell in result.cells]
     assert pq.read_table(tmp_path / "E" / "cells.parquet").column("questions").to_pylist() == [12] * 4
     assert r"\toprule" in (tmp_path / "E" / "tables.tex").read_text()
@@ -117,7 +117,7 @@ def test_latency_by_one_client_stands_beside_throughput(data: Path, tmp_path: Pa
         assert row[-3:] == [f"{cell.latency[name]:.3f}" for name in ("p50", "p95", "p99")]
     lines = (tmp_path / "E" / "tables.md").read_text().splitlines()
     assert lines[0] == "# Two rows" and [c.strip() for c in lines[2].strip("|").split("|")] == head
-    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open()))
+    table = list(csv.DictReader((tmp_path / "E" / "tables.csv").open(encoding="utf-8-sig")))
     assert [float(row["p50_seconds"]) for row in table] == [cell.latency["p50"] for cell in result.cells]
     again = pyfast.experiment(plan, data, tmp_path / "E", llm=url)  # nothing is measured again
     assert [cell.latency for cell in again.cells] == [cell.latency for cell in result.cells]
@@ -211,7 +211,7 @@ def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path
     assert done.exit_code == 0, done.output
     assert "compared with N2N/graph; also in" in done.output
     assert all(f"RAG, {name}, instant" in done.output for name in ("moons", "films"))
-    found = list(csv.DictReader((tmp_path / "E" / "comparisons.csv").open()))
+    found = list(csv.DictReader((tmp_path / "E" / "comparisons.csv").open(encoding="utf-8-sig")))
     differences = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=4).compare("N2N/graph")
     assert [(one["set"], one["row"], one["baseline"], one["figure"]) for one in found] == [
         (name, "RAG", "N2N/graph", figure) for name in ("moons", "films") for figure in ("em", "f1")
@@ -250,7 +250,7 @@ def test_killed_twice_it_ends_as_if_it_was_not(data: Path, tmp_path: Path, url: 
     def quality(out: Path) -> list[tuple[str, ...]]:
         return [
             (row["set"], row["row"], row["em"], row["f1"], row["llm_calls"])
-            for row in csv.DictReader((out / "tables.csv").open())
+            for row in csv.DictReader((out / "tables.csv").open(encoding="utf-8-sig"))
         ]
 
     assert quality(tmp_path / "A") == quality(tmp_path / "B") and len(quality(tmp_path / "A")) == 4
