@@ -97,6 +97,7 @@ def export(
     wide: bool = False,
     sources: bool = False,
     overwrite: bool = False,
+    prices: str | Path | Prices | None = None,
 ) -> int:
     """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
 
@@ -119,6 +120,7 @@ def export(
             `RUN: COLUMN`. Otherwise each question has a row for each run.
         sources: Write one row for each source of an answer. Titles, pages and rows come from the run's index.
         overwrite: Whether to replace an existing file `out`.
+        prices: As in `pyfast.compare`. With them, the column `money` has the price of the LLM calls of a question.
 
     Returns:
         The number of rows. A question that a run has not finished has no row. A warning says how many there
@@ -127,7 +129,7 @@ def export(
     Raises:
         InputError: The name of `out` ends in something else, `out` exists, a run or the given gold cannot be
             read, with `wide` two runs have different questions under one id, or with `sources` there is `wide`,
-            `gold` or `metrics`.
+            `gold`, `metrics` or `prices`, or a model is missing in the price list.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -141,11 +143,13 @@ def export(
         raise InputError("export: expected a run")
     if wide and sources:
         raise InputError("export: wide and sources cannot be used together")
-    lines = gold_of(runs[0], gold) if gold is not None else None
+    if prices is not None and sources:
+        raise InputError("sources: a table with a row for each source has no money")
+    lines, known = gold_of(runs[0], gold) if gold is not None else None, listed(prices)
     if gold is None and not (sources or wide):
         warn_of_other_gold(runs)
     named = zip(runs, _names(runs), strict=True)
-    results = [results_of(run, name, lines, metrics, sources) for run, name in named]
+    results = [results_of(run, name, lines, metrics, sources, known) for run, name in named]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:

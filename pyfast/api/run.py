@@ -26,6 +26,7 @@ from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report, evaluate
+from pyfast.evaluation.cost import Prices, listed, money_by_id
 from pyfast.evaluation.data_sets.convert import GOLD
 from pyfast.evaluation.evaluate import Answers
 from pyfast.evaluation.evidence import Rows, row_text
@@ -156,6 +157,27 @@ class Run:
             raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
         return cached_tokens(self.path / JOURNAL, tokens)
 
+    def money(self, prices: str | Path | Prices) -> float:
+        """Compute what the LLM calls of all questions that have ended cost.
+
+        Args:
+            prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+
+        Returns:
+            The cost in the currency of the list. Calls whose replies were reused count too.
+
+        Raises:
+            InputError: The run is in memory, or a model is missing in the price list.
+
+        Example:
+            >>> import pyfast
+            >>> pyfast.Run("RUN").money("prices.toml")
+            0.31
+        """
+        if self.path is None:
+            raise InputError("a run in memory has no names of models; give pyfast.answer a folder as `run`")
+        return sum(money_by_id(self.path, listed(prices)).values())
+
     def to_arrow(
         self,
         gold: GoldLike | None = None,
@@ -254,10 +276,15 @@ def scores_and_gold(
 
 
 def results_of(
-    run: Run | str | Path, name: str, gold: GoldLike | None, metrics: Sequence[str | Metric] | None, sources: bool
+    run: Run | str | Path,
+    name: str,
+    gold: GoldLike | None,
+    metrics: Sequence[str | Metric] | None,
+    sources: bool,
+    prices: Prices | None = None,
 ) -> Results:
     """Collect what a table of a run has. `name` is the name of the run. With `sources`, the table has a row for
-    each source, and gold or metrics raise `InputError`."""
+    each source, and gold or metrics raise `InputError`. With `prices`, it has what each question cost."""
     run = run if isinstance(run, Run) else Run(run)
     if sources and (gold is not None or metrics is not None):
         raise InputError("sources: a table with a row for each source has no gold and no metrics")
@@ -272,8 +299,9 @@ def results_of(
         questions = iter(()) if run._questions is None else run._questions.read()
     texts = {question.id: question.text for question in questions}
     if sources:
-        return Results(name, run.records, texts, {}, (), {}, _own_columns(run), _documents_of(run))
-    return Results(name, run.records, texts, answers, scored, seconds, _own_columns(run))
+        return Results(name, run.records, texts, {}, (), {}, None, _own_columns(run), _documents_of(run))
+    money = None if prices is None or run.path is None else money_by_id(run.path, prices)
+    return Results(name, run.records, texts, answers, scored, seconds, money, _own_columns(run))
 
 
 def _own_columns(run: Run) -> dict[str, dict[str, Any]]:

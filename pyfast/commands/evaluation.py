@@ -23,7 +23,7 @@ from pyfast.commands.arguments import (
     with_options,
 )
 from pyfast.commands.progress import tell, watched
-from pyfast.commands.terminal import SNIPPET, cut, json_line, plain, say, show_table
+from pyfast.commands.terminal import SNIPPET, cut, in_money, json_line, plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import OF_EVERY_RUN, Documents, RunOptions
 from pyfast.utils.text_forms import counted
@@ -55,7 +55,8 @@ def evaluate(
 
     Args:
         costs: Also show the mean LLM calls, tokens and seconds of a question.
-        per_question: Write the figures of each question to this file (.jsonl, .csv, .parquet or .xlsx).
+        per_question: Write the figures, calls and tokens of each question to this file (.jsonl, .csv, .parquet or
+            .xlsx).
         judge: Let this LLM judge whether each answer is correct and supported by its evidence. The folder
             RUN-judged is the judge's run, which you can resume.
     """
@@ -156,7 +157,14 @@ def _show(reports: Mapping[str, Report]) -> None:
             notes.setdefault(note, []).append(str(number))
     for note, numbers in notes.items():
         say(note if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {note}")
-    _show_reused((cost, whole.questions) for cost, whole in zip(costs, wholes, strict=True) if cost is not None)
+    used = [(cost, whole.questions) for cost, whole in zip(costs, wholes, strict=True) if cost is not None]
+    for number, (cost, questions) in enumerate(used, start=1):
+        each = cost.llm_calls, cost.prompt_tokens, cost.completion_tokens
+        calls, into, out = (round(mean * questions) for mean in each)
+        money = "" if cost.money is None else f", {in_money(cost.money * questions, cost.currency)}"
+        which = f"run {number}: " if several else ""
+        say(f"{which}{counted(questions, 'question')}: {calls} LLM calls, {into} tokens in, {out} out{money}")
+    _show_reused(used)
 
 
 def _with_interval(figure: Figure | None) -> str:
@@ -206,6 +214,7 @@ def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
     nested = path.suffix.lower() == ".jsonl"
     lines = [
         {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups}
+        | asdict(one.usage)
         | ({"figures": one.figures} if nested else one.figures)
         for run, report in reports.items()
         for one in report.questions
@@ -216,7 +225,7 @@ def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
 @with_options
 def export(
     runs: RunFolders,
-    scoring: Annotated[Scoring, "gold", "metrics"],
+    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
     *,
     out: Path,
     wide: bool = False,
@@ -233,7 +242,7 @@ def export(
     """
     import pyfast.api.evaluation
 
-    shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite}
+    shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite, "prices": scoring.prices}
     rows = pyfast.api.evaluation.export(runs, out, scoring.gold, metrics=scoring.metrics, **shape)
     say(f"{out}: {rows} rows")
 

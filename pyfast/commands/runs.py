@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 from pyfast.commands.arguments import RunFolder, with_options
 from pyfast.commands.terminal import (
     clock,
+    in_money,
     json_line,
     left_out,
     plain,
@@ -23,21 +25,31 @@ from pyfast.utils.text_forms import counted
 
 @with_options
 def status(
-    run: RunFolder, *, json: bool = False, prefix_cache: Annotated[float | None, Option(min=1)] = None
+    run: RunFolder,
+    *,
+    json: bool = False,
+    prefix_cache: Annotated[float | None, Option(min=1)] = None,
+    prices: Path | None = None,
 ) -> None:
     """Show the progress of a run.
 
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
+        prices: The file of a price list, to show the cost in money.
     """
     from pyfast.api.run import Run
+    from pyfast.evaluation import read_prices
 
     status = Run(run).status
+    known = None if prices is None else read_prices(prices)
+    money = None if known is None else Run(run).money(known)
     cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
     if json:
         estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
-        print(json_line(status.as_json() | ({"prefix_cache_estimate": estimate} if cached else {})))
+        more: dict[str, Any] = {"prefix_cache_estimate": estimate} if cached else {}
+        more |= {} if known is None else {"money": money, "currency": known.currency}
+        print(json_line(status.as_json() | more))
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
     left = "" if status.seconds_left is None else f", about {_duration(status.seconds_left)} left"
@@ -51,7 +63,8 @@ def status(
         say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to repair it")
     of_reused = f"{status.reused_prompt_tokens} tokens in, {status.reused_completion_tokens} out"
     reused = f", {status.reused} of them reused ({of_reused})" if status.reused else ""
-    say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}")
+    paid = "" if known is None or money is None else f"; {in_money(money, known.currency)}"
+    say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}{paid}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))
         say(f"tokens by role: {'; '.join(each)}")

@@ -65,6 +65,11 @@ def tokens(used: Summary | Status) -> str:
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
 
 
+def in_money(amount: float, currency: str | None) -> str:
+    """Write a sum of money: from 1 on with two digits behind the point, and else with six."""
+    return f"{amount:,.{2 if amount >= 1 else 6}f} {plain(currency or '')}"
+
+
 def fall_backs(used: Summary | Status) -> str:
     """Write the number of fallbacks for each prompt. Empty if there were none."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))

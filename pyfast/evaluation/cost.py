@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -89,6 +90,12 @@ def read_prices(path: str | Path) -> Prices:
         raise InputError("{}: {}: {}".format(path, *first_fault(error))) from None
 
 
+@overload
+def listed(prices: str | Path | Prices) -> Prices: ...
+@overload
+def listed(prices: None) -> None: ...
+@overload
+def listed(prices: str | Path | Prices | None) -> Prices | None: ...
 def listed(prices: str | Path | Prices | None) -> Prices | None:
     """Return a price list. If `prices` is the path of a file, read the list from it. Raises `InputError` as
     `read_prices` does.
@@ -156,7 +163,7 @@ def cost_of(
     means: dict[str, float | None] = {
         **{name: fmean(getattr(one, name) for one in used) for name in (*_COUNTS, *_REUSED)},
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
-        "money": None if prices is None or folder is None else _money(folder, used, prices),
+        "money": None if prices is None or folder is None else fmean(_money(folder, used, prices)),
     }
     currency = None if prices is None or means["money"] is None else prices.currency
     return _cost(run, currency, right, means)
@@ -196,9 +203,16 @@ def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price
     return prices.price(str(default)) if default or not of_role else next(iter(of_role.values())), of_role
 
 
-def _money(folder: Path, used: Sequence[Used], prices: Prices) -> float:
+def money_by_id(folder: Path, prices: Prices) -> dict[str, float]:
+    """Compute what each ended question of a run cost in money, by its id. Raises `InputError` if a model is
+    missing in the price list."""
+    used = used_by(folder)
+    return dict(zip(used, _money(folder, list(used.values()), prices), strict=True))
+
+
+def _money(folder: Path, used: Sequence[Used], prices: Prices) -> list[float]:
     default, of_role = prices_of(folder, {role for one in used for role in one.by_role}, prices)
-    return fmean(money_of(one, default, of_role) for one in used)
+    return [money_of(one, default, of_role) for one in used]
 
 
 def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:

@@ -275,7 +275,7 @@ def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Go
                     own = owner.setdefault(name, metric) == metric
                     mine[name if own else f"{metric}.{name}"] = share
         scored += [
-            Scored(record.id, record.state, record.answer, one.groups(), one.conversation, mine)
+            Scored(record.id, record.state, record.answer, one.groups(), one.conversation, mine, record.usage)
             for (record, one), mine in zip(some, shares, strict=True)
         ]
     return scored

@@ -34,7 +34,7 @@ from functools import wraps
 from typing import NamedTuple, Protocol
 
 import pyfast.utils.plugins as plugins
-from pyfast.engine import Record
+from pyfast.engine import Record, Usage
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
 from pyfast.utils.text_forms import ARTICLES, PUNCTUATION
@@ -56,6 +56,8 @@ class Scored:
     conversation: str | None
     shares: Mapping[str, Share] = field(repr=False)
     """(numerator, denominator) of each figure, by the name of the figure"""
+    usage: Usage = field(default_factory=Usage)
+    """What the answer used"""
 
     @property
     def figures(self) -> dict[str, float | None]:

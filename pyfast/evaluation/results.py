@@ -65,6 +65,8 @@ class Results:
     """The gold answers, by id"""
     scored: Sequence[Scored]
     seconds: Mapping[str, float | None]
+    money: Mapping[str, float] | None = None
+    """By id, what the LLM calls of a question cost. None: there is no price list"""
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By id: the asker's own columns of each question (see `own_columns`)"""
     document: Callable[[str], Document | None] | None = None
@@ -78,6 +80,7 @@ def schema_of(results: Sequence[Results]) -> pa.Schema:
         known: dict[str, pa.DataType] = dict(_SOURCES)
     else:
         known = _FIRST | {_column(name): pa.float64() for one in results for name in names_of(one.scored)} | _LAST
+        known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
     rows = [row for one in results for row in one.own.values()]
     own = [
         pa.field(
@@ -105,7 +108,7 @@ def _with_time(value: Any) -> Any:
 
 
 def _column(figure: str) -> str:
-    return f"score.{figure}" if figure in (*_FIRST, *_LAST) else figure
+    return f"score.{figure}" if figure in (*_FIRST, *_LAST, "money") else figure
 
 
 def _is_own(column: pa.Field) -> bool:
@@ -186,6 +189,7 @@ def _row(
         "snippets": list(map(_snippet, record.evidence)),
         **{name: getattr(usage, name) for name in _COUNTS},
         "seconds": results.seconds.get(id),
+        **({} if results.money is None else {"money": results.money.get(id)}),
     }
 
 

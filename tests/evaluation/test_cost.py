@@ -30,6 +30,7 @@ PRICES = (
     "currency = 'EUR'\n[models.instant]\ninput = 0.5\ncached_input = 0.05\noutput = 2.0\n"
     "[models.m]\ninput = 1\noutput = 1\n"
 )
+USAGE = ("llm_calls", "prompt_tokens", "completion_tokens")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,40 @@ def test_figures_and_costs_in_one_table(runs: list[Path], questions: Path, tmp_p
     assert cost and cost.llm_calls == 1 and cost.seconds is cost.money is None
     with pytest.raises(InputError, match="no price for 'instant'"):
         pyfast.evaluate(runs[0], questions, prices=Prices(models={}))
+
+
+def test_sums_of_a_run(runs: list[Path], questions: Path, tmp_path: Path) -> None:
+    """`status`, `evaluate` and `export` have the same sum of money, which is that of the records."""
+    (tmp_path / "p.toml").write_text(PRICES)
+    run, prices = runs[0], str(tmp_path / "p.toml")
+    usages = {record.id: record.usage for record in pyfast.Run(run).records}
+    paid = {id: (0.5 * one.prompt_tokens + 2.0 * one.completion_tokens) / 1e6 for id, one in usages.items()}
+    total, shown = pyfast.Run(run).money(prices), f"{sum(paid.values()):.6f} EUR"
+    assert total == pytest.approx(sum(paid.values())) == pytest.approx(pyfast.Run(run).money(read_prices(prices)))
+    tool = CliRunner()
+    told = tool.invoke(app, ["status", str(run), "--prices", prices]).output
+    assert f"out; {shown}\n" in told
+    told = json.loads(tool.invoke(app, ["status", str(run), "--prices", prices, "--json"]).output)
+    assert told["money"] == total and told["currency"] == "EUR"
+    told = tool.invoke(app, ["evaluate", str(run), "--gold", str(questions), "--prices", prices]).output
+    calls, into, out = (sum(getattr(one, name) for one in usages.values()) for name in USAGE)
+    assert f"60 questions: {calls} LLM calls, {into} tokens in, {out} out, {shown}" in told
+    pyfast.export(runs, tmp_path / "w.parquet", questions, wide=True, prices=prices)
+    wide = pd.read_parquet(tmp_path / "w.parquet").set_index("id")
+    assert wide[f"{run}: money"].to_dict() == pytest.approx(paid) and wide[f"{runs[1]}: money"].sum() > 0
+    pyfast.export(runs, tmp_path / "plain.parquet", questions)
+    assert "money" not in pd.read_parquet(tmp_path / "plain.parquet").columns
+    with pytest.raises(InputError, match="a row for each source has no money"):
+        pyfast.export(runs, tmp_path / "s.parquet", sources=True, prices=prices)
+    with pytest.raises(InputError, match="in memory"):
+        pyfast.answer(["Who?"], llm="instant", system="direct").money(prices)
+    for kind in ("jsonl", "csv"):
+        scores = tmp_path / f"scores.{kind}"
+        command = ["evaluate", str(run), "--gold", str(questions), "--per-question", str(scores)]
+        assert tool.invoke(app, command).exit_code == 0
+        read = pd.read_csv(scores) if kind == "csv" else pd.read_json(scores, lines=True)
+        for row in read.to_dict("records"):
+            assert [row[name] for name in USAGE] == [getattr(usages[str(row["id"])], name) for name in USAGE]
 
 
 def test_cached_tokens_and_roles_have_their_prices() -> None:
