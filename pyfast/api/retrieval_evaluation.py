@@ -96,6 +96,7 @@ class SettingReport:
     rows: list[Row]
     """The figures for all questions first, then for each type of question"""
     questions: list[Scored]
+    named: ClassVar[str] = "setting"  # the head of the column with the names of reports
     cost: ClassVar[None] = None  # No LLM is called. `write_figures` reads the costs of runs.
 
 

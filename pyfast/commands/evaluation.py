@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyfast.evaluation.tables import WithRows
 
 NAMED = 5  # the maximum number of ids shown of questions that were not run
+_FLIPS = 10  # and of those that one of two runs answers correctly
 
 
 @with_options
@@ -202,10 +203,10 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
             )
 
 
-def some(ids: Iterable[str]) -> str:
-    """Write the first ids of a list for a message, with the number of further ids."""
+def some(ids: Iterable[str], most: int = NAMED, where: str = "--json") -> str:
+    """Write the first ids of a list for a message, with the number of further ids and the option that has all."""
     shown = [plain(id) for id in ids]
-    return ", ".join(shown[:NAMED]) + (f" and {len(shown) - NAMED} more (--json)" if len(shown) > NAMED else "")
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more ({where})" if len(shown) > most else "")
 
 
 def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
@@ -310,7 +311,7 @@ def _show_comparison(comparison: Comparison) -> None:
         for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
             if ids:
                 pair = f"right in {plain(right)} and wrong in {plain(wrong)}"
-                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids)}")
+                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids, _FLIPS, '--out')}")
     if comparison.left_out:
         left = counted(len(comparison.left_out), "question")
         say(f"{left} that not all runs have answered: {some(comparison.left_out)}")

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,6 +78,7 @@ class Report:
     """Gold documents that the index of the run does not have. They count as not found"""
     cost: Cost | None = None
     """What the run cost, if `pyfast.evaluate` was asked for it"""
+    named: ClassVar[str] = "run"  # the head of the column with the names of reports
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""

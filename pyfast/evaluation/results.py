@@ -249,14 +249,14 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
 
 
 def _flat_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(one.name, pa.string() if one.type == _TEXTS else one.type) for one in schema])
+    return pa.schema([(one.name, pa.string() if pa.types.is_list(one.type) else one.type) for one in schema])
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Write the lists of a batch as JSON."""
     columns = [
         pa.array([None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()])
-        if column.type == _TEXTS
+        if pa.types.is_list(column.type)
         else column
         for column in batch.columns
     ]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import orjson
 import pyarrow as pa
 
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import DRAWS
-from pyfast.evaluation.compare import AnswerChange, Comparison, Difference
+from pyfast.evaluation.compare import AnswerChange, Comparison, Difference, Flips
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Row
 from pyfast.evaluation.results import KINDS, write_results
@@ -109,6 +109,9 @@ def with_interval(figure: Figure | None) -> str:
 class WithRows(Protocol):
     """A report of a run or of a way to retrieve: what tables show of it."""
 
+    named: ClassVar[str]
+    """What the reports of a table are of: `run` or `setting`"""
+
     @property
     def rows(self) -> list[Row]: ...
     @property
@@ -121,25 +124,39 @@ def tables_of(results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChan
         changes = [_change_record(one) for one in results]
         return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])]
     if isinstance(results, Comparison):
-        records = [asdict(one) for one in results.differences] + _cost_records(results)
+        flips = {(one.a, one.b, one.figure): one for one in results.flips}
+        records = [_difference_record(one, flips) for one in results.differences] + _cost_records(results)
         return records, [cost_grid(results), difference_grid(results)]
+    named = next(iter(results.values())).named
     rows = [(run, row) for run, report in results.items() for row in report.rows]
     names = list(dict.fromkeys(name for _, row in rows for name in row.figures))
     records = [
-        {"run": run, "by": row.by, "group": row.value, "questions": row.questions}
+        {named: run, "by": row.by, "group": row.value, "questions": row.questions}
         | in_columns(row.figures)
         | cost_columns(results[run].cost if row.by == "all" else None)
         for run, row in rows
     ]
     cells = ([with_interval(row.figures.get(name)) for name in names] for _, row in rows)
     lines = [(row, [run, str(row.questions), *line]) for (run, row), line in zip(rows, cells, strict=True)]
-    head = ["run", "questions", *(name.replace("_", " ") for name in names)]
+    head = [named, "questions", *(name.replace("_", " ") for name in names)]
     spent = spent_on(report.cost for report in results.values())
     wholes = [[*line, *spent_cells(results[line[0]].cost, spent)] for row, line in lines if row.by == "all"]
     grids: list[Grid] = [([*head, *(title for title, _ in spent.values())], wholes)]
     if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
         grids.append((["by", "", *head], groups))
-    return records, grids
+    return without_empty(records), grids
+
+
+def without_empty(records: Records) -> Records:
+    """Leave out the columns that no row has, such as the cached tokens of a right answer if nothing was cached."""
+    kept = dict.fromkeys(name for one in records for name, value in one.items() if value is not None)
+    return [{name: one.get(name) for name in kept} for one in records]
+
+
+def _difference_record(one: Difference, flips: Mapping[tuple[str, str, str], Flips]) -> dict[str, Any]:
+    """Make a row of a difference, with the ids of the questions that only one of the runs answers correctly."""
+    found = flips.get((one.a, one.b, one.figure))
+    return asdict(one) | ({"gained": list(found.gained), "lost": list(found.lost)} if found else {})
 
 
 def _change_record(change: AnswerChange) -> dict[str, Any]:

@@ -18,14 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binomtest, permutation_test
 from test_evaluate import lines
+from typer.testing import CliRunner
 
 import pyfast
+from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import compare, holm, least_to_differ, mcnemar, permutation_p
 from pyfast.evaluation.tables import DIFFERENCE, difference_cells, grid_text
-from pyfast.systems import System, load_system
+from pyfast.systems import Settings, System, load_system
 
 
 def scored(values: list[float], conversations: bool = False) -> list[Scored]:
@@ -152,6 +154,32 @@ def test_holm_counts_only_the_figures_asked_for() -> None:
         pyfast.compare([a, b], gold, figures=["em", "rouge"])
 
 
+def test_many_flips_are_counted_and_all_in_the_file(tmp_path: Path) -> None:
+    names = [f"item {k:02d}" for k in range(12)]
+    lines = "".join(json.dumps({"id": name, "question": name, "answers": [name]}) + "\n" for name in names)
+    (tmp_path / "q.jsonl").write_text(lines)
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    for run, system in ((right, ECHO), (wrong, MUTE)):
+        pyfast.answer(tmp_path / "q.jsonl", llm="instant", system=system, run=run)
+    told = CliRunner().invoke(app, ["compare", str(wrong), str(right), "--out", str(tmp_path / "c.jsonl")]).output
+    line = f"em: 12 right in {right} and wrong in {wrong}: {', '.join(names[:10])} and 2 more (--out)"
+    assert " ".join(line.split()) in " ".join(told.split())
+    first, second, *_ = map(json.loads, (tmp_path / "c.jsonl").read_text().splitlines())
+    assert (first["figure"], first["gained"], first["lost"]) == ("em", names, []) and "gained" not in second
+
+
+async def _echo(question: Question, ctx: Context, settings: Settings) -> Answer:
+    return Answer(question.text)
+
+
+async def _mute(question: Question, ctx: Context, settings: Settings) -> Answer:
+    return Answer("nothing")
+
+
+ECHO = System("echo", _echo, Settings, (), needs_index=False)
+MUTE = System("mute", _mute, Settings, (), needs_index=False)
+
+
 def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     """Each kind of file is read by another library, and has the numbers of the report and of the comparison."""
     names = [f"item {k}" for k in range(8)]
@@ -178,7 +206,10 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
         assert frame.to_dict("records") == flat
     differences = [asdict(one) for one in found.differences]
     table = pd.read_csv(tmp_path / "d.csv")
-    assert table[table["test"].notna()].to_dict("records") == differences
+    rows = table[table["test"].notna()].to_dict("records")
+    flipped = [(row.pop("gained"), row.pop("lost")) for row in rows]
+    assert rows == differences and json.loads(flipped[0][1]) == names and flipped[0][0] == "[]"
+    assert all(pd.isna(ids) for row in flipped[1:] for ids in row)
     costs = table[table["test"].isna()].set_index("figure")  # in memory there are no seconds
     assert costs.index.tolist() == ["llm_calls", "prompt_tokens", "computed_tokens", "completion_tokens"]
     for name, one in costs.iterrows():

@@ -98,7 +98,7 @@ def test_questions_search_their_own_documents(
     assert whole.settings["retriever=bm25"].rows == plain.settings["retriever=bm25"].rows
     pyfast.write_figures(report.settings, tmp_path / "recall.csv")
     (row, *_) = csv.DictReader((tmp_path / "recall.csv").open(encoding="utf-8-sig"))
-    assert float(row["recall@1"]) == pytest.approx(np.mean(found)) and row["run"] == "retriever=bm25"
+    assert float(row["recall@1"]) == pytest.approx(np.mean(found)) and row["setting"] == "retriever=bm25"
 
 
 def test_the_command_says_what_the_api_says(

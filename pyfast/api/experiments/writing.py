@@ -13,7 +13,15 @@ from pyfast.api.experiments.plots import plot_pareto
 from pyfast.engine import read_questions
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.tables import cost_columns, grid_text, in_columns, shown, with_interval, write_table
+from pyfast.evaluation.tables import (
+    cost_columns,
+    grid_text,
+    in_columns,
+    shown,
+    with_interval,
+    without_empty,
+    write_table,
+)
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.files import write_atomically
@@ -90,7 +98,7 @@ def write_tables(
         write_atomically(folder / f"tables{kind}", "\n".join(texts))
     records = [_record(cell) for cell in cells]
     for name in ("tables.csv", "cells.parquet"):
-        write_table(folder / name, records)
+        write_table(folder / name, without_empty(records))
     quality = plan.columns[0]
     panels: dict[str, list[tuple[str, float, float]]] = {}
     for cell in cells:
