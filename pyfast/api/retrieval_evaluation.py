@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
 import orjson
 
 from pyfast.api.index import index_of
@@ -24,6 +25,7 @@ from pyfast.evaluation.evidence import RetrievalQuestion, is_gold, of_rows, rank
 from pyfast.evaluation.gold import Gold, read_records
 from pyfast.evaluation.metrics import Scored
 from pyfast.retrieval import Index, Pool, cite, evidence_of
+from pyfast.retrieval.own_documents import OwnDocuments, own_documents, together
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.retrieval.rerank import order_pools
 from pyfast.utils.log import LOG
@@ -186,19 +188,22 @@ def evaluate_retrieval(
     completed = [with_rows(one, rows) for one in asked]
     asked = [one for one, _, _ in completed]
     not_indexed = tuple(dict.fromkeys(chain.from_iterable(missing for _, _, missing in completed)))
-    reports: dict[str, SettingReport] = {}
+    alike: dict[tuple[str, str], dict[str, RetrievalSetting]] = {}
     for name, setting in named.items():
-        own = Index(opened.folder, setting.retriever, opened.commit, setting.rerank, hardware=opened.hardware)
+        alike.setdefault((setting.retriever, setting.rerank), {})[name] = setting
+    shares: dict[str, dict[str, dict[str, tuple[float, float]]]] = {name: {} for name in named}
+    for (retriever, rerank), of_index in alike.items():
+        searched = Index(opened.folder, retriever, opened.commit, rerank, hardware=opened.hardware)
         if scores is not None:
             Path(scores).mkdir(parents=True, exist_ok=True)
-            own = own.keeping_scores(Path(scores) / RERANK_SCORES)
-        shares = {
-            one.id: _shares(searched, pool, one, cuts)
-            for searched, some in _searched(own, asked)
-            for one, pool in zip(some, _ranked(searched, setting, [one.question for one in some]), strict=True)
-        }
+            searched = searched.keeping_scores(Path(scores) / RERANK_SCORES)
+        for name, some, pools in _pools(searched, asked, of_index):
+            for one, pool in zip(some, pools, strict=True):
+                shares[name][one.id] = _shares(searched, pool, one, cuts)
+    reports: dict[str, SettingReport] = {}
+    for name, setting in named.items():
         scored = [
-            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, shares[one.id])
+            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, shares[name][one.id])
             for one in asked
         ]
         reports[name] = SettingReport(setting, rows_of(scored), scored)
@@ -242,17 +247,37 @@ def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQu
     return asked, tuple(one.id for one in every if not one.supporting)
 
 
-def _searched(
-    index: Index, questions: Sequence[RetrievalQuestion]
-) -> Iterator[tuple[Index, Sequence[RetrievalQuestion]]]:
-    """Yield batches of questions, each with the index that they search: a question with documents of its own has
-    an index of these."""
+def _pools(
+    index: Index, questions: Sequence[RetrievalQuestion], settings: Mapping[str, RetrievalSetting]
+) -> Iterator[tuple[str, Sequence[RetrievalQuestion], list[Pool]]]:
+    """Yield (the name of a setting, a batch of questions, what each of them finds with it in `index`). A question
+    with documents of its own searches an index of these, which serves all settings."""
     whole = [one for one in questions if not one.documents]
-    for start in range(0, len(whole), _AT_ONCE):
-        yield index, whole[start : start + _AT_ONCE]
-    for one in questions:
-        if one.documents:
-            yield index.within(one.documents), [one]
+    for some in _batches(whole):
+        for name, setting in settings.items():
+            yield name, some, _ranked(index, [one.question for one in some], setting)
+    for some in _batches([one for one in questions if one.documents]):
+        owns = own_documents(index, [one.documents or () for one in some])
+        for name, setting in settings.items():
+            yield name, some, _within(index, list(zip(owns, (one.question for one in some), strict=True)), setting)
+
+
+def _batches(questions: Sequence[RetrievalQuestion]) -> Iterator[Sequence[RetrievalQuestion]]:
+    return (questions[start : start + _AT_ONCE] for start in range(0, len(questions), _AT_ONCE))
+
+
+def _within(index: Index, items: Sequence[tuple[OwnDocuments, str]], setting: RetrievalSetting) -> list[Pool]:
+    """Return the passages of `index` that each question finds in its own documents."""
+    joined = [own.arrays and not isinstance(setting.expand, str) for own, _ in items]
+    found = iter(together(_ranked, index, [*compress(items, joined)], setting) if any(joined) else ())
+    pools = (
+        next(found) if is_joined else _ranked(own, [question], setting)[0]
+        for (own, question), is_joined in zip(items, joined, strict=True)
+    )
+    return [
+        replace(pool, passages=own.base_rows[pool.passages].astype(np.int32))
+        for (own, _), pool in zip(items, pools, strict=True)
+    ]
 
 
 def _read(source: GoldLike) -> list[RetrievalQuestion]:
@@ -262,7 +287,7 @@ def _read(source: GoldLike) -> list[RetrievalQuestion]:
     return list(read_records(lines, RetrievalQuestion))
 
 
-def _ranked(index: Index, setting: RetrievalSetting, questions: Sequence[str]) -> list[Pool]:
+def _ranked(index: Index, questions: Sequence[str], setting: RetrievalSetting) -> list[Pool]:
     pools = index.search(questions, setting.pool)
     return order_pools(index, list(zip(pools, questions, strict=True)), setting.ranking, setting.expand)
 

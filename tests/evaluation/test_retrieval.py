@@ -17,6 +17,7 @@ from pyfast.commands.cli import app
 from pyfast.errors import InputError
 from pyfast.evaluation.evidence import ranking_figures
 from pyfast.retrieval import Index
+from pyfast.retrieval.rerank import order_pools
 
 AT = (1, 2, 5, 10)
 
@@ -96,6 +97,19 @@ def test_questions_search_their_own_documents(
     whole = pyfast.evaluate_retrieval(small, asked, at=[1], documents="all")
     plain = pyfast.evaluate_retrieval(small, questions, at=[1])
     assert whole.settings["retriever=bm25"].rows == plain.settings["retriever=bm25"].rows
+    changed = ["", "ranking=bridge_rank expand=on", "ranking=graph_rank pool=3"]
+    mixed = [*asked, {**questions[0], "id": "whole"}]  # One question searches the whole index.
+    several = pyfast.evaluate_retrieval(small, mixed, changed, at=[1])
+    for name in changed:
+        setting = RetrievalSetting.parse(name)
+        for line, scored in zip(mixed, several.settings[str(setting)].questions, strict=True):
+            within = small.within(line["documents"]) if "documents" in line else small  # type: ignore[arg-type]
+            pools = [(pool, str(line["question"])) for pool in within.search(str(line["question"]), setting.pool)]
+            (pool,) = order_pools(within, pools, setting.ranking, setting.expand)
+            best = within.uri(int(pool.passages[0])) if len(pool) else None
+            assert scored.figures["recall@1"] == sum(uri == best for uri in line["supporting"]) / len(
+                line["supporting"]  # type: ignore[arg-type]
+            )
     pyfast.write_figures(report.settings, tmp_path / "recall.csv")
     (row, *_) = csv.DictReader((tmp_path / "recall.csv").open(encoding="utf-8-sig"))
     assert float(row["recall@1"]) == pytest.approx(np.mean(found)) and row["setting"] == "retriever=bm25"
