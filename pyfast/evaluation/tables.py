@@ -26,7 +26,7 @@ Grid = tuple[Sequence[str], Sequence[Sequence[object]]]
 Records = Sequence[Mapping[str, Any]]
 """Rows by the names of their columns, for programs"""
 _STYLES = {".md": "github", ".tex": "latex_booktabs"}
-_NUMBER = re.compile(r"[-+<.,\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
+_NUMBER = re.compile(r"[-+<.,±\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
 _NEGATIVE = re.compile(r"(?<![^\s\[])-(?=[\d.])")
 _FLOOR = 1 / (DRAWS + 1)  # the smallest p-value of `permutation_p`
 _SPENT = {"llm_calls": ("LLM calls", 1), "prompt_tokens": ("tokens in", 1), "computed_tokens": ("computed", 1)}

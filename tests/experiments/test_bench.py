@@ -186,7 +186,9 @@ def test_the_sweep_finds_saturation(url: str) -> None:
     assert [load["load"] for load in result.loads[-4:]] == [f"{n}% of saturation" for n in (50, 70, 80, 90)]
 
 
-def test_several_systems_get_the_same_loads(url: str, small: pyfast.Index) -> None:
+def test_several_systems_get_the_same_loads(
+    url: str, small: pyfast.Index, caplog: pytest.LogCaptureFixture
+) -> None:
     load = pyfast.Load(clients=[1, 4], count=8, repeats=2, warm_up=1)
     given: dict[str, Any] = {"index": small, "llm": url}
     both = pyfast.bench(["Who? wait 9000 us"], load, system=["direct", "rag"], **given)
@@ -198,6 +200,13 @@ def test_several_systems_get_the_same_loads(url: str, small: pyfast.Index) -> No
         assert (one["llm_calls"], one["total_input_tokens"]) == (same["llm_calls"], same["total_input_tokens"])
     assert both.loads[0]["stages"]["retrieval"]["mean_e2el_ms"] == 0 and both.loads[0]["p50_e2el_ms"] > 9
     assert len(both.compare(both.as_json())) == len(alone.compare(alone.as_json())) * 2
+    for one, other, said in ((both, alone, "rag, 1 clients"), (alone, both, "1 clients")):
+        changes = one.compare(other.as_json())
+        assert changes[0].load == said and len(changes) == len(alone.compare(alone.as_json()))
+    assert "the system" not in caplog.text
+    direct = pyfast.bench(["Who? wait 9000 us"], load, system="direct", **given)
+    assert len(direct.compare(alone.as_json())) == len(changes)
+    assert "before: the system rag; after: direct" in caplog.text
     for systems, sweep in (([], False), (["rag", "rag"], False), (["rag", "direct"], True)):
         with pytest.raises(InputError, match="system: expected one system"):
             pyfast.bench(["?"], pyfast.Load(clients=[1], sweep=sweep), system=systems, **given)

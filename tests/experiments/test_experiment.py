@@ -17,6 +17,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -142,6 +144,11 @@ def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str)
     reports = [pyfast.evaluate(run, data / "moons" / "questions.jsonl", metrics=["em_f1"]) for run in cell.runs]
     assert len(cell.runs) == 3 and [report.rows[0]["em"].questions for report in reports] == [6] * 3
     mean = sum(report.rows[0]["em"].value for report in reports) / 3
+    spread = np.std([report.rows[0]["f1"].value for report in reports], ddof=1)
+    assert cell.spread["f1"] == pytest.approx(spread)
+    tables = (tmp_path / "E" / "tables.md").read_text()
+    assert f"] ± {spread:.3f} |" in tables and "- Behind ±: the standard deviation" in tables
+    assert pd.read_csv(tmp_path / "E" / "tables.csv")["f1_sd"].tolist() == [pytest.approx(spread)]
     assert cell.figures["em"].value == pytest.approx(mean) and cell.figures["em"].questions == 6
     statuses = [pyfast.Run(run).status for run in cell.runs]
     assert cell.cost.llm_calls == pytest.approx(sum(one.llm_calls for one in statuses) / 18)

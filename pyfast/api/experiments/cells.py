@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import orjson
@@ -306,7 +307,10 @@ def _cell(
     counts = [len(one.seconds) for one in times]
     busy = sum(count / one.throughput for count, one in zip(counts, times, strict=True))
     rate = sum(counts) / busy if len(times) == len(runs) else None
-    return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed())
+    wholes = [report.rows[0].figures for report in reports]
+    each = {one: [whole[one].value for whole in wholes if one in whole] for one in figures}
+    spread = {one: stdev(values) for one, values in each.items() if len(values) > 1}
+    return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed(), spread)
 
 
 def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:

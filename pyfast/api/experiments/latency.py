@@ -87,7 +87,8 @@ class Bench:
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
         """Compare this result with an earlier result: a file that `bench` wrote, or the result of `as_json`.
-        Only loads that are in both results are compared.
+        Only loads that are in both results are compared, each with that of the same system. If each result has
+        only one system, these two are compared, and a warning names them if they differ.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
@@ -100,10 +101,14 @@ class Bench:
                 raise InputError(f"{before}: {error}") from None
         if not isinstance(earlier, Mapping) or any(earlier.get(name) != it for name, it in _FORMAT.items()):
             raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
-        loads = {old["load"]: old for old in earlier["loads"]}
+        system, other = str(self.about["system"]), str(earlier["system"])
+        of_two = ", " not in system + other
+        if of_two and system != other:
+            LOG.warning("before: the system %s; after: %s", other, system)
+        loads = {old["load"] if of_two else _of_system(other, old["load"]): old for old in earlier["loads"]}
         changes = []
         for new in self.loads:
-            old = loads.get(new["load"], {"ranges": {}})
+            old = loads.get(new["load"] if of_two else _of_system(system, new["load"]), {"ranges": {}})
             for name in (*generator.LATENCIES, *_HIGHER_IS_BETTER):
                 if name in new["ranges"] and name in old["ranges"]:
                     (low, high), (old_low, old_high) = new["ranges"][name], old["ranges"][name]
@@ -111,8 +116,13 @@ class Bench:
                     is_real = low > old_high or high < old_low
                     changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
-            raise InputError("the two results share no load: give the same rates and clients")
+            raise InputError("the two results share no load of a system: give the same rates and clients")
         return changes
+
+
+def _of_system(systems: str, load: str) -> str:
+    """Return the name of a load with its system, which a result with several systems has already."""
+    return load if ", " in systems else f"{systems}, {load}"
 
 
 def bench(

@@ -54,6 +54,8 @@ class Cell:
     """Questions a second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
     """The latency with one client in seconds, as `p50`, `p95` and `p99`. Empty: not measured"""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """The standard deviation of each figure over the seeds. Empty: there is only one seed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,8 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
         lines.append(f"Knowledge graph: extracted by {by}.")
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
+    if len(plan.seeds) > 1:
+        lines.append("Behind ±: the standard deviation of the figure over the seeds.")
     return [*lines, *(plan.paper_differences if published else ())]
 
 
@@ -186,7 +190,8 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
         for name, column in columns:
             cell = by_place.get((name, row.name))
             figure = None if cell is None else cell.figures.get(column)
-            line.append(row.not_run or with_interval(figure))
+            spread = "" if cell is None or column not in cell.spread else f" ± {cell.spread[column]:.3f}"
+            line.append(row.not_run or with_interval(figure) + spread)
             if (name, column) in published:
                 paper = row.paper.get(name, {}).get(column)
                 line.append("" if paper is None else f"{paper:.3f}")
@@ -204,4 +209,5 @@ def _record(cell: Cell) -> dict[str, Any]:
     speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
     figures = {"questions": len(cell.scored), **in_columns(cell.figures)}
+    figures |= {f"{name}_sd": value for name, value in cell.spread.items()}
     return {**place, **figures, **paper, **cost_columns(cell.cost), **speed}
