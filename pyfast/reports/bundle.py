@@ -234,7 +234,6 @@ class RunData:
             self._series.extend(series)
             self.done += block.questions
         return {
-            "name": reader.path.name,
             "system": reader.system,
             "folder": self._writer.out.name,
             "figures": scores.names,

@@ -126,7 +126,14 @@ def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path
 
 def title_of(folders: Sequence[Path]) -> str:
     """Make the title of a page about these runs."""
-    return f"{', '.join(folder.resolve().name for folder in folders)} – pyfast"
+    return f"{', '.join(_names_of(folders))} – pyfast"
+
+
+def _names_of(folders: Sequence[Path]) -> list[str]:
+    """Name the runs by the last part of their paths, or by as many parts as tell them apart."""
+    paths = [folder.resolve().parts for folder in folders]
+    names = (["/".join(parts[-count:]) for parts in paths] for count in range(1, max(map(len, paths)) + 1))
+    return next(some for some in names if len(set(some)) == len(some))
 
 
 def _differences(
@@ -148,6 +155,7 @@ def write_manifest(
     """Write the manifest of a report: the data of the first screen, and where all other data is. `parts` has the
     entry of each run, which `RunData.update` returns. `live` says whether a run is still in progress.
     """
+    parts = [{"name": name, **part} for name, part in zip(_names_of(folders), parts, strict=True)]
     apart = _differences(folders, parts, scoring)
     manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": parts, "differences": apart}
     write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))

@@ -194,6 +194,16 @@ def test_the_page_loads_its_own_files_only(written: Path) -> None:
     assert {path.name for path in (written / "vendor").iterdir()} >= {"cytoscape.min.js", "cytoscape.LICENSE"}
 
 
+def test_runs_in_folders_of_the_same_name_are_told_apart(runs: list[Path], asked: Path, tmp_path: Path) -> None:
+    same = [Path(shutil.copytree(run, tmp_path / run.name / "big" / "run")) for run in runs]
+    out = pyfast.report(same, tmp_path / "report", asked)
+    assert [one["name"] for one in manifest(out)["runs"]] == ["n2n/big/run", "rag/big/run"]
+    assert {(one["a"], one["b"]) for one in manifest(out)["differences"]} == {("n2n/big/run", "rag/big/run")}
+    assert "<title>n2n/big/run, rag/big/run – pyfast</title>" in (out / "index.html").read_text()
+    usual = manifest(pyfast.report(runs, tmp_path / "two", asked))
+    assert [one["name"] for one in usual["runs"]] == ["n2n", "rag"]
+
+
 def test_no_gold_no_scores(small: Index, tmp_path: Path) -> None:
     run = pyfast.answer(["What is Titan?"], index=small, llm="instant", system="rag", run=tmp_path / "run")
     part = manifest(pyfast.report(run, tmp_path / "report"))["runs"][0]
