@@ -141,7 +141,7 @@ def test_a_question_that_fails_is_one_error(small: pyfast.Index) -> None:
 def test_it_may_abstain_and_needs_no_evidence(small: pyfast.Index) -> None:
     how = ("--system", "rag", "--llm", "test_cli_ask:Talker", "--llm-option", "reply=")
     done = ask(small.folder, TITAN, *how)
-    assert done.exit_code == 0 and done.stdout.startswith("no answer: the evidence has no answer\n\n1. ")
+    assert done.exit_code == 0 and done.stdout.startswith("no answer: the evidence does not contain one\n\n1. ")
     alone = ask(small.folder, TITAN, "--system", "direct", "--llm", "instant")
     assert alone.exit_code == 0 and alone.stdout.count("\n") == 1
 

@@ -40,13 +40,11 @@ BAD = {
     "NUMBERS": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: answer is "},
     "LOOKS_ASIDE": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: trace.beside is 1, and was "},
     "GREEDY": {"budget of steps": "do not catch BudgetError"},
-    "BELIEVING": {
-        "malformed answers": "an answer of the LLM made the system raise IndexError: tuple index out of"
-    },
+    "BELIEVING": {"malformed answers": "a reply of the LLM made the system raise IndexError: tuple index out of"},
     "LEAKING": {
         "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s>, <bos>, <think>,"
     },
-    "STUBBORN": {"malformed answers": "with some answers of the LLM, the system did not finish: not done within"},
+    "STUBBORN": {"malformed answers": "with some replies of the LLM, the system did not finish: not done within"},
     "BROKEN": {"answers": "30 of 30 questions failed, q0 because: KeyError: 'q'"},
     "UNWRITABLE": {"answers": "the run ended: TypeError: "},
 }

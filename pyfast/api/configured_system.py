@@ -108,7 +108,8 @@ def configure(
         newest = max(commit_numbers(opened.folder))
         if newest > opened.commit:
             LOG.warning(
-                "%s is at commit %d, but this run uses %d; for answers from commit %d: --run NEW --reuse %s",
+                "%s is now at commit %d, but this run uses %d; for answers from commit %d, use --run NEW "
+                "--reuse %s",
                 *(opened.folder, newest, opened.commit, newest, run),
             )
     return replace(made, replaced=replaced, index=opened)

@@ -47,19 +47,19 @@ class Estimate:
     money: Expected | None
     """The price of the run. None: `estimate` got no price list"""
     seconds: Expected | None
-    """The sum of the seconds that the questions take, each from its start to its end. None: the estimate does
-    not come from an earlier run, or this run did not record them. The run itself takes less time, because it
-    works on several questions at once"""
+    """The seconds of all questions together, each from its start to its end. None: the estimate does not come
+    from an earlier run, or this run did not record them. The run itself takes less time, because it works on
+    several questions at once"""
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered. None: the estimate does not come from an earlier run, or fewer
-    than two of its questions have recorded times. The time to start models and workers is not included
+    """The hours until all questions are answered, without the time to start models and workers. None: the
+    estimate does not come from an earlier run, or fewer than two of its questions have recorded times
     """
     shares: Mapping[str, float] = field(default_factory=dict)
-    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`,
-    `waiting for the llm` (all places were taken), `search` (searches and other batched calls), `engine`
-    (pyfast's own process). The sum can be above 1 if a question makes several calls at once
+    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for
+    the llm` (while all its places were taken), `search` (searches and other batched calls), `engine`
+    (pyfast's own process). The sum can exceed 1 if a question makes several calls at once
     """
 
 
@@ -152,7 +152,7 @@ def estimate(
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
         service = service_times(folder)
     if not used:
-        raise InputError(f"{basis}: has no finished question from which to estimate")
+        raise InputError(f"{basis}: has no finished question to estimate from")
     seconds = [one.seconds for one in used if one.seconds is not None]
     return Estimate(
         count,

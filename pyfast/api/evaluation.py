@@ -153,7 +153,7 @@ def export(
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:
-            LOG.warning("%s: %d of its %d questions have no answer yet, and no row", folder, left, count)
+            LOG.warning("%s: %d of its %d questions have no answer yet, so they have no row", folder, left, count)
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}
@@ -299,7 +299,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
         some = ", ".join(sorted(alone)[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
-        LOG.warning("%d questions are not compared, because only one run has finished them: %s", len(alone), some)
+        LOG.warning("%d questions are left out, because only one run has finished them: %s", len(alone), some)
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)

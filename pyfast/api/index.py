@@ -417,7 +417,7 @@ def sync_documents(
             records = [str(path) for path in sorted(unknown - without_reader) if readers or has_records(path)]
             if not records:
                 return beginnings
-            told = "%s: the documents of missing files stay, because %s cannot be read, and may have them"
+            told = "%s: the documents of missing files are kept, because %s cannot be read and may contain them"
             LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
             return []
 

@@ -29,8 +29,8 @@ from pyfast.utils.options import Cluster
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
 _OF_RUN = ("run_tokens", "run_seconds")
-"""The names of the limits that hold for a whole run. The process that starts the workers checks these limits.
-The workers do not get them"""
+"""The names of the limits that apply to a whole run. The process that starts the workers checks these limits,
+and does not pass them on"""
 
 
 def answer_by_workers(
@@ -42,13 +42,15 @@ def answer_by_workers(
     Raises `InputError` if an argument is not valid, or cannot be sent to another process.
     """
     if watch.on_step is not None:
-        raise InputError("on_step: cannot be used with ray: the steps are in other processes")
+        raise InputError("on_step: cannot be used with ray, because the steps happen in other processes")
     if given.run is None:
         raise InputError("ray needs the folder of a run, on a file system that all machines share")
     opens = partial(_joined, _index_of(given.index), _handed(given))
     job, _ = job_of(questions, given, by_workers=True)
     if job.settings.get("shared_updates"):
-        raise InputError("shared_updates: cannot be used with ray: a worker does not see what others learn")
+        raise InputError(
+            "shared_updates: cannot be used with ray, because a worker does not see what others learn"
+        )
     return run_by_workers(job, opens, cluster, watch)
 
 
@@ -94,7 +96,7 @@ def _check_named(given: GivenLLM) -> None:
         if not isinstance(llm, str):
             raise InputError(f"llm {role}: with ray, give a text, such as vllm:MODEL: each worker opens it")
         if llm.startswith("batch:"):
-            raise InputError("batch: cannot be used with ray: one process must collect the calls of a run")
+            raise InputError("batch: cannot be used with ray, because one process must collect the calls of a run")
 
 
 def _handed(given: AnswerArguments) -> AnswerArguments:

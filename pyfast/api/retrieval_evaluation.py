@@ -45,9 +45,9 @@ class RetrievalSetting:
     """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
     this name"""
     expand: bool | str = False
-    """Whether to add passages that share terms with the best passages. You can also name a retriever, such as
-    `dense`: pyfast then adds the passages that this retriever finds most similar to the best passages. Only
-    possible with the ranking `bridge_rank`
+    """Whether to add passages that share terms with the best passages, or the name of a retriever, such as
+    `dense`, to add the passages that it finds most similar to the best passages. Only with the ranking
+    `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""

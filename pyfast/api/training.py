@@ -179,7 +179,7 @@ def train_hseq_iterator(
     recipe = _recipe(settings, options)
     golds = _golds(sources)
     if (head is not None) != (recipe.settings.guidance == "head"):
-        raise InputError("guidance=head and head=LLM go together: give both, or neither")
+        raise InputError("guidance=head and head=LLM belong together: give both, or neither")
     if head is not None:
         recipe = replace(recipe, guidance=_guidance(golds, head, Path(out) / "guidance"))
     curve = train(
@@ -249,7 +249,9 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     """
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
-        raise InputError(f"{folder}: start with one process: the head has not made plans for all questions yet")
+        raise InputError(
+            f"{folder}: start with a single process, because the head has not yet made plans for all questions"
+        )
     run = answer(texts, llm=head, system=PLANNER, run=folder)
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
 
@@ -276,7 +278,7 @@ class Distilled:
     path: Path
     """The folder of the training, with the examples"""
     runs: Mapping[str, tuple[int, int]]
-    """For each run: how many of its questions came out right, and how many have ended"""
+    """For each run: how many of its questions were answered correctly, and how many are finished"""
     prompts: Mapping[str, tuple[int, int]]
     """For each prompt, such as `plan`: the number of examples, and the number of those that are held out"""
     left_out: Mapping[str, int]
@@ -284,8 +286,8 @@ class Distilled:
     training: Training | None = None
     """The training. Its `path` is the folder of the adapter. None: no model was given"""
     losses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The mean loss of the examples that are held out, by prompt: of the model without and with the adapter. Empty
-    if the training was stopped before its end"""
+    """The mean loss of the held-out examples by prompt, without and with the adapter. Empty if the training was
+    stopped before its end"""
 
 
 @explained()
@@ -355,7 +357,7 @@ def distill(
         used = collected.add(folder, len(ended), right, held)
         counts[str(folder)] = used, len(ended)
     if not collected.examples:
-        raise InputError("no example: no question of the runs came out right, or all of them are held out")
+        raise InputError("no example: no question of the runs was answered correctly, or all of them are held out")
     many = ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
     held_out = balanced(collected.held_out, many, options.seed)
@@ -427,14 +429,14 @@ class Calibration:
     weights: Weights
     """The setting `weights` of `cascade`"""
     answers: int
-    """How many answers it learned from"""
+    """How many answers the weights were fitted to"""
     right: int
-    """How many of them are right"""
+    """How many of them are correct"""
     loss: float
     """The mean log loss of the confidences, in nats"""
     constant_loss: float
-    """The mean log loss if each answer had the same confidence: the share of right answers. If `loss` is not much
-    smaller, the confidences tell little"""
+    """The mean log loss if each answer had the same confidence, the share of correct answers. If `loss` is not
+    much smaller, the confidences reveal little"""
 
 
 def calibrate_cascade(
@@ -482,7 +484,7 @@ def calibrate_cascade(
     share = sum(right) / max(len(right), 1)
     if not 0 < share < 1:
         told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
-        raise InputError(f"{told if right else 'no run has an answer of cascade'}: there is nothing to fit")
+        raise InputError(f"{told if right else 'the runs have no answer of cascade'}: there is nothing to fit")
     weights = fitted(np.array(features), np.array(right))
     expected = [confidence_of(one, weights) for one in features]
     losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]

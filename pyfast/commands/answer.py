@@ -40,14 +40,14 @@ def answer(
     """Answer questions, or resume a run.
 
     Args:
-        questions: A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or for a
-            conversation `id` and `turns`.
+        questions: A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or `id`
+            and `turns` for a conversation.
         run: The folder of the run. If it exists, the run resumes.
         index: The folder of an index. The systems `direct` and `cot` need no index.
         shared_updates: For subqrag: let all questions of the run use the triples that any of them learns.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
-            store metadata of batches. If the run is killed, a batch may then be submitted and paid for twice.
-        dry_run: Answer nothing: estimate LLM calls, tokens and price.
+            store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
+        dry_run: Estimate LLM calls, tokens and price without answering anything.
         based_on: With --dry-run: an earlier run of the system to estimate from.
         prices: With --dry-run: the file of a price list, for the price.
     """

@@ -40,7 +40,7 @@ class LlmOptions(Options):
     """An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of one role;
     repeatable."""
     budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
-    """A limit of each question or chunk, such as seconds=60 or tokens=20000, or of the whole run, such as
+    """A limit for each question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
     run_tokens=1000000; repeatable."""
 
     @property
@@ -63,7 +63,7 @@ class Models(LlmOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Models):
-    """Who answers: a system with its settings, and the language models."""
+    """What answers: a system with its settings, and the language models."""
 
     system: str = "n2n"
     """A system, as `pyfast systems` lists them, or MODULE:NAME."""
@@ -79,7 +79,7 @@ class Searched(Options):
     """The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late, hybrid
     (hybrid:bm25+sparse), or MODULE:NAME."""
     rerank: str = "off"
-    """The reranker, which scores the best passages again: off, cross (cross:MODEL), late, both, http:URL#MODEL (a
+    """The reranker, which rescores the best passages: off, cross (cross:MODEL), late, both, http:URL#MODEL (a
     model on a server), or MODULE:NAME."""
     filter: list[str] | None = None
     """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (of
@@ -99,8 +99,8 @@ class Reading(Options):
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
     """An additional reader of file formats, MODULE:NAME; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
-    """The maximum number of columns of a table. A wider table is cut into several tables, each with the first
-    column of the wide table."""
+    """The maximum number of columns of a table. pyfast cuts a wider table into several, each with its first
+    column."""
     strict: bool = False
     """Stop at the first file that cannot be read."""
 
@@ -119,13 +119,13 @@ class Scoring(Options):
 
     gold: Path | None = None
     """A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations: `id` and
-    `turns`, each with `answers`. Without it: the file gold.jsonl in the folder of the run's questions or, if there
-    is no such file, the question file itself."""
+    `turns`, each with `answers`. Default: the file gold.jsonl in the folder of the run's questions or, if there is
+    no such file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
-    """A metric by name, or MODULE:NAME; repeatable. Without it: the metrics that the gold file names, with
-    evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for conversations."""
+    """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, with
+    evidence if it has `supporting`, or if it names none: em_f1 and evidence, or hits for conversations."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
-    """A figure to report, such as em; repeatable. Without it: all."""
+    """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
     """The file of a price list, to show costs in money."""
 

@@ -34,7 +34,7 @@ def ask(
     as_json: Annotated[bool, Option(flag="--json")] = False,
     verbose: bool = False,
 ) -> None:
-    """Answer one question. Print its steps as they happen, then the answer and its evidence. Store nothing.
+    """Answer one question: print its steps as they happen, then the answer and its evidence. Nothing is stored.
 
     Args:
         question: The question, in quotes.
@@ -61,7 +61,7 @@ def _print_answer(record: Record, index: Index) -> None:
     if record.state == "answered":
         print(lines(record.answer or ""))
     elif record.state == "abstained":
-        print("no answer: the evidence has no answer")
+        print("no answer: the evidence does not contain one")
     for number, item in enumerate(record.evidence, start=1):
         title, score = index.title(item.uri), "" if item.score is None else f", score {item.score:.3f}"
         place = f"{title} ({item.uri})" if title else item.uri

@@ -47,7 +47,7 @@ def _tell(result: CheckResult) -> None:
 @with_options
 def verify(path: Path) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal. The return code is 1 if something is damaged, else 2 if something cannot be read.
+    journal. The return code is 1 if something is damaged, or 2 if something cannot be read.
 
     Args:
         path: The folder of a run or an index.
@@ -64,7 +64,7 @@ def verify(path: Path) -> None:
 
 
 def doctor() -> None:
-    """Show how pyfast was built, what this machine has, and on which device each op runs."""
+    """Show how pyfast was built, what hardware this machine has, and on which device each op runs."""
     from pyfast.api.environment import describe_environment
 
     environment = describe_environment()

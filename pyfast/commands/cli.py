@@ -42,7 +42,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Run the command line. An error that pyfast raises on purpose is printed as one line on stderr.
+    """Run the command line. Prints an error that pyfast raises on purpose as one line on stderr.
 
     After such an error, the exit status is 1. For a wrong command line, the exit status is 2.
     """

@@ -79,7 +79,7 @@ def evaluate(
         check_new(per_question, output.overwrite, KINDS)
     output.check()
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
-        raise InputError("the options of a run need --judge: give an LLM that judges")
+        raise InputError("these options are for the judge's run: also give --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_gold(runs)
@@ -186,7 +186,7 @@ _NOTES = (
 
 
 def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
-    """Say what was not scored, or not as usual: a line for each reason, with the ids."""
+    """Say what was not scored, or was scored differently: a line for each reason, with the ids."""
     for name, one, several, end in _NOTES:
         if ids := getattr(result, name, ()):
             yield f"{counted(len(ids), one, several)} {end}: {some(ids)}"
@@ -331,20 +331,18 @@ def evaluate_retrieval(
     scores: Path | None = None,
     documents: Documents = "own",
 ) -> None:
-    """Measure how much of the gold evidence a retriever finds. You can compare several retrievers.
-
-    No LLM is called.
+    """Measure how much of the gold evidence one or more retrievers find, without calling an LLM.
 
     Args:
         questions: JSON lines with `id`, `question` and `supporting` (the uris of the gold documents).
         setting: A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
-            retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Without it: BM25.
-        gold: JSON lines with `id` and `supporting`. Without it: the `supporting` of the questions. If no question
-            has it: gold.jsonl in the folder of the questions.
+            retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Default: BM25.
+        gold: JSON lines with `id` and `supporting`. Default: the `supporting` of the questions or, if they have
+            none, gold.jsonl in their folder.
         at: A value of k for recall@k and ndcg@k; repeatable.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
-        documents: own: a question with `documents` searches only these. all: each searches the whole index.
-    """
+        documents: own: a question with `documents` searches only these. all: every question searches the
+            whole index."""
     import pyfast.api.retrieval_evaluation
 
     output.check()

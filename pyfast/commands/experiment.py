@@ -42,10 +42,11 @@ def experiment(
         out: The folder of the experiment. If the folder exists, the experiment resumes.
         llm: An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable.
         limit: Ask only the first N questions of each data set.
-        latency: Let one client ask N questions of each cell, to measure the latency; 0: none.
+        latency: Let one client ask N questions of each cell one by one, to measure the latency; 0: do not
+            measure it.
         prices: The file of a price list, for costs in money.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
-        baseline: With --compare: the row with which the others are compared; by default the first.
+        baseline: With --compare: the row to compare the others with; by default the first.
         list_plans: Show the plans that come with pyfast.
     """
     import pyfast.api.experiments.cells

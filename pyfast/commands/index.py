@@ -46,10 +46,10 @@ def index(
     vectors: list[str] | None = None,
     reading: Reading,
 ) -> None:
-    """Build the index of a corpus. Unreadable files are listed at the end, with the reason.
+    """Build the index of a corpus. At the end, list the files that could not be read, with the reasons.
 
-    To resume a stopped build, repeat the command. Finished parts are not built again. The return code is 2 if the
-    index was built but a file, or a part of one, could not be read.
+    To resume a stopped build, repeat the command, which keeps finished parts. The return code is 2 if the index
+    was built, but a file or a part of one could not be read.
 
     Args:
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
@@ -153,8 +153,8 @@ def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
 @app.command()
 @with_options
 def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Replace documents with new versions that have the same uri, and add new documents. Tables and other parts
-    that a file no longer has are deleted."""
+    """Replace documents with new versions of the same uri, and add new documents. Delete tables and other parts
+    that a file no longer has."""
     from pyfast.api.index import update_documents
 
     _change(update_documents, index, sources, reading)
@@ -166,7 +166,7 @@ def sync(index: IndexFolder, sources: _Sources, *, dry_run: bool = False, readin
     """Add, replace and delete documents, so that the index matches the folders.
 
     Args:
-        dry_run: Change nothing: print what would change.
+        dry_run: Only print what would change.
     """
     from pyfast.api.index import sync_documents
 
@@ -207,14 +207,15 @@ def summarize(
     layers: Annotated[int, Option(min=1)] = 5,
     concurrency: Concurrency = None,
 ) -> None:
-    """Make a second index, which has the documents of an index and a tree of summaries over them, for `raptor`. To
+    """Make a second index with the documents of an index and a tree of summaries over them, for `raptor`. To
     resume a stopped build, repeat the command.
 
     Args:
         out: The folder of the second index.
         llm: The LLM that writes the summaries, as in `pyfast answer`.
-        overwrite: Replace an existing index. The LLM does not read clusters again that are the same as before.
-        embedder: A model of sentence-transformers, by name or folder, whose vectors form clusters of passages.
+        overwrite: Replace an existing index. The LLM reads only clusters that have changed.
+        embedder: The model of sentence-transformers whose vectors group passages into clusters: its name or
+            folder.
         layers: The maximum number of layers of summaries.
     """
     from pyfast.api.summaries import summarize_index
@@ -242,11 +243,11 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. With the uri of a file, its tables and other parts are deleted too; with the uri of a
-    part, only this part is deleted.
+    """Delete documents. The uri of a file also deletes its tables and other parts; the uri of a part deletes
+    only this part.
 
     Args:
-        uris: The uris of the documents, as evidence names them.
+        uris: The uris of the documents, as they appear in evidence.
     """
     import pyfast.api.index
 
@@ -259,7 +260,7 @@ def compact(index: IndexFolder, *, erase: bool = False) -> None:
     """Merge all parts of an index into one part, without the deleted documents.
 
     Args:
-        erase: Remove earlier commits too, so that no text of a deleted document stays in the parts.
+        erase: Also remove earlier commits, so that the parts keep no text of deleted documents.
     """
     import pyfast.api.index
 

@@ -29,7 +29,7 @@ def judge(
         run_a: The folder of a finished run.
         run_b: The folder of another run over the same questions.
         run: The folder of the judge's run. If it exists, the run resumes.
-        questions: The question file, if it is no longer where RUN_A read it.
+        questions: The question file, if it has moved since RUN_A read it.
         ties: Whether the judge may say that two answers are equally good.
     """
     from pyfast.api.judgement import judge_runs

@@ -43,15 +43,15 @@ def build(
     """Extract a knowledge graph from the documents of an index. To resume a stopped extraction, repeat the
     command.
 
-    --restart renames the folder of a stopped extraction and starts a new extraction. The triples that are
-    already in the knowledge graph are kept.
+    --restart renames the folder of a stopped extraction and starts a new one, but keeps the triples that
+    are already in the knowledge graph.
 
     Args:
         llm: The LLM that reads the texts, as in `pyfast answer`. Without it, rules extract the triples.
-        chunk_tokens: The size of a chunk in tokens. By default, it is the size that an earlier extraction used, or
-            1200 if there was none.
+        chunk_tokens: The size of a chunk in tokens. Default: the size in an earlier extraction, or 1200 if there
+            was none.
         packed: Read several short documents in one call, up to the size of a chunk.
-        passes: How many times the LLM reads each chunk. After the first time, the LLM looks for missing triples.
+        passes: How many times the LLM reads each chunk. In later passes, it looks for missing triples.
     """
     import pyfast.api.knowledge
     from pyfast.knowledge.extraction import extraction_folder
@@ -129,7 +129,7 @@ def merge(index: IndexFolder, source: Path, embedder: _Embedder = _MODEL) -> Non
 
 @app.command()
 def reset(index: IndexFolder, embedder: _Embedder = _MODEL) -> None:
-    """Remove the triples that `pyfast knowledge merge` added. Triples from the index's own documents are kept."""
+    """Remove the triples that `pyfast knowledge merge` added. Keep those from the index's own documents."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))

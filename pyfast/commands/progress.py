@@ -26,9 +26,9 @@ T = TypeVar("T")
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -> T:
     """Call a function of the API that carries out a run, show the progress, and return the result.
 
-    After Ctrl-C or SIGTERM, the questions in progress finish, and then the process ends. After a second
-    Ctrl-C, or before the first question has started, the process ends immediately. SIGQUIT and a closed
-    terminal also end it immediately.
+    After Ctrl-C or SIGTERM, the process ends when the questions in progress are finished. A second
+    Ctrl-C, SIGQUIT and a closed terminal end it at once, and so does Ctrl-C before the first question
+    has started.
     """
     from pyfast.engine import Watch
 

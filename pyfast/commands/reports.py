@@ -26,7 +26,7 @@ def report(
 
     Args:
         out: The folder to write (with --single: the file). An existing report is replaced.
-        single: The id of a question: write only this question, as one file that a browser opens from the disk.
+        single: Write only the question with this id, as one file that a browser can open from the disk.
         processes: How many processes may work at once. [default: one for each core]
     """
     import pyfast.reports.pages
@@ -81,7 +81,7 @@ def show(
 
     Args:
         id: The id of a question.
-        wrong: Show the questions with wrong answers, the lowest score first. Press Enter for the next question.
+        wrong: Show the questions with wrong answers, the lowest score first, one at a time (Enter: next).
         prompts: Show the full prompts and replies.
         all: Show all passages of each list, and all texts in full.
     """

@@ -26,11 +26,11 @@ def serve(
     concurrency: Annotated[int, Option(min=1, max=65_536)] = 64,
     limit: list[str] | None = None,
 ) -> None:
-    """Answer questions over HTTP, through an API like OpenAI's. API keys come from PYFAST_API_KEYS.
+    """Answer questions over HTTP, through OpenAI's API. API keys come from PYFAST_API_KEYS.
 
     Args:
         index: An index, or NAME=INDEX; repeatable. Requests that name no index use the first.
-        system: A system to serve; repeatable. Without it: all systems that need no settings.
+        system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
         host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
         port: The port at which the server listens. 0: any free port.
@@ -94,8 +94,8 @@ def mcp(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65_535)] = 8001,
 ) -> None:
-    """Offer an index to agents over the Model Context Protocol (MCP), as the tools search, answer and
-    read_source.
+    """Offer an index to agents over the Model Context Protocol (MCP), through the tools search,
+    answer and read_source.
 
     Args:
         http: Use HTTP instead of standard input and output.

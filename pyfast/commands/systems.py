@@ -11,7 +11,7 @@ def systems(name: str | None = None) -> None:
     """List the systems, or show the settings, presets and prompts of one system.
 
     Args:
-        name: A system, or MODULE:NAME; without it, the command lists all systems.
+        name: A system, or MODULE:NAME. Default: list all systems.
     """
     if name is None:
         _list()

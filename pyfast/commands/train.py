@@ -60,9 +60,9 @@ def hseq_iterator(
 
     Args:
         sources: QUESTIONS=INDEX: questions with gold answers, and their index.
-        setting: A setting of hseq, NAME=VALUE. Give the settings that later runs will use; repeatable.
-        head: With --set guidance=head: the LLM that makes the plans, written like --llm of `pyfast answer`.
-        estimate: Estimate time and memory; train nothing.
+        setting: A setting of hseq that later runs will use, NAME=VALUE; repeatable.
+        head: With --set guidance=head: the LLM that makes the plans, as in --llm of `pyfast answer`.
+        estimate: Estimate time and memory without training.
     """
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
 
@@ -94,12 +94,12 @@ def distill(
     gold: Path | None = None,
     not_in: list[Path] | None = None,
 ) -> None:
-    """Train a model (LoRA) on the prompts and replies of finished runs, from the questions that came out right.
+    """Train a model (LoRA) on the prompts and replies of correctly answered questions in finished runs.
 
     Args:
-        model: The folder of the model to train, in safetensors. Without it: only write examples.
+        model: The folder of the model to train, in safetensors. Without it, only the examples are written.
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
-        not_in: Questions or gold answers of a test, none of which may be in the runs; repeatable.
+        not_in: A file of test questions or their gold answers, none of which may be in the runs; repeatable.
     """
     import pyfast.api.training
 
@@ -131,12 +131,12 @@ def distill(
 @app.command()
 @with_options
 def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) -> None:
-    """Fit the confidence of cascade to runs with gold answers. Prints the setting for later runs. In runs with
-    --set sure=1, each question has an answer of each system.
+    """Fit the confidence of cascade to runs with gold answers, and print the setting for later runs. Make
+    these runs with --set sure=1, so that every system answers every question.
 
     Args:
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
-        min_f1: The smallest F1 of an answer that counts as right.
+        min_f1: The lowest F1 of an answer that counts as correct.
     """
     from pyfast.api.training import calibrate_cascade
 
@@ -163,7 +163,7 @@ def merge(model: Path, adapter: Path, out: Path) -> None:
 
 @contextmanager
 def _progress() -> Iterator[OnStep]:
-    """Show a progress bar with the loss during a training. Yields a function. Call it after each step."""
+    """Show a progress bar with the loss during training. Yields a function to call after each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()

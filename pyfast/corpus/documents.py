@@ -40,8 +40,8 @@ class Outline:
     pages: tuple[int, ...] = ()
     """The offset of the character with which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """The starts and ends of the parts of the text that are in no passage: front matter, and tables that are
-    separate documents
+    """The starts and ends of the parts of the text that belong to no passage: front matter, and tables that
+    are separate documents
     """
     about: str = ""
     """The document's own metadata, as a JSON object"""
@@ -96,7 +96,7 @@ class Table:
     """The page or slide of its file on which the table stands, counted from 1. 0: its file has no pages"""
     numbers: tuple[tuple[int, int], ...] = ()
     """Pairs (row, its number in the file), in order. The rows up to the next pair have the numbers that follow.
-    A file's numbers count what is not in the table too, such as captions and empty rows"""
+    The numbers of a file also count what is not in the table, such as captions and empty rows"""
 
     def number_of(self, row: int) -> int:
         """Return the number that a row has in the table's file: in a sheet, the number beside it; in a CSV or
@@ -148,10 +148,10 @@ class Unread:
 
     path: Path
     reason: str
-    """Which part it is, such as `line 4` or `pages 2-3`, and why it was not read"""
+    """The part, such as `line 4` or `pages 2-3`, and why it was not read"""
     missing: bool = True
-    """Whether something is missing in the index. False: everything is there, and the reason says how it was read,
-    for example that the file's first line was taken as the header"""
+    """Whether something is missing in the index. False: nothing is missing, and the reason says how the part was
+    read, for example that the file's first line became the header"""
 
     def __str__(self) -> str:
         """Return the path and the reason on one line."""

@@ -26,7 +26,7 @@ _MOST_LEVELS = 4
 MOST_ABOVE = 20
 """How many rows of a table are looked at to find its caption and its header"""
 MOST_CUT = 20_000
-"""The maximum number of rows of a sheet or a file among which the beginnings of further tables are looked for"""
+"""The maximum number of rows of a sheet or a file in which pyfast looks for the beginnings of further tables"""
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
@@ -471,7 +471,7 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
 
 
 POWER = re.compile(r"[-+\u2212]?[0-9]+")
-"""What is written as a power if it is raised behind a digit, so that it is no other number"""
+"""What is written as a power if it is raised after a digit, so that it does not look like another number"""
 
 
 FoundTable = tuple[int, int, str, TableParts]

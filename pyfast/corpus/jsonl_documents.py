@@ -43,7 +43,7 @@ _LISTS = frozenset({"data", "documents", "entries", "features", "hits", "items",
 _ABOUT_LIST = frozenset(
     {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
 )
-"""The keys of objects that tell about a list of records"""
+"""The keys of objects that describe a list of records"""
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 _LONGEST = 300
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
@@ -88,7 +88,7 @@ def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
         records = _records_in(parse_as_written(text))
     if (name := _name_of_list(content)) and len(content) > 1:
         beside = ", ".join(sorted(content.keys() - {name}))[:200]
-        yield Unread(path, f"read as the list {name!r}; what stands beside it is in no document: {beside}", False)
+        yield Unread(path, f"read as the list {name!r}; what stands beside it is not read: {beside}", False)
     read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)
     placed = ((f"{path}, record {number}", it, b"") for number, it in enumerate(read, start=1))
     yield from documents_of_records(uri, path, placed)
@@ -161,7 +161,7 @@ def documents_of_records(
                 nowhere |= dict.fromkeys(other)
                 if (about or other) and isinstance(document, TextDocument) and _is_blank(document):
                     keys = _keys([*about, *other])
-                    raise _Fault(f"the text is empty, so no search finds the record, which has also {keys}")
+                    raise _Fault(f"the text is empty, so no search finds this record, which also has {keys}")
                 continue
             if _is_question(record):
                 advice = f'leave {path.name} out, or give the line a "kind" if it is one'
@@ -175,7 +175,7 @@ def documents_of_records(
         except (InputError, _Fault) as error:
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
-        what = f"objects and long values beside a text are in no document: {_keys(sorted(nowhere))}"
+        what = f"objects and long values beside a text are not read: {_keys(sorted(nowhere))}"
         yield Unread(path, what, missing=False)
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
@@ -383,7 +383,7 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
     placed = ((f"{path}, row {number}", row, b"") for number, row in enumerate(records(path, no_text), start=1))
     yield from documents_of_records(uri, path, placed)
     for column, times in no_text.items():
-        yield Unread(path, f"column {column}: {times} values are bytes that are no UTF-8, and are left out")
+        yield Unread(path, f"column {column}: {times} values are bytes but not UTF-8, and are left out")
 
 
 def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[str, Any]]:

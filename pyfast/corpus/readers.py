@@ -61,8 +61,8 @@ class Reader:
     """
     read: Callable[[str, Path], Iterable[Document | Unread]]
     """A function `read(uri, path)` that returns the documents of a file. If it cannot read a part of the file (a
-    line, a page), it returns an `Unread` in place of this part, and goes on. If it cannot read the file at all, it
-    raises `InputError`"""
+    line, a page), it returns an `Unread` in place of this part, and continues. If it cannot read the file at all,
+    it raises `InputError`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class DocumentSource:
 _SLOTS = 1 << 10
 _NUMBER = 40
 _MOST_TOLD = 10
-"""How many parts of a file are named one by one if they cannot be read"""
+"""How many unreadable parts of a file are named one by one"""
 _COMPRESSED = (".gz", ".zst")
 _BLOCK = 1 << 20
 NO_READER = "there is no reader for such a file: convert it, or name a reader with --reader"
@@ -211,7 +211,7 @@ def _documents(
                     yield fitting
                     yield from texts
                     if texts:
-                        told.add(Unread(path, f"{len(texts)} long cells are texts of their own", missing=False))
+                        told.add(Unread(path, f"{len(texts)} long cells became separate texts", missing=False))
         if not path.stat().st_size:
             told.add(Unread(path, "the file is empty", missing=False))
         told.close()
@@ -431,9 +431,7 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
             others[f"{place}/*" if kind == "files" else place] = uri
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
-            raise InputError(
-                f"{place}: the index also has documents from there, with uris like those given; give it too"
-            )
+            raise InputError(f"{place}: the index also has documents from there, with similar uris; name it too")
     return sorted(found)
 
 
@@ -505,7 +503,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
         for path in (Path(folder, name) for name in sorted(folders) if not name.startswith(".")):
             real = os.path.realpath(path)
             if real in seen or (path.is_symlink() and _leads_round(real, source)):
-                told.add(Unread(path, "a link to a folder that is read at its own place", missing=False))
+                told.add(Unread(path, "a link to a folder that is read in its own place", missing=False))
             else:
                 seen.add(real)
                 inside.append(path.name)

@@ -508,7 +508,7 @@ class Corpus:
             try:
                 known = StoredOutline.parse(stored, title)
             except (ValueError, TypeError, AttributeError) as error:
-                raise self._damaged("an outline is no outline") from error
+                raise self._damaged("an outline is malformed") from error
             held = 1 + len(known.headings)
             self._held += held
             if self._held > _OUTLINES:

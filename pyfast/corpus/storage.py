@@ -143,7 +143,7 @@ def _sizes(*parts: Sized) -> str:
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
     if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
-        fault = "its files do not belong together: one is cut off or from another corpus"
+        fault = "its files do not belong together: one is cut off, or comes from another corpus"
         raise IndexFormatError(f"{folder}: {fault}")
 
 

@@ -28,7 +28,7 @@ class Budget(BaseModel):
     """The maximum number of LLM calls of one question"""
     tokens: int | None = Field(default=None, ge=1)
     """The maximum number of tokens of one question, in prompts and completions together. Cached tokens count
-    too. A call that is running when the limit is reached is not cut off
+    too. A call in progress is not cut off when the limit is reached
     """
     steps: int | None = Field(default=None, ge=1)
     """The maximum number of steps of one question. LLM calls, searches and other batched work are steps"""

@@ -94,7 +94,7 @@ class Runtime:
         includes earlier sessions
         """
         self.progress: Progress | None = None
-        """Counts how many questions of the run wait for an LLM that collects calls into batches. None: no LLM
+        """Counts the questions of the run that wait for an LLM that collects calls into batches. None: no LLM
         collects calls"""
         self.tracing = tracing()
         """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""

@@ -27,9 +27,8 @@ from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
 _PROBES_S = 2.0, 8.0, 20.0
-"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast sends
-the next probe, because a probe may be lost. After the third wait, the LLM counts as unreachable
-"""
+"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast
+sends the next one, because a probe may be lost. After the third wait, the LLM counts as unreachable """
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 """By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the
@@ -268,9 +267,10 @@ class Outages:
             met = "others" if others else await self._met(fault, began)
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
-                reason = f"{fault}; each of {felled} times that the LLM worked on this alone it went down"
+                reason = f"{fault}; the LLM went down all {felled} times that it worked on this call alone"
                 if is_trial:
-                    reason = f"{fault}; the LLM went down with this call {allowed} times, at last with no other"
+                    what = f"{allowed} times while it worked on this call, the last time on no other"
+                    reason = f"{fault}; the LLM went down {what}"
                 self._raise(OutageError(reason), _FELLED, False)
             late += met == "late"
             faults += met == "others" or late > _LATE
@@ -330,7 +330,7 @@ class Outages:
         self._failed += 1
         most = max(_FAILED_IN_A_ROW, self.answers // 5) + self._lost
         if self._failed > most and not self._in_work:
-            raise self._gone(fault, "it answers no call but the smallest")
+            raise self._gone(fault, "it answers only the smallest calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
@@ -382,7 +382,7 @@ class Outages:
             left = end - loop.time()
             if self._latest.retry_after > max(left, 0.0):
                 asked = timedelta(seconds=round(self._latest.retry_after))
-                raise self._gone(self._latest, f"it asks to wait for {asked}, which is longer than is allowed")
+                raise self._gone(self._latest, f"it asks to wait for {asked}, which is longer than allowed")
             if left <= 0:
                 raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))

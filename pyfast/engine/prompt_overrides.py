@@ -93,19 +93,22 @@ class PromptOverrides:
         has = f"there are: {_listed(places)}" if places else "there are none"
         for place in text.leave_out:
             if place not in places:
-                raise InputError(f"{where}: leave_out names {_listed([place])}, which is no place of it; {has}")
+                raise InputError(
+                    f"{where}: leave_out names {_listed([place])}, which is not a placeholder of "
+                    f"this prompt; {has}"
+                )
         if text.user is None:
             return
         own = prompt.overridden(user=text.user).places
         for place in own:
             if place not in places:
-                raise InputError(f"{where}: user has the unknown place {_listed([place])}; {has}")
+                raise InputError(f"{where}: user has the unknown placeholder {_listed([place])}; {has}")
             if place in text.leave_out:
-                raise InputError(f"{where}: user has {_listed([place])}, which leave_out names")
+                raise InputError(f"{where}: user has {_listed([place])}, although leave_out names it")
         missing = [place for place in places if place not in own and place not in text.leave_out]
         if missing:
             named = orjson.dumps(missing).decode()
-            raise InputError(f"{where}: user lacks {_listed(missing)}: add it, or say leave_out = {named}")
+            raise InputError(f"{where}: user lacks {_listed(missing)}: add it, or write leave_out = {named}")
 
 
 def read_prompts(path: Path) -> PromptOverrides:
@@ -153,7 +156,7 @@ def _text(path: Path, name: str, table: Any) -> PromptText:
     if "system" not in table and "user" not in table:
         raise InputError(f"{where}: has neither system nor user")
     if "leave_out" in table and "user" not in table:
-        raise InputError(f"{where}: leave_out says what `user` leaves out, but there is no user")
+        raise InputError(f"{where}: leave_out says what `user` leaves out, but there is no `user`")
     return PromptText(table.get("system"), table.get("user"), tuple(table.get("leave_out", ())))
 
 

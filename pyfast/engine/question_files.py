@@ -230,7 +230,7 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
         fields["id"] = str(fields["id"])
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id
-        _say(source, "questions have no `id`; each gets one, made of its text")
+        _say(source, "questions have no `id`; each gets one that is made from its text")
     if _is_nothing(fields.get("answers")):
         fields.pop("answers", None)
         name = next((name for name in _ANSWERS if _is_gold(fields.get(name))), None)

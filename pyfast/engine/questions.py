@@ -163,7 +163,7 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
             regular file.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
-        raise InputError(f"{path}: not a regular file; questions are read twice, once to check them")
+        raise InputError(f"{path}: not a regular file; pyfast reads questions twice, the first time to check them")
     count, digest, limited = _checked(islice(_read(path, columns), limit), str(path))
     read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
     records = partial(read_question_records, path, columns) if columns else None

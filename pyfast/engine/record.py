@@ -41,10 +41,8 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """The segments that support the answer.
-
-    A system can also give evidence of its own, as a JSON array of objects with `uri` and `snippet`
-    """
+    """The segments that support the answer. A system can also give its own evidence, as a JSON array of
+    objects with `uri` and `snippet` """
     trace: Mapping[str, Any] = field(default_factory=dict)
     """How the system reached the answer, in JSON types. A part of it can be `orjson.Fragment` (JSON as bytes), or
     a list of passages that `pyfast.retrieval.pool_ids` or `traced` made

@@ -93,8 +93,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
                 f"{path}: was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only the same code resumes it; give another folder, or --restart, or --accept-code (its"
-                " answers are then from both)"
+                " but only the same code resumes it; give another folder, or --restart, or --accept-code (its "
+                "answers then come from both)"
             )
         raise InputError(
             f"{path}: was started with different values: {'; '.join(changed)}. Give the same values,"
@@ -395,12 +395,14 @@ class RunFolder:
         self._stop_is_noted = True
         again = self.journal.note_stop(questions)
         if len(again) == 1:
-            what = f"the run stopped before at the question {again[0]!r} too, whose prompt may be the reason"
+            what = f"the run has stopped at the question {again[0]!r} before, so its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
             names = ", ".join(map(repr, again[:_NAMED])) + (", ..." if len(again) > _NAMED else "")
-            what = f"the run stopped before too while {len(again)} of these questions were in progress: {names}"
-            error.args = (f"{error}; {what}; the prompt of one may be the reason, and --concurrency 1 finds it",)
+            what = f"the run has stopped before while {len(again)} of these questions were in progress: {names}"
+            error.args = (
+                f"{error}; {what}; the prompt of one of them may be the reason: find it with --concurrency 1",
+            )
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""
@@ -532,8 +534,8 @@ class RunFolder:
                 there = False
             if not there:
                 raise RunError(
-                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; the finished"
-                    " work is where the folder went"
+                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; if it was "
+                    "moved, the finished work is in the moved folder"
                 )
 
 

@@ -177,7 +177,7 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
             starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
-        LOG.warning("%s: damaged: what %d questions took is unknown, and is not counted", journal, odd)
+        LOG.warning("%s: damaged: the costs of %d questions are unknown, and are not counted", journal, odd)
     return total, seconds, starts
 
 

@@ -103,7 +103,7 @@ class AnswerChange:
     before: Record
     after: Record
     question: str = ""
-    """The text of the question. Empty: the file of questions is not there any more, or the run is in memory"""
+    """The text of the question. Empty: the file of questions no longer exists, or the run is in memory"""
 
     @property
     def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:

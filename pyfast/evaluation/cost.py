@@ -118,7 +118,7 @@ class Cost:
     cached_tokens: float
     """How many of the prompt tokens the LLM took from its prefix cache"""
     computed_tokens: float
-    """The other prompt tokens. If the LLM's server does not tell what was cached, these are all"""
+    """The other prompt tokens: all of them if the LLM's server does not say what was cached"""
     completion_tokens: float
     seconds: float | None
     """The seconds from the start of a question to its end. None if this time is not known for at least one
@@ -128,9 +128,9 @@ class Cost:
     currency: str | None = None
     """The currency of `money`"""
     right: float | None = None
-    """The share of right answers, by exact match or H@1. None if neither was measured"""
+    """The share of correct answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
-    """The cost of one right answer, for each cost such as `llm_calls`: the mean per question, divided by
+    """The cost of one correct answer, for each cost such as `llm_calls`: the mean per question, divided by
     `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
     """
     reused: float = 0.0

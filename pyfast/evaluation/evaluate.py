@@ -52,7 +52,7 @@ class Row:
     value: str
     questions: int
     figures: Mapping[str, Figure]
-    """The figures by name. A figure that no question has is left out"""
+    """The figures by name. Figures that no question has are left out"""
 
     def __getitem__(self, name: str) -> Figure:
         return self.figures[name]
@@ -77,7 +77,7 @@ class Report:
     not_indexed: tuple[str, ...] = ()
     """Gold documents that the index of the run does not have. They count as not found"""
     cost: Cost | None = None
-    """What the run cost, if `pyfast.evaluate` was asked for it"""
+    """What the run cost, if the call of `pyfast.evaluate` asked for it"""
     named: ClassVar[str] = "run"  # the head of the column with the names of reports
 
     def as_json(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def evaluate(
         else:
             not_run.append(one.id)
     if not conversations and not_run and not records:
-        raise InputError(f"{where}: no question has ended yet")
+        raise InputError(f"{where}: no question is finished yet")
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault

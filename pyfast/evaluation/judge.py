@@ -108,7 +108,7 @@ class Pairs:
         for question, a, b in zip_longest(asked, _answers(self.run_a), _answers(self.run_b)):
             for run, line in ((self.run_a, a), (self.run_b, b)):
                 if question is None or line is None or line[0] != question.id:
-                    raise InputError(f"{run}: it has not answered all questions; finish the run first")
+                    raise InputError(f"{run}: has not answered all questions; finish this run first")
             if question.conversation is None or question.conversation != conversation:
                 conversation = question.conversation
                 earlier.clear()

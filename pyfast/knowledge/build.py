@@ -134,8 +134,8 @@ def build_knowledge(
     if outcomes and outcomes[-1] is not None:
         reason, times = outcomes[-1]
         raise CallError(
-            f"every chunk of the extraction failed, {times} of them because: {reason};"
-            " `pyfast knowledge build --retry-failed` tries them again"
+            f"every chunk of the extraction failed, {times} of them because: {reason}; `pyfast knowledge build "
+            "--retry-failed` tries them again"
         )
     if waiting := extraction_results(folder).waiting:
         LOG.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)

@@ -268,7 +268,7 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         try:
             graphs = _GRAPHS.validate_json(record["answer"])
         except ValidationError:  # Other code answered, or someone has edited the file.
-            failed = "its answer is not usable: `pyfast knowledge build --retry-failed` has it read again"
+            failed = "the LLM's reply is not usable: `pyfast knowledge build --retry-failed` reads the chunk again"
     if failed is not None:
         results.extracts += [Extract(part["digest"], BY_LLM, failed=failed) for part in parts]
         return

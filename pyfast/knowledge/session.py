@@ -215,9 +215,13 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     if has_knowledge(index):
         store = open_knowledge(index, embedder)
         if store.manifest["corpus"] != index.manifest["corpus"]:
-            LOG.warning("the index has changed since its knowledge graph was built: %s adds what is new", build)
+            LOG.warning(
+                "the index has changed since its knowledge graph was built: %s adds the new documents", build
+            )
         return Session(index, store)
-    LOG.warning("the index has no knowledge graph: rules build one for this run; %s builds a lasting one", build)
+    LOG.warning(
+        "the index has no knowledge graph, so rules build one for this run only; %s builds a permanent one", build
+    )
     scratch = TemporaryDirectory(prefix="pyfast-knowledge-")
     folder = Path(scratch.name) / KNOWLEDGE
     store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))

@@ -264,7 +264,7 @@ def repair(index: Index) -> None:
                     shutil.rmtree(aside, ignore_errors=True)
                     (home / str(broken)).rename(aside)
                 LOG.warning(
-                    "%s: continuing with snapshot %d; what is missing in it is extracted again", damage, number
+                    "%s: continuing with snapshot %d, and extracting what is missing in it again", damage, number
                 )
                 return
         raise IndexFormatError(f"{damage}; all other snapshots are damaged too: remove {home} to start again")

@@ -591,4 +591,4 @@ def _ntriples(store: Knowledge, path: Path) -> None:
         graph.add((nodes[head], edges[relation], nodes[tail]))
     graph.serialize(path, format="nt", encoding="utf-8")
     if timed := sum(map(bool, store.times(range(len(store))))):
-        LOG.warning("%s: N-Triples has no place for times: those of %d triples are left out", path, timed)
+        LOG.warning("%s: N-Triples cannot store times: those of %d triples are left out", path, timed)

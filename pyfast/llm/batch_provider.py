@@ -23,7 +23,7 @@ from pyfast.utils.log import LOG
 ENDPOINT = "/v1/chat/completions"
 KEY = "pyfast_key"
 LARGEST_FILE = 1 << 30  # the maximum number of bytes of a file of results
-DUPLICATES = "so a run that is killed could submit calls twice; to run anyway, use --accept-duplicates"
+DUPLICATES = "so a killed run could submit calls twice; to run anyway, use --accept-duplicates"
 _PAGE = 100  # batches in a page of the provider's list
 _ENDED = ("completed", "failed", "expired", "cancelled")
 T = TypeVar("T")

@@ -58,7 +58,7 @@ _REFUSALS = {
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
-_ALONE = "; it answers other calls, so the cause is in this one"
+_ALONE = "; it answers other calls, so the cause is this one"
 _TOO_LARGE = (413, 414, 431)
 _PASSING = (408, 409, 424, 425, 429, 498, 499)  # 424: TGI, 498: Groq; both say that the call may be repeated
 _NEVER_FITS = re.compile(r"request too large|must be reduced", re.IGNORECASE)
@@ -369,8 +369,8 @@ class OpenAI:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             LOG.warning(
-                "%s counts %d tokens in and %d out for %d bytes, which is impossible: pyfast counts at most %d"
-                " and %d, and corrects such counts from now on",
+                "%s counts %d tokens in and %d out for %d bytes, which is impossible: pyfast counts at most %d "
+                "and %d, and will correct all such counts",
                 *(self._base_url, *said, sent, *believed),
             )
         return counted
@@ -404,7 +404,7 @@ class OpenAI:
         if status == 401:  # Such a text often repeats a part of the key.
             message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
             return RefusalError(message, message + _ALONE)
-        hint = _REFUSALS.get(status, "the server takes no such call; check the URL")
+        hint = _REFUSALS.get(status, "the server does not accept such calls; check the URL")
         refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
         return RefusalError(refused, message + _ALONE, status)
 

@@ -214,7 +214,9 @@ class OpenAIBatches(OpenAI):
         Raises the error for a call without a completion."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
-            raise Again(OutageError(f"{self._base_url}: a call of a batch was not carried out: {reason}"))
+            raise Again(
+                OutageError(f"{self._base_url}: the provider did not carry out a call of a batch: {reason}")
+            )
         if not 200 <= line.status < 300:
             raise self._refused(line.status, {}, line.body)
         return self._reply(line.body)
@@ -243,7 +245,7 @@ class OpenAIBatches(OpenAI):
         line = lines.pop(place, None)
         if line is None and batch.status == "cancelled" and not batch.is_adopted:
             raise LLMUnavailableError(
-                f"{self._base_url}: the batch was cancelled; if you resume the run, it submits the rest again"
+                f"{self._base_url}: the batch was cancelled; to submit the rest again, resume the run"
             )
         return line
 

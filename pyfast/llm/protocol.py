@@ -284,8 +284,8 @@ class InFront:
         name = type(self._llm).__name__
         if "fingerprint" not in _members(self._llm):
             raise InputError(
-                f"{name} has no fingerprint, so a run could be resumed with another model: add the line"
-                f' `fingerprint = "{name.lower()}-1"` to the class, and change it when its answers change'
+                f"{name} has no fingerprint, so a run could be resumed with a different model: add the line "
+                f'`fingerprint = "{name.lower()}-1"` to the class, and change it whenever its replies change'
             )
         fingerprint: str = self._llm.fingerprint
         return fingerprint

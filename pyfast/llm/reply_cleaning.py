@@ -84,7 +84,7 @@ def check_size(request: Request, context_window: int) -> None:
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
             f"a prompt of {size:,} characters was not sent: the context window has {context_window:,} tokens"
-            " (the LLM's option context_window says otherwise)"
+            " (set the LLM's option context_window if this is wrong)"
         )
 
 

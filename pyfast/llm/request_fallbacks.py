@@ -137,7 +137,7 @@ FALLBACKS = (
     Fallback("temperature", "temperature", _UNKNOWN, "no temperature", _without("temperature")),
     Fallback("seed", r"\bseed\b", _UNKNOWN, "no seed", _without("seed")),
     Fallback("response_format", _SCHEMA, "", "schemas without bounds and patterns", _simpler_schema),
-    Fallback("response_format", _SCHEMA, "", "no schemas, only that it be JSON", _any_json),
+    Fallback("response_format", _SCHEMA, "", "no schemas, only a request for JSON", _any_json),
     Fallback("response_format", _SCHEMA, "", "no schemas", _without("response_format")),
 )
 
@@ -200,7 +200,9 @@ class LearnedFallbacks:
             self._told = self.kept
             last = {one.field: one.sent for one in FALLBACKS if one in self.kept}
             changes = ", ".join(last.values())
-            LOG.warning("%s does not accept every field of a request; sent from now on: %s", server, changes)
+            LOG.warning(
+                "%s does not accept every field of a request; from now on, pyfast sends: %s", server, changes
+            )
 
     def forget(self) -> None:
         """Forget all, because another server may answer from now on."""

@@ -14,9 +14,8 @@ Role = Literal["default", "plan", "extract", "pick", "answer", "draft", "think",
 
 `plan` makes plans and queries. `extract` finds intermediate answers in the evidence. `pick` chooses evidence.
 `answer` gives the final answer. `draft` gives a first answer, which may be replaced. `think` develops a line of
-thought. `judge` judges answers. `read` extracts knowledge graphs from texts. `default` stands for all roles that
-have no model of their own
-"""
+thought. `judge` judges answers. `read` extracts knowledge graphs from texts. `default` stands for all roles
+without their own model """
 
 ROLES: tuple[Role, ...] = get_args(Role)
 DEFAULT_ROLE: Role = "default"

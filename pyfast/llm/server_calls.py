@@ -220,7 +220,7 @@ async def read_body(
         size += len(piece)
         if size > most:
             response.close()  # The rest of the body is unread, so the connection cannot be used again.
-            raise CallError(f"the LLM's answer is larger than {most >> 20} MB")
+            raise CallError(f"the LLM's reply is larger than {most >> 20} MB")
         if on_piece is not None:
             on_piece(piece)
     return b"".join(pieces)

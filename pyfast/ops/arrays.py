@@ -161,8 +161,8 @@ def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):
         message = (
-            f"{op}: not converged in some pools (the warning's `pools`) with max_iterations={max_iterations}; "
-            "take more, or a larger tolerance"
+            f"{op}: some pools (the warning's `pools`) have not converged with max_iterations={max_iterations}; "
+            "use more iterations or a larger tolerance"
         )
         warnings.warn(ConvergenceWarning(message, tuple(pools.tolist())), stacklevel=3)
 
@@ -249,7 +249,7 @@ def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     if settings.keys() - {parameter.arg for parameter in signature.args.args}:
-        return f"{op.__name__}: the native library is not of pyfast's version; install pyfast again"
+        return f"{op.__name__}: the native library has a different version from pyfast; install pyfast again"
     for parameter in signature.args.args:
         wanted = ast.unparse(parameter.annotation) if parameter.annotation else ""
         kinds = {} if "numpy" in wanted else {kind: fits for kind, fits in _KINDS.items() if kind.search(wanted)}

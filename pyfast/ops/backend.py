@@ -94,7 +94,7 @@ def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
-    return name if fits else f"{name} (too old: the ops want 8.0 or higher)", fits
+    return name if fits else f"{name} (too old: the ops need 8.0 or higher)", fits
 
 
 def _is_device_array(value: Any) -> bool:
@@ -150,7 +150,7 @@ class Gpu:
             return
         device, own = _number(device), _number(self.device)
         if device is not None and own is not None and device != own:
-            raise ArrayError(f"{name}: must lie on one GPU, got GPU {device} beside GPU {own}")
+            raise ArrayError(f"{name}: must be on one GPU, got GPU {device} and GPU {own}")
 
     def empty(self, shape: int | tuple[int, ...], dtype: str) -> Any:
         if self.torch:

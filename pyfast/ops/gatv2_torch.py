@@ -293,7 +293,7 @@ def _mask(mask: Any, like: Tensor) -> Tensor:
 
 def _beside(name: str, value: Tensor, like: Tensor) -> Tensor:
     if value.device != like.device and value.device.type != "cpu":
-        raise ArrayError(f"{name}: must lie where x_src does, on {like.device}, got {value.device}")
+        raise ArrayError(f"{name}: must be on the device of x_src, {like.device}, got {value.device}")
     return value.to(like.device)
 
 

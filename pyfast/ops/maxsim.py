@@ -69,7 +69,7 @@ def maxsim(
     asked, dimensions = _matrix("queries", queries, np.float32)
     vectors, width = _matrix("tokens", tokens, np.float32 if scales is None else np.int8)
     if width != dimensions:
-        raise ArrayError(f"tokens: expected {dimensions} dimensions, as queries have, got {width}")
+        raise ArrayError(f"tokens: expected {dimensions} dimensions, like queries, got {width}")
     compared, two = _matrix("pairs", pairs, np.int64)
     if two != 2:
         raise ArrayError(f"pairs: expected [N, 2], a query and a document, got [N, {two}]")

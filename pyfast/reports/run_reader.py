@@ -31,7 +31,7 @@ class Entry:
     """The position of the question among the answers, from 0"""
     record: Record
     question: Question | None
-    """The question. None if the file of questions is gone"""
+    """The question. None if the question file no longer exists"""
     turns: Sequence[Question]
     """The turns of the question's conversation, in order. Empty if the question belongs to no conversation"""
     ledger: Mapping[str, Any]

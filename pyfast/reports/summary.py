@@ -67,7 +67,7 @@ class Series:
         self._pay(money)
         self.paid.append(sum(money.values()))
         if row["state"] != "answered":
-            self.reasons.append((row["state"], row["reason"] or "the evidence has no answer"))
+            self.reasons.append((row["state"], row["reason"] or "the evidence does not contain the answer"))
 
     def extend(self, other: Series) -> None:
         """Add the questions of another series."""

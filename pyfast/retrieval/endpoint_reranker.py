@@ -22,7 +22,7 @@ from pyfast.utils.log import LOG
 _FORMS = (("/rerank", "documents"), ("/rerank", "texts"), ("/v1/rerank", "documents"), ("/v2/rerank", "documents"))
 """The path of a request, and the name of the field with the passages"""
 _OTHER = (404, 405)
-"""The statuses, besides 400 and 422, of a server that takes another path or another form"""
+"""The statuses, besides 400 and 422, of a server that expects a different path or form"""
 _PASSAGES = 64
 
 
@@ -40,7 +40,7 @@ class _Scores(Endpoint):
         items = self.in_order(data.get("results") if isinstance(data, dict) else data, texts)
         scores = [item.get("relevance_score", item.get("score")) for item in items]
         if not all(isinstance(score, int | float) and math.isfinite(score) for score in scores):
-            raise self.fault("with a score that is no finite number")
+            raise self.fault("with a score that is not a finite number")
         return scores
 
     async def prepare(self, calls: list[ServerCall]) -> None:
@@ -62,7 +62,7 @@ class _Scores(Endpoint):
                 LOG.info("%s accepts requests at %s with the field %s", self.spec, *form)
                 return
         if said:
-            raise InputError(f"{self.spec}: accepts no request for scores that pyfast knows: {said[0]}")
+            raise InputError(f"{self.spec}: accepts none of the requests for scores that pyfast knows: {said[0]}")
 
 
 class EndpointReranker:

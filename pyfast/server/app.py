@@ -33,7 +33,7 @@ _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
     400: "The request is malformed, exceeds a limit of the server, or needs something that it cannot do.",
     401: "The API key is missing or wrong.",
-    403: "The API key sees only some documents, and cannot see what others ask.",
+    403: "The API key sees only some documents, so it cannot see what others ask.",
     404: "There is no such path, model, index, file or batch.",
     408: "The body of the request did not arrive in time.",
     409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"
@@ -93,7 +93,7 @@ def create_app(
     known = {key: ApiKey(key) for key in keys}
     for one in [] if options.keys is None else read_keys(Path(options.keys)):
         if one.key in known:
-            raise InputError(f"{options.keys}: one of its keys is also given outside of the file")
+            raise InputError(f"{options.keys}: one of its keys is also in PYFAST_API_KEYS")
         known[one.key] = one
     batches: dict[str, Batches] = {}
     turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it

@@ -31,7 +31,7 @@ _FORM = {
 }
 After = Annotated[
     str | None,
-    Query(description="The id of the last item of the previous page. If it is left out: the first page"),
+    Query(description="The id of the last item of the previous page. Default: the first page"),
 ]
 Most = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of items on the page")]
 
@@ -125,7 +125,7 @@ def _batches(request: Request) -> Batches:
     batches: Batches | None = request.app.state.batches.get(request.scope["api_key"].room)
     if batches is None:
         raise ApiError(
-            404, "this server accepts no batches: start it with a folder for them (--jobs)", "no_batches"
+            404, "this server does not accept batches: start it with a folder for them (--jobs)", "no_batches"
         )
     return batches
 

@@ -23,8 +23,8 @@ from pyfast.server.service import Asked, Service
 
 T = TypeVar("T")
 _CHANGED = (
-    "the LLM's reply could not be used after a part of it had been sent, and the new answer is different: discard"
-    " the text so far, and ask again, without a stream to be sure"
+    "the LLM's reply was not usable after a part of it had been sent, and the new answer differs: discard the "
+    "text so far and ask again, preferably without a stream"
 )
 _ALIVE_S = 15.0  # between two signs of life of a stream, for proxies that cut silent connections
 _PIECE = 1 << 16  # bytes that are given to the socket at once

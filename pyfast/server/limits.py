@@ -46,8 +46,8 @@ class Limits:
     files: int = 1000
     """Maximum number of files on the server, including results of batches"""
     queue: int = 256
-    """Maximum number of questions that wait. (Questions wait if `concurrency` questions are in progress.) If
-    the queue is full, a further question gets status 429"""
+    """Maximum number of questions that wait while `concurrency` others are in progress. If the queue is full,
+    further questions get status 429"""
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
@@ -134,7 +134,7 @@ class ApiKey:
     room: str = ""
     """The name of the place in which its files and batches are. Empty: the place of all keys without a filter"""
     filter: tuple[str, ...] = ()
-    """Conditions that all documents meet which the requests see. Empty: they see all documents"""
+    """Conditions for the documents that the requests see. Empty: they see all documents"""
     name: str = ""
     """The name in metrics. Empty: the key comes from the environment"""
     requests_per_minute: int | None = None

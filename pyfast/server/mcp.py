@@ -51,7 +51,9 @@ class Passages(BaseModel):
 class Answered(BaseModel):
     """The answer to a question."""
 
-    state: Literal["answered", "abstained", "failed"] = Field(description="abstained: the evidence has no answer")
+    state: Literal["answered", "abstained", "failed"] = Field(
+        description="abstained: the evidence does not contain the answer"
+    )
     answer: str | None
     reason: str | None = Field(description="Why the question failed")
     evidence: list[Passage]
@@ -156,7 +158,7 @@ def mcp_server(
 
     @server.tool()
     async def answer(
-        question: Annotated[str, Field(description="A question that is clear by itself")],
+        question: Annotated[str, Field(description="A self-contained question")],
         max_tokens: MaxTokens = 8_000,
         filter: Filter = [],  # noqa: B006 as in search
         documents: Documents = None,
@@ -243,7 +245,7 @@ def serve_mcp(
         pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no keys here: give an address of this machine
     """
     if transport == "http" and not is_local(host):
-        raise InputError(f"{host}: MCP over HTTP has no keys here: give an address of this machine")
+        raise InputError(f"{host}: MCP over HTTP has no API keys, so give an address of this machine")
     server = mcp_server(
         index, llm, llm_options=llm_options, system=system, settings=settings, budget=budget, outage=outage
     )

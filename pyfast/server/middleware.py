@@ -27,7 +27,7 @@ OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
 _NO_KEY = ApiKey("")
 STREAMED = frozenset({"/v1/files"})
-"""Paths whose functions read the body of a request piece by piece, with a limit of their own"""
+"""Paths whose functions read the body of a request piece by piece, with their own limit"""
 
 
 class Guard:
@@ -84,7 +84,7 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         if self._hosts is not None and name not in self._hosts:
-            raise ApiError(400, "this server does not answer under this host name", "unknown_host")
+            raise ApiError(400, "this server does not answer requests to this host name", "unknown_host")
         if not self._keys or path in OPEN:
             return _NO_KEY
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")

@@ -8,7 +8,7 @@ from typing import Any
 from pyfast.engine import Evidence, Record
 from pyfast.server.errors import ApiError
 
-ABSTAINS = "The evidence has no answer."
+ABSTAINS = "The evidence does not contain the answer."
 Titles = Callable[[str], str]
 """A function that returns the title of a document, given its uri"""
 

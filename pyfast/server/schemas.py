@@ -124,10 +124,10 @@ class ResponseFormat(_Request):
 
 class _Search(_Request):
     filter: StrictStr | Annotated[list[StrictStr], Field(min_length=1)] | None = None
-    """One condition or several, such as source=reports/* or meta.year>=2020. Only documents that meet all of them
-    are searched. OpenAI's API has no such field"""
+    """One condition or several, such as source=reports/* or meta.year>=2020. The search finds only documents
+    that meet all of them. OpenAI's API has no such field"""
     documents: Annotated[list[StrictStr], Field(min_length=1)] | None = None
-    """The uris of the documents that are searched. If it is left out: all documents that meet the filter"""
+    """The uris of the documents to search. Default: all documents that meet the filter"""
 
 
 class ChatRequest(_Search):
@@ -242,7 +242,7 @@ class ChatCompletion(_Reply):
     choices: list[Choice]
     usage: Usage
     state: Literal["answered", "abstained"]
-    """abstained: the evidence has no answer"""
+    """abstained: the evidence does not contain the answer"""
 
 
 class Model(BaseModel):
@@ -269,7 +269,7 @@ class RetrieveRequest(_Search):
     k: StrictInt = Field(default=20, ge=1)
     """The maximum number of passages"""
     index: StrictStr | None = None
-    """The name of the index. If it is left out: the first index"""
+    """The name of the index. Default: the first index"""
 
 
 class Passage(_Quotation):
@@ -429,8 +429,8 @@ class Status(_Reply):
     """The state of the server."""
 
     status: Literal["ok", "ready", "waiting", "stopping"]
-    """ok: the server runs. ready: it accepts questions. waiting: the LLM did not answer yet. stopping: it accepts
-    no questions"""
+    """ok: the server runs. ready: it accepts questions. waiting: the LLM has not answered yet. stopping: it
+    accepts no more questions"""
 
 
 class ErrorDetail(BaseModel):

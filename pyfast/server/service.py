@@ -123,7 +123,7 @@ class Service:
         self.started = asyncio.Event()
         """Set when the LLMs have started"""
         self.down = ""
-        """Why the LLMs have not started yet, although they are asked again and again. Empty: they have started"""
+        """Why the LLMs have not started yet, despite repeated attempts. Empty: they have started"""
         indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
         self._has_index = any(one is not None for one in indexes.values())
         self.systems = _served(served, self._has_index)
@@ -358,7 +358,7 @@ def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[s
     known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.model_fields}
     for one in given:
         if one not in known:
-            raise InputError(f"client_settings: {one!r} is no setting of a served system; give SYSTEM.NAME")
+            raise InputError(f"client_settings: {one!r} is not a setting of a served system; give SYSTEM.NAME")
     return frozenset(given)
 
 

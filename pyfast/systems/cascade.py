@@ -52,29 +52,28 @@ class Settings(n2n.Settings):
     )
     draft_abstains: bool = Field(
         default=True,
-        description="With `abstain=off`, allow the LLM to abstain all the same when it writes the first answer."
-        " The question then goes on to the next system.",
+        description="With `abstain=off`, still allow the LLM to abstain in the first answer, so that the "
+        "question goes on to the next system.",
     )
     temperature: float = Field(
         default=0.0,
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="Above 0, the LLM writes the first answer a second time, at this temperature, to see whether"
-        " the two agree. 0: only once.",
+        description="Above 0, the LLM writes the first answer a second time, at this temperature, to see whether "
+        "the two agree. 0: it writes only one.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),
-        description="The systems to which a question can go on, in this order. Use `rag` only if the role `draft`"
-        " has a model of its own, because `rag` reads the same passages again.",
+        description="The systems to which a question can go on, in this order. Use `rag` only if the role "
+        "`draft` has its own model, because `rag` reads the same passages again.",
     )
     sure: float = Field(
         default=0.54,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="An answer is sure if its confidence is larger than this. 0: every answer is sure. 1: no"
-        " answer is sure.",
+        description="The confidence above which an answer counts as certain. 0: every answer does. 1: none does.",
     )
     weights: Annotated[Weights, BeforeValidator(_listed)] = Field(
         default=(-0.359, 0.137, 0.0, 0.344, 0.834, -0.091),
@@ -84,14 +83,14 @@ class Settings(n2n.Settings):
     most_calls: int = Field(
         default=0,
         ge=0,
-        description="Maximum number of LLM calls of a question. A system starts only if it cannot need more calls"
-        " than are left. Calls after a reply in the wrong form come on top. 0: no limit.",
+        description="Maximum number of LLM calls of a question. A system starts only if the calls that are left "
+        "are enough for it, not counting repetitions after a reply of the wrong form. 0: no limit.",
     )
     most_tokens: int = Field(
         default=0,
         ge=0,
-        description="Maximum number of tokens of a question. A system starts only if this leaves it as many as its"
-        " calls would need, if each took what the question's calls took so far. 0: no limit.",
+        description="Maximum number of tokens of a question. A system starts only if the tokens that are left "
+        "are enough for its calls, at the mean of the question's calls so far. 0: no limit.",
     )
 
 
@@ -252,6 +251,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (DRAFT, PLAN, EXTRACT, ANSWER, GUIDE, select_prompt(1, 1), head_prompt(1)),
-    summary="one search and one answer first; a question whose answer is not sure goes on to `n2n`, or others",
+    summary="one search and one answer first; if the answer is uncertain, the question goes on to `n2n` or others",
     paper="pyfast's own. FrugalGPT (Chen et al. 2023) has a cascade of language models",
 )

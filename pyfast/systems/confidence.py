@@ -17,8 +17,8 @@ from pyfast.utils.stop_words import ENGLISH
 from pyfast.utils.text_forms import normalise
 
 FEATURES = ("bias", "later", "support", "coverage", "agreement", "gap")
-"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system. Then `coverage`
-and `gap`, which tell whether one search suffices, are 0"""
+"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system. `coverage`
+and `gap`, which show whether one search suffices, are then 0"""
 Weights = tuple[float, float, float, float, float, float]
 """The weight of each feature, in the order of `FEATURES`"""
 

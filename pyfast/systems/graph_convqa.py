@@ -82,8 +82,7 @@ class Settings(system.Settings):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages that a search finds. The evidence items in these passages are then"
-        " ranked.",
+        description="Number of passages that a search finds. pyfast then ranks the evidence items in them.",
     )
     k: int = Field(
         default=20,

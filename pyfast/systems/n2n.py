@@ -80,8 +80,8 @@ class Settings(system.Reading, system.Abstaining):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The balance in GraphRank between the semantic score and the structural score. 1: the"
-        ' structural score is left out (the ablation "w/o GraphRank").',
+        description="The balance in GraphRank between the semantic score and the structural score. 1: no "
+        'structural score (the ablation "w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
     centrality: Centrality = Field(
@@ -94,9 +94,8 @@ class Settings(system.Reading, system.Abstaining):
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="The boost of the bridge-aware selector, which is added to a score in [0, 1]. The paper"
-        " gives"
-        " no value.",
+        description="The boost that the bridge-aware selector adds to a score in [0, 1]. The paper gives no "
+        "value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
     hop_k: int = Field(

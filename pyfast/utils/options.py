@@ -159,11 +159,11 @@ class RunOptions(Options):
     """A column of the question file whose name differs from pyfast's, such as question=Frage or
     answers=Antwort; repeatable.
 
-    The folder of the run then gets a copy of the questions with pyfast's names"""
+    The run's folder then gets a copy of the questions with pyfast's names"""
     outage: Annotated[float, Option(min=0.0)] = 30.0
     """How many minutes to wait for an LLM that answers no call. 0: stop at once.
 
-    An LLM answers no call if it cannot be reached, is overloaded or has internal errors. After this time the run
+    This happens if the LLM cannot be reached, is overloaded or has internal errors. After this time, the run
     stops, and you can resume it"""
     strict: bool = False
     """A question fails if the LLM gives no usable reply. Without --strict, the system takes a simpler step.
@@ -172,10 +172,10 @@ class RunOptions(Options):
     max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
     """Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."""
     reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
-    """The folder of an earlier run, whose LLM replies are reused for identical requests; repeatable.
+    """The folder of an earlier run whose LLM replies to identical requests are reused; repeatable.
 
     The LLM must be the same. A reply at a temperature above 0 is reused only for the question with the same id.
-    The run copies the replies when it starts, so you can delete the earlier run after that"""
+    The run copies the replies when it starts, so you can delete the earlier run afterwards"""
     sync: Sync = "normal"
     """normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.
 
@@ -185,7 +185,7 @@ class RunOptions(Options):
 
     `Run.prompts` reads them. Use False for private data"""
     restart: bool = False
-    """Start again; the old folder is renamed."""
+    """Start again, and rename the old folder."""
     accept_code: bool = False
     """Resume a run that was started with a different version of the code; the answers may then differ.
 
@@ -267,11 +267,11 @@ class IndexOptions(Options):
     """The maximum number of characters that neighbouring passages of a cut paragraph share. They share whole
     sentences or, if not even one fits, the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: words, and digits and letters that stand alone. characters: also each
-    character of a script without spaces between words, such as Chinese or Thai."""
+    """What counts as a word. words: words, and single digits and letters. characters: also each character
+    of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
-    """The language of the texts, for the Snowball stemmer: all forms of a word are one term. none: each form is
-    a term of its own."""
+    """The language of the texts, for the Snowball stemmer, which makes all forms of a word one term. none: each
+    form is a separate term."""
     stop_words: StopWords = "english"
     """The words that searches ignore; use none for texts that are not English."""
     accents: Accents = "fold"
@@ -280,9 +280,8 @@ class IndexOptions(Options):
     """How many MB of memory to use. A corpus that needs more memory is indexed part by part.
 
     At least 600. The page cache, the vectors and their model do not count. The parts are merged at the end. If the
-    process is killed, call `build_index` again with the same arguments. The new call keeps the finished parts, and
-    does not read the files of these parts again. If a file has changed in the meantime, this file and all files
-    after it are read again"""
+    process is killed, call `build_index` again with the same arguments: it keeps the finished parts, and does not
+    read their files again, except for a file that has changed in the meantime and all files after it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,7 @@ class Load(Options):
     gets an answer."""
 
     rates: Annotated[Sequence[float], Option(flag="--rate", typed=list[float] | None, read="several")] = ()
-    """Open loop: the number of questions that arrive in a second, even if earlier questions have not ended;
+    """Open loop: the number of questions that arrive in a second, even if earlier ones are not finished;
     repeatable."""
     arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
     """Open loop: the distribution of the gaps between two questions."""
@@ -325,8 +324,8 @@ class Load(Options):
     """Open loop: a file with the times at which questions arrive, with one time in seconds on each line. The
     first question arrives at once, so only the differences matter."""
     clients: Annotated[Sequence[int], Option(typed=list[int] | None, read="several")] = ()
-    """Closed loop: the number of clients. A client asks its next question when its last question has ended;
-    repeatable."""
+    """Closed loop: the number of clients, each of which asks its next question when its last one is
+    answered; repeatable."""
     sweep: bool = False
     """Find the highest number of questions a second that this process can answer.
 
@@ -335,12 +334,12 @@ class Load(Options):
     count: Annotated[int, Option(min=1)] = 200
     """Number of questions in each repetition.
 
-    For the load of `trace`, it is the number of arrival times. If you give fewer questions, they are asked again
-    with different ids. The LLM's prefix cache then helps more than in real use"""
+    With `trace`, it is the number of arrival times. If you give fewer questions, they are asked again with
+    different ids, so the LLM's prefix cache helps more than in real use"""
     warm_up: Annotated[int, Option(min=0)] = 20
-    """Number of questions that are asked first and not measured."""
+    """Number of questions to ask first without measuring them."""
     repeats: Annotated[int, Option(min=1)] = 3
-    """How often each load is measured.
+    """How often to measure each load.
 
     Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
     objective: float | None = None
@@ -380,7 +379,7 @@ class ServerOptions(Options):
 
 
 Epochs = Annotated[int, Option(min=1)]
-"""How many times the training goes through all examples."""
+"""Number of passes over all examples."""
 LearningRate = Annotated[float, Option(min=0.0)]
 """The highest learning rate of Adam."""
 Accumulation = Annotated[int, Option(min=1)]
@@ -472,10 +471,10 @@ class DistillOptions(AdapterOptions):
     rises. Then it falls along a cosine."""
 
     right: Annotated[str | Path, Option(typed=str)] = "gold"
-    """Which questions give examples. gold: those whose answer is right according to the gold answers. all: all
-    that did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
+    """Which questions give examples. gold: those whose answer is correct according to the gold answers. all:
+    all that did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
-    """With --right gold: the smallest F1 of an answer that counts as right."""
+    """With --right gold: the lowest F1 of an answer that counts as correct."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
     """The share of the questions that are held out from training, to measure the trained model.
 
@@ -483,7 +482,7 @@ class DistillOptions(AdapterOptions):
     size: Annotated[int, Option(min=1)] = 4000
     """Maximum number of examples. Each prompt gets an equal share.
 
-    A prompt with fewer examples than its share leaves the rest to the others"""
+    If a prompt has fewer examples than its share, the others get the rest"""
     max_tokens: Annotated[int, Option(min=16)] = 2048
     """Maximum number of tokens in an example, prompt and reply together. Longer examples are left out."""
     epochs: Epochs = 2
@@ -507,9 +506,7 @@ class HseqOptions(AdapterOptions):
 
     Positives are the segments that the iterator learns to choose"""
     lexical_weight: Annotated[float, Option(min=0, max=1)] = 0.3
-    """Weight of positives that only share words with the question.
-
-    0: the training uses no such positives"""
+    """Weight of positives that only share words with the question. 0: use no such positives."""
     verdict_weight: Annotated[float, Option(min=0.0)] = 1.0
     """Weight, in the loss, of the tokens that say whether the evidence is sufficient.
 
@@ -566,7 +563,7 @@ def read_options(path: str | Path) -> dict[str, Any]:
 def read_values(
     path: Path, wanted: Mapping[type[Options], Collection[str]]
 ) -> dict[type[Options], dict[str, Any]]:
-    """Read the values of options from a TOML file: of the fields that `wanted` names, for each class. Raises
+    """Read the values of options from a TOML file, for the fields that `wanted` names for each class. Raises
     `InputError` if the file cannot be read, or has another key or a value of another type."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -735,7 +735,7 @@ def test_a_bad_quote_is_named_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,name\n1,"Gorilla" glue\n2,Tape\n3,Nail\n')
     (table,), (unread,) = found(tmp_path / "a.csv")
     assert isinstance(table, Table) and [*map(tuple, table.rows)] == [("2", "Tape"), ("3", "Nail")]
-    assert unread.reason == "line 2: text behind the quote that ends a cell; this line is left out"
+    assert unread.reason == "line 2: text after the closing quote of a cell; this line is left out"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md"])

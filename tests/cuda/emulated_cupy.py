@@ -1,4 +1,4 @@
-"""As much of CuPy as the ops want, over the emulator's memory: arrays that say they are on the second of two GPUs.
+"""As much of CuPy as the ops need, over the emulator's memory: arrays that say they are on the second of two GPUs.
 
 The first GPU is the current one, as long as nobody says otherwise, and has a stream of its own. So an op that does
 not make the GPU of its arrays the current one takes the wrong stream, which the emulator refuses, or memory of the

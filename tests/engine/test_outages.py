@@ -156,7 +156,7 @@ def test_a_fault_that_follows_a_question_fails_it_alone(kind: str, number: int, 
 
 @pytest.mark.parametrize("kind", ["500", "429", "late"])
 def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None:
-    with pytest.raises(LLMUnavailableError, match="it answers no call but the smallest"):
+    with pytest.raises(LLMUnavailableError, match="it answers only the smallest calls"):
         answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
 
 
@@ -174,7 +174,7 @@ def test_after_so_long_the_run_stops_and_no_question_has_failed(patience_s: floa
 
 def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> None:
     hours = lambda: OutageError("answered 429", "busy", 7200.0)  # noqa: E731
-    with pytest.raises(LLMUnavailableError, match="asks to wait for 2:00:00, which is longer than is allowed"):
+    with pytest.raises(LLMUnavailableError, match="asks to wait for 2:00:00, which is longer than allowed"):
         answered(Flaky(9, hours, 7200.0), ask=direct)
     minutes = lambda: OutageError("answered 429", "busy", 600.0)  # noqa: E731
     llm = Flaky(9, minutes, 600.0)
@@ -426,7 +426,7 @@ def test_a_server_that_every_prompt_takes_down_is_not_waited_for_for_ever() -> N
                 self.ends = clock() + 30.0
             raise OutageError("nothing answers")
 
-    told = "nothing answers; (waited for 0:10:00|it answers no call but the smallest)"
+    told = "nothing answers; (waited for 0:10:00|it answers only the smallest calls)"
     with pytest.raises(LLMUnavailableError, match=told):
         answered(Falling(0, hang), ask=direct, outage_seconds=600.0, speed=1000.0)
 
@@ -447,7 +447,7 @@ def test_a_prompt_that_takes_the_server_down_fails_alone(number: int, word: str)
 
     found, summary, heard = answered(Felled(0, hang), number, ask=direct)
     failed = {record.id: record.reason for record in found if record.state == "failed"}
-    told = "nothing answers; each of 3 times that the LLM worked on this alone it went down"
+    told = "nothing answers; the LLM went down all 3 times that it worked on this call alone"
     assert failed.keys() == {f"q{word.split()[1]}"} and len(heard) >= 2
     assert number > 1 or (failed["q0"] == told and len(heard) == 2 * 3)  # else others may have passed meanwhile
     assert summary.states["answered"] == number - 1
@@ -472,7 +472,7 @@ def test_a_call_that_only_runs_whenever_the_server_goes_down_is_asked_alone(time
             return await Instant.complete(self, request)
 
     found, _, heard = answered(Unlucky(0, hang), 3000, ask=direct, speed=50.0)
-    told = "nothing answers; the LLM went down with this call 3 times, at last with no other"
+    told = "nothing answers; the LLM went down 3 times while it worked on this call, the last time on no other"
     # On a busy machine, no other call may have been answered shortly before a fall: it then proves nothing.
     assert (went_down == 3 if times == 3 else 4 <= went_down <= 9) and len(heard) == 2 * went_down
     assert {r.id: r.reason for r in found if r.state == "failed"} == ({} if times == 3 else {"q7": told})

@@ -78,16 +78,17 @@ def test_a_place_goes_where_that_is_said(tmp_path: Path) -> None:
 
 
 FAULTS = {
-    '[answer]\nuser = "$question $context"': "prompt 'answer': user lacks $path: add it, or say leave_out"
+    '[answer]\nuser = "$question $context"': "prompt 'answer': user lacks $path: add it, or write leave_out"
     ' = ["path"]',
-    '[answer]\nuser = "hello"': "prompt 'answer': user lacks $context, $path, $question: add it, or say leave_out"
+    '[answer]\nuser = "hello"': "prompt 'answer': user lacks $context, $path, $question: add it, or write "
+    "leave_out"
     ' = ["context","path","question"]',
-    '[answer]\nuser = "$context $path $question $fact"': "prompt 'answer': user has the unknown place $fact;"
+    '[answer]\nuser = "$context $path $question $fact"': "prompt 'answer': user has the unknown placeholder $fact;"
     " there are: $context, $path, $question",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user has $path, which"
     " leave_out names",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out names $way,"
-    " which is no place of it; there are: $context, $path, $question",
+    " which is not a placeholder of this prompt; there are: $context, $path, $question",
     '[direct]\nsystem = "x"': "n2n has no prompt 'direct'; it has: plan, extract, answer",
     '["an\\nswer"]\nsystem = "x"': "n2n has no prompt 'an\\nswer'; it has: plan, extract, answer",
 }

@@ -293,8 +293,8 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
     assert made.notes == (
         "2 documents have no text, and are left out",
         "1 questions have gold evidence that the corpus does not have",
-        "1 questions have an id that came before, and get a number: `ID (2)`",
-        "1 questions have none of their own documents, and search the whole corpus",
+        "1 questions have the id of an earlier one, and get a number: `ID (2)`",
+        "1 questions have none of their own documents in the corpus, so they search all of it",
     )
 
 

@@ -165,7 +165,7 @@ def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> 
     assert done.returncode == 0 and "f1" in done.stdout
     assert done.stderr.splitlines() == [
         f"{path}: the gold answers come from this file",
-        f"{path}: questions have no `id`; each gets one, made of its text",
+        f"{path}: questions have no `id`; each gets one that is made from its text",
         f"{path}: there is no `answers`; `answer` has the gold answers",
     ]
 
@@ -231,7 +231,7 @@ def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> No
     ("text", "message"),
     [
         ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells, but 3 columns"),
-        ('id,question,answers\n1,"Who?,Ann\n', "line 2: a quote that is never closed"),
+        ('id,question,answers\n1,"Who?,Ann\n', "line 2: an unclosed quote"),
         ("id,question,answers,answers\n1,Who?,Ann,Bob\n", "line 1: two columns are called 'answers'"),
     ],
 )

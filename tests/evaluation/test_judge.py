@@ -185,7 +185,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
     for broken in (lines[:1], lines[::-1], [*lines, lines[0]]):
         (b / "answers.jsonl").write_text("".join(broken))
-        with pytest.raises(InputError, match="finish the run first"):
+        with pytest.raises(InputError, match="finish this run first"):
             open_pairs(a, b).digest()
     (b / "answers.jsonl").write_text('{"id": "q0", "answer": 7}\n')
     with pytest.raises(InputError, match=r"answers\.jsonl, line 1: not an answer"):

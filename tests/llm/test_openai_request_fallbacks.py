@@ -225,7 +225,7 @@ async def test_a_system_message_goes_before_the_first_user_message(caplog: pytes
     assert message == {"role": "user", "content": "Be brief.\n\nWhat is the capital of France?"}
     assert asked[2]["messages"] == asked[1]["messages"]
     (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told.endswith("sent from now on: the system message before the first user message")
+    assert told.endswith("from now on, pyfast sends: the system message before the first user message")
 
 
 async def test_a_server_that_has_taken_the_whole_form_is_believed_at_the_second_refusal(

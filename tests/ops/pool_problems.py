@@ -1,4 +1,4 @@
-"""Problems for ops: a forward index, pools, and what the ops want to know of them; drawn or random."""
+"""Problems for ops: a forward index, pools, and what the ops need to know of them; drawn or random."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def test_arrays_of_both_libraries_are_torchs() -> None:
 def test_arrays_on_several_gpus_are_refused() -> None:
     Gpu(of_cupy(1), OnDevice(), np.zeros(3))  # one that does not tell is taken at its word
     for others in ([of_cupy(0), of_cupy(1)], [of_torch(1), of_torch(0)], [of_cupy(0), of_torch(1)]):
-        with pytest.raises(ArrayError, match=r"the arrays: must lie on one GPU, got GPU . beside GPU ."):
+        with pytest.raises(ArrayError, match=r"the arrays: must be on one GPU, got GPU . and GPU ."):
             Gpu(*others)
-    with pytest.raises(ArrayError, match="mask: must lie on one GPU, got GPU 0 beside GPU 1"):
+    with pytest.raises(ArrayError, match="mask: must be on one GPU, got GPU 0 and GPU 1"):
         Gpu(of_cupy(1)).array("mask", of_cupy(0), "int32")
 
 
@@ -148,7 +148,7 @@ class Old:
 def test_gpus_that_are_too_old(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(_native, "cuda", Old("7.5", "6.1"), raising=False)
     assert gpu_problem().startswith("no GPU can be used: GPU 0, compute capability 7.5, 16 GB (too old")
-    with pytest.raises(DeviceError, match="too old: the ops want"):
+    with pytest.raises(DeviceError, match="too old: the ops need"):
         on_gpu("cuda")
     monkeypatch.setattr(_native, "cuda", Old("7.5", "10.0"), raising=False)
     assert not gpu_problem()

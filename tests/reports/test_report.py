@@ -314,7 +314,7 @@ def test_no_process_and_no_half_report_remain(
     with pytest.raises(ended) as error:
         pyfast.report(runs[1], tmp_path / "out" / "report", asked, processes=3)
     if ended is RunError:
-        assert "a process that wrote a part of the report ended (-9)" in str(error.value)
+        assert "a process that wrote a part of the report died (-9)" in str(error.value)
     assert children() == set() and not any((tmp_path / "out").iterdir())
 
 

@@ -202,9 +202,9 @@ def test_rerankers_that_cannot_be_used(tmp_path: Path) -> None:
     index = pyfast.build_index(documents(5), tmp_path / "IDX")
     passages = [np.arange(3, dtype=np.int32)]
     with vector_server("--rerank", "documents@/elsewhere") as url:
-        with pytest.raises(InputError, match="accepts no request for scores that pyfast knows"):
+        with pytest.raises(InputError, match="accepts none of the requests for scores that pyfast knows"):
             EndpointReranker(index, url).score(["q"], passages)
-        with pytest.raises(InputError, match="accepts no request"):  # and each time
+        with pytest.raises(InputError, match="accepts none of the requests"):  # and each time
             EndpointReranker(index, url).score(["q"], passages)
     with vector_server("--always", "key") as url, pytest.raises(LLMUnavailableError, match="API key"):
         EndpointReranker(index, url).score(["q"], passages)

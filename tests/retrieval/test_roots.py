@@ -195,7 +195,9 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
     (corpus / "readme.txt").unlink()
     (corpus / "broken.jsonl").write_bytes(b'{"id": ')
     assert pyfast.sync_documents(index, corpus).deleted == 0
-    assert f"the documents of missing files stay, because {corpus / 'broken.jsonl'} cannot be read" in caplog.text
+    assert (
+        f"the documents of missing files are kept, because {corpus / 'broken.jsonl'} cannot be read" in caplog.text
+    )
     (corpus / "broken.jsonl").unlink()
     write(corpus.parent / "e", "other.txt")
     pyfast.update_documents(index, corpus.parent / "e")

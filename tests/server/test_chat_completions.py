@@ -120,7 +120,7 @@ async def test_an_abstention_is_an_answer(small: pyfast.Index) -> None:
     async with serving(small, Silent()) as served:
         status, said, _ = await served.ask("rag")
     assert (status, said["state"]) == (200, "abstained")
-    assert said["choices"][0]["message"]["content"] == "The evidence has no answer."
+    assert said["choices"][0]["message"]["content"] == "The evidence does not contain the answer."
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_several_processes_want_guidance_that_is_there(
     source: dict[Path, Index], tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(InputError, match="start with one process"):
+    with pytest.raises(InputError, match="start with a single process"):
         train_hseq_iterator(
             source,
             model=tiny,

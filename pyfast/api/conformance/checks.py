@@ -288,9 +288,9 @@ def _malformed(checked: _Checked) -> str:
     records = _beside(checked, "malformed", marked(checked.questions), CheckLLM(spoiled), when)
     for reason in (record.get("reason") or "" for record in records):
         if _FOREIGN.match(reason):
-            raise _NotHeldError(f"an answer of the LLM made the system raise {reason}")
+            raise _NotHeldError(f"a reply of the LLM made the system raise {reason}")
         if "not done within" in reason:
-            raise _NotHeldError(f"with some answers of the LLM, the system did not finish: {reason}")
+            raise _NotHeldError(f"with some replies of the LLM, the system did not finish: {reason}")
     return _states(records)
 
 

@@ -277,7 +277,7 @@ def _run(
     }
     questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
     if has_begun and job_of(questions, AnswerArguments(**given), joins=True)[0].was_finished_by_other_code():
-        LOG.warning("%s: its questions were answered with different code; --restart answers them again", run)
+        LOG.warning("%s: its questions were answered by different code; --restart answers them again", run)
         return
     done = answer(questions, **given, cluster=cluster, watch=watch)
     if done.status.ended < done.status.questions:

@@ -30,7 +30,7 @@ _KINDS = dict.fromkeys(RETRIEVAL, "retrieval") | dict.fromkeys(GRAPH, "graph") |
 STAGES = ("queue", "retrieval", "graph", "llm", "journal", "other")
 PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("mean_e2el_ms", *(f"p{p}_e2el_ms" for p in PERCENTILES))
-"""The figures of latencies that are also there if all questions failed, as None"""
+"""The figures of latencies that exist even if all questions failed (as None)"""
 
 
 def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, burstiness: float = 1.0) -> Float64:

@@ -55,11 +55,11 @@ class Plan(_Strict):
     rows: tuple[Row, ...] = Field(min_length=1)
     models: Mapping[str, Model] = {"embedded": Model(llm="embedded")}
     paper_model: str = ""
-    """The model with which the published figures were made"""
+    """The model that produced the published figures"""
     paper_questions: Mapping[str, int] = {}
-    """The number of questions from which the published figures come, by data set"""
+    """The number of questions behind the published figures, by data set"""
     paper_differences: tuple[str, ...] = ()
-    """Other known differences between the rows and the paper, each a sentence. They stand under each table"""
+    """Other known differences between the rows and the paper, each a sentence. They appear under each table"""
     knowledge: Literal["rules", "llm"] = "rules"
     """What extracts the knowledge graph of a set, for systems that use one: rules, or the model of the table"""
     summaries: bool = False

@@ -217,8 +217,8 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
 
 def _why(error: csv.Error) -> str:
     if "end of data" in str(error):
-        return "a quote that is never closed"
-    return "text behind the quote that ends a cell" if "expected after" in str(error) else str(error)
+        return "an unclosed quote"
+    return "text after the closing quote of a cell" if "expected after" in str(error) else str(error)
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -103,5 +103,5 @@ def refuse_published(path: Path) -> None:
     name = published_set(path)
     if name is not None:
         command = f"`pyfast data convert {name} {path} --out DIR`"
-        makes = f"{command} makes questions and gold of it, and a corpus if the set has one"
-        raise GoldError(f"{path}: a file of {name} as it is published: {makes}")
+        makes = f"{command} turns it into questions and gold answers, and a corpus if the set has one"
+        raise GoldError(f"{path}: a published file of {name}: {makes}")

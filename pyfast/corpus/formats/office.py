@@ -57,7 +57,9 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         caption = (said if style == "Caption" else "") or ("" if said else caption)
     yield from text.documents(uri, (file.core_properties.title or "").strip() or title or title_of(path))
     if unknown:
-        yield Unread(path, f"numbers of lists were left out: their format is {', '.join(unknown)}", missing=False)
+        yield Unread(
+            path, f"numbers of lists were left out, because their format is {', '.join(unknown)}", missing=False
+        )
 
 
 def _depth(paragraph: Any) -> int:

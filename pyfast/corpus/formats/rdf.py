@@ -17,7 +17,7 @@ from pyfast.errors import InputError
 _LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
 _LAST_PART = re.compile(r"[^/#:]+(?=[/#]*$)")
 _MADE_UP = re.compile(r"[a-f][0-9a-f]{23,31}")
-"""The name that pyoxigraph gives to a node without a name. It is another one at each reading"""
+"""The name that pyoxigraph gives to a node without a name. It differs each time the file is read"""
 _AT_ONCE = 1 << 20
 
 
@@ -60,7 +60,7 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     for line, why in faults.items():
         yield Unread(path, f"line {line}: {why}; this line is left out")
     if names.left_out:
-        what = f"labels in other languages than the names are left out: {names.left_out}"
+        what = f"labels in a different language from the names are left out: {names.left_out}"
         yield Unread(path, what, missing=False)
 
 

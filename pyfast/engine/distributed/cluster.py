@@ -35,7 +35,7 @@ _SLOW_S, _SLOW = 60.0, 5
 """A call hangs if it takes longer than both `_SLOW_S` seconds and `_SLOW` times the time of the slowest
 finished call. Another worker then makes the same call"""
 _LOSSES = 5
-"""If this many workers end during the same call, the call fails"""
+"""If this number of workers die during the same call, the call fails"""
 _LOOK_S = 0.25
 
 
@@ -243,8 +243,8 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
                     continue
                 if result is None:
                     raise RunError(
-                        f"{_LOSSES} workers ended during the same call; does it need more memory? The last one:"
-                        f" {pool.lost}"
+                        f"{_LOSSES} workers died during the same call; does it need more memory? The last one: "
+                        f"{pool.lost}"
                     )
                 error, value = result
                 if error is not None:
@@ -270,7 +270,7 @@ def _called(function: Callable[[T], Any], code: str, item: T) -> tuple[tuple[str
     `code` is a checksum of pyfast's code in the calling process. A worker with other code returns an error.
     """
     if code != code_digest():
-        return ("InputError", f"{os.uname().nodename}: a worker has other code than this process"), None
+        return ("InputError", f"{os.uname().nodename}: a worker has different code from this process"), None
     try:
         return None, function(item)
     except PyfastError as error:

@@ -262,8 +262,8 @@ class _Driver:
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
-                f"{block.folder}: {_LOSSES} workers died on it; is one of its questions too large for them?"
-                f" The last one: {self.pool.lost}"
+                f"{block.folder}: {_LOSSES} workers died while they answered it; is one of its questions too "
+                f"large for them? The last one: {self.pool.lost}"
             )
         self.again.append(block)
         if member.starting is None and member in self.members:
@@ -390,4 +390,6 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            LOG.warning("there is no worker: the cluster has no room for one, or its machines are gone; waiting")
+            LOG.warning(
+                "there is no worker, because the cluster has no room for one or its machines are gone; waiting"
+            )

@@ -136,7 +136,7 @@ def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0
     try:
         entry = orjson.dumps((number, *key, *fields, round(elapsed, 6)))
     except orjson.JSONEncodeError as error:
-        raise CallError(f"the LLM's answer is not valid text: {error}") from None
+        raise CallError(f"the LLM's reply is not valid text: {error}") from None
     return b"%b,%d]" % (entry[:-1], crc32(entry))
 
 

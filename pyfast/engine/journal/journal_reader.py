@@ -29,9 +29,8 @@ _COMPLETIONS = "SELECT question, entry FROM completions WHERE question BETWEEN ?
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
 """A question that has ended: its id, its ledger (empty if it is damaged), and its LLM calls"""
 _EDGE = 0.1
-"""The share of the questions that do not count at the beginning of a run. The same share does not count at
-its end. At these times, fewer questions than usual are in progress
-"""
+"""The share of the questions that do not count at the beginning and at the end of a run, when fewer questions
+than usual are in progress """
 _FEW = 20
 
 
@@ -153,7 +152,7 @@ class ServiceTimes:
     seconds: tuple[float, ...]
     """The seconds of each question, from its start to its end"""
     rate: float
-    """Questions a second, while the usual number of questions was in progress"""
+    """Questions a second while the usual number of questions was in progress"""
     throughput: float
     """All questions, divided by the seconds in which at least one question was in progress"""
     shares: Mapping[str, float]

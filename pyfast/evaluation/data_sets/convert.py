@@ -32,8 +32,8 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
 }
 _NO_CORPUS = {
-    "convmix": "this file has no text, and its entities and answers are gold, so no index can come from it: index"
-    " documents of your own, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
+    "convmix": "this file has no texts, and its entities and answers are gold, so it gives no corpus: index your "
+    "own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
 }
 
 _TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
@@ -88,7 +88,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
     made = {kind: out / file if counts[kind] else None for kind, file in _FILES.items()}
-    why = _NO_CORPUS.get(name, "the set has no corpus: index documents of your own")
+    why = _NO_CORPUS.get(name, "the data set has no corpus: index your own documents")
     return Converted(
         made["document"],
         out / QUESTIONS,
@@ -132,7 +132,7 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
             ids[base] += 1
             name = f"{base} ({ids[base] + 1})"
         if name != base:
-            told[f"{kind} have an id that came before, and get a number: `ID (2)`"] += 1
+            told[f"{kind} have the id of an earlier one, and get a number: `ID (2)`"] += 1
         taken.add(name)
         return name
 
@@ -150,7 +150,7 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
             return line
         documents = [uri for uri in line["documents"] if uri in contents]
         if not documents:
-            told["questions have none of their own documents, and search the whole corpus"] += 1
+            told["questions have none of their own documents in the corpus, so they search all of it"] += 1
         return {**line, "documents": documents or None}
 
     def gold(line: dict[str, Any]) -> dict[str, Any] | None:

@@ -68,7 +68,7 @@ _FILES = 32
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
-"""The minimum number of seconds between two calls of `on_progress` while the documents of a part are read"""
+"""The minimum number of seconds between two calls of `on_progress` while pyfast reads the documents of a part"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,10 @@ class _Build:
         kept: list[dict[str, Any]] = []
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
-                LOG.warning("sources or parameters have changed since the build was stopped: reading again")
+                LOG.warning(
+                    "the sources or parameters have changed since the build was stopped, so pyfast reads "
+                    "them again"
+                )
                 break
             kept.append(part)
         names = {part["name"] for part in kept}
@@ -374,9 +377,9 @@ class _Build:
 
 def _check_usable(terms: int, length: int) -> None:
     if not terms:
-        raise InputError("no usable document: the given sources have no passages")
+        raise InputError("no usable document: the sources contain no passages")
     if not length:
-        raise InputError("no usable document: the given sources contain only stop words")
+        raise InputError("no usable document: the sources contain only stop words")
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:

@@ -48,7 +48,7 @@ belong to a tier or to lower tiers, pyfast merges them
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier, without deleted documents"""
 _MOST_COMPARED = 50_000
-"""The maximum number of uris among which pyfast looks for the one that was meant"""
+"""The maximum number of uris in which pyfast looks for a similar one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Change:
     deleted: int = 0
     """The number of deleted documents"""
     unchanged: int = 0
-    """The number of given documents that are equal to a document of the index. They change nothing"""
+    """The number of given documents that the index already has. They change nothing"""
     renamed: tuple[tuple[str, str], ...] = ()
     """The old and the new uri of each renamed file, if `sync_documents` made the change. The other numbers do not
     count their documents"""

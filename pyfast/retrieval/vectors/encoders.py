@@ -68,7 +68,7 @@ class OnnxModel:
         """Check the folder. Raises `ModelNotFoundError` if a file is missing."""
         for name in (MODEL, TOKENIZER):
             if not (folder / name).is_file():
-                raise ModelNotFoundError(f"{folder} holds no ONNX model: it has no {name}")
+                raise ModelNotFoundError(f"{folder} contains no ONNX model: it has no {name}")
         self.folder = folder
 
     @cached_property
@@ -210,7 +210,7 @@ class ColBERT:
         """Check the folder. `hardware` is where the model runs. Raises `ModelNotFoundError` if the folder has no
         late-interaction model."""
         if not _is_late(folder):  # sentence-transformers would add a random layer to any other model
-            raise ModelNotFoundError(f"{folder} holds no late-interaction model, and no ONNX model")
+            raise ModelNotFoundError(f"{folder} contains neither a late-interaction model nor an ONNX model")
         self.folder = folder
         self.fingerprint = model_digest(folder)
         """A digest of the model's settings and weights. It does not depend on the folder's path"""

@@ -94,17 +94,17 @@ class Settings(system.Abstaining):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="Minimum score of sufficient evidence. The score is the share of the question's words that the"
-        " evidence covers. Rare words have more weight.",
+        description="Minimum score of sufficient evidence. The score is the share of the question's words that "
+        "the evidence covers, with more weight for rare words.",
         json_schema_extra={"paper": "A.3.5"},
     )
     prior: int = Field(
         default=48,
         ge=0,
         le=10_000,
-        description="Number of passages and rows from a search that the policy sees first. Then come other"
-        " segments of their documents (at most 1,024), and then all other segments. Both groups are in the"
-        " order `order`. 0: no search, as in the paper.",
+        description="Number of passages and rows from a search that the policy sees first. Then come other "
+        "segments of their documents (at most 1,024), and then all other segments, both in the order `order`. "
+        "0: no search, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
@@ -124,8 +124,8 @@ class Settings(system.Abstaining):
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. This can"
-        " happen once. 0: no verifier.",
+        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction, which it can "
+        "do once. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 

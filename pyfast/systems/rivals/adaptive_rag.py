@@ -66,7 +66,7 @@ class Settings(system.Abstaining):
         default=15,
         ge=1,
         le=10_000,
-        description="Maximum number of paragraphs and table rows that are collected for a question of class C.",
+        description="Maximum number of paragraphs and table rows to collect for a question of class C.",
         json_schema_extra={"paper": "15 in the authors' code"},
     )
 

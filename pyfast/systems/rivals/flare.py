@@ -77,14 +77,14 @@ class Settings(system.Abstaining):
 
     retrieve: Literal["unsure", "always", "never"] = Field(
         default="unsure",
-        description="For which sentences pyfast searches. `unsure`: for those of which the LLM is not sure."
-        " `always`: for all. `never`: for none; there is only the first search, with the question.",
+        description="The sentences to search for. `unsure`: those that the LLM is unsure of. `always`: all. "
+        "`never`: none; the only search is the first, for the question.",
         json_schema_extra={"paper": "the threshold θ of the probability of a token: between 0 and 1, 1, and 0"},
     )
     query: Literal["masked", "questions", "sentence"] = Field(
         default="masked",
-        description="The query for a sentence. `masked`: the sentence without the words of which the LLM is not"
-        " sure. `questions`: a question that the LLM writes for each such part. `sentence`: all of it.",
+        description="The query for a sentence. `masked`: the sentence without the words that the LLM is unsure "
+        "of. `questions`: a question that the LLM writes for each such part. `sentence`: all of it.",
         json_schema_extra={"paper": "implicit queries with the threshold β, explicit queries, and β = 0"},
     )
     k: int = Field(
@@ -185,6 +185,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (LOOK_AHEAD, QUERY, CONCLUDE),
-    summary="sentences of reasoning; the LLM searches for those of which it is not sure, and writes them again",
+    summary="sentences of reasoning; if the LLM is unsure of one, a search follows, and it rewrites the sentence",
     paper="Active Retrieval Augmented Generation",
 )

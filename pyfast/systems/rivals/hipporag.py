@@ -53,7 +53,7 @@ class Settings(system.WithKnowledge):
 
     linking: Literal["triples", "phrases"] = Field(
         default="triples",
-        description="Which part of the graph is compared with the question. `triples`: facts, whose phrases become"
+        description="Which part of the graph to compare with the question. `triples`: facts, whose phrases become"
         " seeds. `phrases`: the names of phrases.",
         json_schema_extra={"paper": "query to triple, and query to node in the ablation"},
     )
@@ -61,12 +61,12 @@ class Settings(system.WithKnowledge):
         default=5,
         ge=1,
         le=100,
-        description="Number of facts that are retrieved for a question.",
+        description="Number of facts retrieved for a question.",
         json_schema_extra={"paper": "the top 5 triples"},
     )
     recognition: bool = Field(
         default=True,
-        description="The LLM chooses the facts that help. Off: all retrieved facts are kept.",
+        description="Let the LLM choose the facts that help. Off: keep all retrieved facts.",
         json_schema_extra={"paper": "recognition memory, and without filter in the ablation"},
     )
     phrases: int = Field(
@@ -78,7 +78,7 @@ class Settings(system.WithKnowledge):
     )
     passage_nodes: bool = Field(
         default=True,
-        description="Passages are nodes of the graph. Off: the graph has only phrases, and the rank of a passage"
+        description="Make passages nodes of the graph. Off: the graph has only phrases, and the rank of a passage"
         " is the sum of the ranks of its phrases.",
         json_schema_extra={"paper": "dense-sparse integration, and without passage nodes in the ablation"},
     )
@@ -100,8 +100,7 @@ class Settings(system.WithKnowledge):
         default=0.8,
         ge=0,
         le=1,
-        description="An edge joins two phrases if the cosine of their names is at least this number. 1: no such"
-        " edges.",
+        description="Minimum cosine of the names of two phrases for an edge between them. 1: no such edges.",
         json_schema_extra={"paper": "the synonym threshold 0.8"},
     )
     damping: float = Field(

@@ -21,8 +21,8 @@ class Settings(system.Abstaining):
         default=2,
         ge=1,
         le=20,
-        description="Number of iterations (T). Each is one search and one generation. 1: retrieval-augmented"
-        " generation as it was before the paper.",
+        description="Number of iterations (T). Each is one search and one generation. 1: ordinary "
+        "retrieval-augmented generation.",
         json_schema_extra={"paper": "the number of iterations T, 1 to 7 in the experiments"},
     )
     k: int = Field(
@@ -34,8 +34,8 @@ class Settings(system.Abstaining):
     )
     reasoning: bool = Field(
         default=True,
-        description="A generation consists of steps of reasoning and an answer, and both are in the next query."
-        " Off: a generation is only an answer.",
+        description="Generate steps of reasoning and an answer, which both go into the next query. Off: generate "
+        "only an answer.",
         json_schema_extra={"paper": "chain-of-thought prompting, or direct prompting"},
     )
 

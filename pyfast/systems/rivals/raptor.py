@@ -34,8 +34,8 @@ class Settings(system.Abstaining):
 
     retrieval: Literal["collapsed", "traversal"] = Field(
         default="collapsed",
-        description="How nodes of the tree are found. `collapsed`: all layers are searched together. `traversal`:"
-        " from the top layer down, among the children of what was found in the layer above.",
+        description="How to find nodes of the tree. `collapsed`: search all layers together. `traversal`: search "
+        "from the top layer down, among the children of the nodes found in the layer above.",
         json_schema_extra={"paper": "collapsed tree retrieval, and tree traversal retrieval"},
     )
     k: int = Field(
@@ -49,14 +49,14 @@ class Settings(system.Abstaining):
         default=2000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of what the LLM reads. The best passage or summary is always read.",
+        description="Maximum number of tokens that the LLM reads. It always reads the best passage or summary.",
         json_schema_extra={"paper": "2,000 tokens"},
     )
     width: int = Field(
         default=5,
         ge=1,
         le=1000,
-        description="Number of nodes that are found in each layer on the way down the tree.",
+        description="Number of nodes to keep in each layer on the way down the tree.",
         json_schema_extra={"paper": "the top k of each layer"},
     )
 
@@ -77,7 +77,7 @@ _TREES: WeakKeyDictionary[Index, Tree] = WeakKeyDictionary()
 @lru_cache(64)  # Each question with documents of its own has an index of its own.
 def _say_without(folder: str, is_restricted: bool) -> None:
     if is_restricted:
-        LOG.warning("raptor reads no summaries where a question or a filter chooses the documents of %s", folder)
+        LOG.warning("raptor reads no summaries if a question or a filter limits the documents of %s", folder)
     else:
         LOG.warning("%s has no summaries: `pyfast corpus summarize` makes an index that has them", folder)
 

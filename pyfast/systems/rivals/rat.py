@@ -32,7 +32,8 @@ class Settings(Thinking):
     )
     query: Literal["thoughts", "question"] = Field(
         default="thoughts",
-        description="What the keywords of a search are written for: the thoughts so far, or the question alone.",
+        description="What the LLM writes the keywords of a search for: the thoughts so far, or the question "
+        "alone.",
         json_schema_extra={"paper": "retrieval by the question in the ablation"},
     )
 
@@ -67,6 +68,6 @@ SYSTEM = system.System(
     Settings,
     (THOUGHT_ALONE, KEYWORDS, CORRECT, CONCLUDE),
     opens=system.opens,
-    summary="a chain of thoughts, corrected one by one by the knowledge units that a search for each finds",
+    summary="a chain of thoughts, each corrected with the knowledge units that a search for it finds",
     paper="RAT: Retrieval Augmented Thoughts Elicit Context-Aware Reasoning in Long-Horizon Generation",
 )

@@ -42,7 +42,8 @@ class Settings(Thinking):
     )
     correction: Literal["node", "paragraph"] = Field(
         default="node",
-        description="What one search and one correction apply to. `node`: a whole thought. `paragraph`: each of"
+        description="The text that one search and one correction apply to. `node`: a whole thought. "
+        "`paragraph`: each of"
         " its paragraphs, one after another.",
         json_schema_extra={"paper": "node: equation 12 of MTQA; paragraph: the authors' code"},
     )
@@ -114,6 +115,6 @@ SYSTEM = system.System(
     Settings,
     (THOUGHT_ALONE, KEYWORDS, CORRECT, SUMMARY_ALONE),
     opens=system.opens,
-    summary="a tree of thoughts whose nodes are corrected by knowledge units, and joined in each layer",
+    summary="a tree of thoughts, whose nodes are corrected with knowledge units and joined in each layer",
     paper="RATT: A Thought Structure for Coherent and Correct LLM Reasoning",
 )

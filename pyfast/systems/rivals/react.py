@@ -85,7 +85,7 @@ class Settings(system.Abstaining):
     )
     thoughts: bool = Field(
         default=True,
-        description="The LLM writes a thought before each action. Off: it only acts (Act).",
+        description="Let the LLM write a thought before each action. Off: it only acts (Act).",
         json_schema_extra={"paper": "the comparison of ReAct and Act"},
     )
     format: Literal["json", "search_r1", "search_o1"] = Field(
@@ -96,7 +96,8 @@ class Settings(system.Abstaining):
     )
     instructions: str = Field(
         default="",
-        description="The text before the question, such as the one with which a model was trained. Empty:"
+        description="The text before the question, such as the instructions with which the model was "
+        "trained. Empty:"
         " pyfast's own instructions.",
     )
     turn_tokens: int = Field(

@@ -24,7 +24,7 @@ class Settings(system.Abstaining):
         default=40,
         ge=1,
         le=1000,
-        description="Number of chains of thought. Each is one call of the LLM.",
+        description="Number of chains of thought. Each costs one LLM call.",
         json_schema_extra={"paper": "40 reasoning paths"},
     )
     temperature: float = Field(
@@ -76,6 +76,6 @@ SYSTEM = system.System(
     Settings,
     (COT,),
     needs_index=False,
-    summary="several chains of thought without evidence, and the answer to which most of them lead",
+    summary="several chains of thought without evidence, and the answer that most of them reach",
     paper="Self-Consistency Improves Chain of Thought Reasoning in Language Models",
 )

@@ -77,7 +77,7 @@ async def write_summary(question: Question, ctx: Context) -> Answer:
 def leaves(index: Index) -> list[Node]:
     """Return the passages of an index as nodes. Raises `InputError` if the index has summaries already."""
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
-        raise InputError(f"{index.folder} has summaries already: give the index of which they are")
+        raise InputError(f"{index.folder} already has summaries: give the index from which they were made")
     ids = index.corpus.ids[index.passages].tolist()
     return [Node(f"{segment:016x}", index.text(passage)) for passage, segment in enumerate(ids)]
 

@@ -84,14 +84,14 @@ class Settings(Thinking):
         default=5,
         ge=1,
         le=100,
-        description="Number of thoughts with which each kept thought is continued (k).",
+        description="Number of continuations of each thought that was kept (k).",
         json_schema_extra={"paper": "5 for creative writing"},
     )
     breadth: int = Field(
         default=1,
         ge=1,
         le=100,
-        description="Number of thoughts that are kept in a layer (b).",
+        description="Number of thoughts to keep in a layer (b).",
         json_schema_extra={"paper": "1 for creative writing, 5 for the game of 24"},
     )
     evaluation: Literal["vote", "value"] = Field(
@@ -104,7 +104,7 @@ class Settings(Thinking):
         default=5,
         ge=1,
         le=100,
-        description="Number of votes for a layer, or of values for a thought.",
+        description="Number of votes on a layer, or of values of a thought.",
         json_schema_extra={"paper": "5 votes for creative writing, 3 values for the game of 24"},
     )
 

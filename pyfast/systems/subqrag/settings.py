@@ -35,8 +35,8 @@ class Settings(system.WithKnowledge):
     )
     update: bool = Field(
         default=True,
-        description="If the graph has no answer, the LLM reads documents. Let it also extract triples from these"
-        ' documents for the graph. Off: it extracts none ("w/o Update").',
+        description="Let the LLM extract triples for the graph from the documents that it reads if the graph has "
+        'no answer. Off: it extracts none ("w/o Update").',
         json_schema_extra={"paper": "section 2.3, equation 4; table 2"},
     )
     shared_updates: bool = Field(
@@ -71,10 +71,9 @@ class Settings(system.WithKnowledge):
         default=4,
         ge=1,
         le=10_000,
-        description="If a sub-question refers to several answers, it becomes one question for each answer."
-        " This is the maximum number of such questions. The trace counts the questions that are"
-        " left out. The paper has 1. Knowledge"
-        " graphs need more, because their questions can have dozens of answers.",
+        description="If a sub-question refers to several answers, it becomes one question for each answer, up to "
+        "this maximum. The trace counts those that are left out. The paper has 1. Knowledge graphs need more, "
+        "because their questions can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(

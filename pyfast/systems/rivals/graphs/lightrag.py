@@ -38,8 +38,8 @@ class Settings(system.WithKnowledge, system.Answering):
 
     mode: Literal["local", "global", "hybrid", "mix"] = Field(
         default="hybrid",
-        description="What is searched. `local`: entities. `global`: relations. `hybrid`: both. `mix`: both, and"
-        " passages, by a search with the question.",
+        description="What to search. `local`: entities. `global`: relations. `hybrid`: both. `mix`: both, and "
+        "passages, with the question as the query.",
         json_schema_extra={"paper": "dual-level retrieval; -High and -Low in the ablation"},
     )
     k: int = Field(
@@ -53,12 +53,13 @@ class Settings(system.WithKnowledge, system.Answering):
         default=20,
         ge=1,
         le=1000,
-        description="Number of passages of the search with the question.",
+        description="Number of passages that the search for the question finds.",
         json_schema_extra={"paper": "chunk_top_k in the authors' code"},
     )
     source_text: bool = Field(
         default=True,
-        description="The LLM reads the texts that state the relations. Off: only entities and relations.",
+        description="Let the LLM read the texts that state the relations. Off: it reads only entities and "
+        "relations.",
         json_schema_extra={"paper": "-Origin in the ablation"},
     )
     entity_tokens: int = Field(
@@ -154,6 +155,6 @@ SYSTEM = system.System(
     Settings,
     (KEYWORDS, ANSWER, LONG_ANSWER),
     opens=system.opens,
-    summary="keywords of two levels lead to entities and relations of a graph, and to their source texts",
+    summary="keywords at two levels lead to entities and relations of a graph, and to their source texts",
     paper="LightRAG: Simple and Fast Retrieval-Augmented Generation",
 )

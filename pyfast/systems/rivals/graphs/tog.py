@@ -37,7 +37,7 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=20,
-        description="Number of paths that are kept in a round (N), and of entities where they begin.",
+        description="Number of paths to keep in a round (N), and of entities at which they begin.",
         json_schema_extra={"paper": "the width N of the beam, 3"},
     )
     depth: int = Field(
@@ -51,13 +51,13 @@ class Settings(system.WithKnowledge):
         default=20,
         ge=1,
         le=1000,
-        description="Maximum number of entities behind a relation among which the LLM chooses. If there are more,"
-        " these are drawn.",
+        description="Maximum number of entities of a relation from which the LLM chooses, drawn at random if "
+        "there are more.",
         json_schema_extra={"paper": "20 in the authors' code"},
     )
     entities: Literal["chosen", "drawn"] = Field(
         default="chosen",
-        description="How entities behind a relation are kept. `chosen`: the LLM chooses them. `drawn`: at random.",
+        description="How to choose the entities of a relation. `chosen`: by the LLM. `drawn`: at random.",
         json_schema_extra={"paper": "ToG, and ToG-R"},
     )
 
