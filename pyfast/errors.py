@@ -38,7 +38,8 @@ class OtherBuildError(PyfastError):
 
 
 def of_another_build(path: Path, found: object, known: object, again: str) -> OtherBuildError:
-    """Make the error for something whose format is not `known` but `found`. `again` says how to make it again."""
+    """Make the error for something in the format `found` instead of `known`. `again` says how to build it
+    again."""
     said = str(found or "unknown")
     formats = f"format {said if said.isprintable() else repr(found)}, not {known}"
     return OtherBuildError(f"{path}: written by another build of pyfast ({formats}): {again}")
@@ -83,8 +84,9 @@ class OutageError(LLMUnavailableError):
 
 
 class RefusalError(LLMUnavailableError):
-    """The server refuses a call: because of this prompt, or as it would refuse every call, for example if the key
-    is wrong. A run finds out with a small test call. If the server answers it, only this call fails.
+    """The server refuses a call, either because of this prompt or because it would refuse every call, for example
+    if the key is wrong. A run finds out with a small test call: if the server answers it, only the refused call
+    fails.
     """
 
     def __init__(self, message: str, said: str = "", status: int = 0) -> None:
@@ -123,7 +125,7 @@ class AnswerError(CallError):
 
 
 class FilteredError(AnswerError):
-    """A filter of the server ended an LLM reply. Asked again, it would end it again."""
+    """A filter of the server ended an LLM reply, and would do so again."""
 
 
 class CutOffError(AnswerError):
@@ -142,7 +144,7 @@ class BudgetError(PyfastError):
 
 
 class QuestionError(PyfastError):
-    """A question cannot be answered as it is: it names documents that the index does not have. Only this question
+    """A question cannot be answered, because it names documents that the index does not have. Only this question
     fails."""
 
 
@@ -201,7 +203,7 @@ def error_of(name: str, text: str) -> PyfastError:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the name that is most like it, if there is one."""
+    """Return the end of an error about an unknown name: the most similar known name, if there is one."""
     near = get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -48,8 +48,8 @@ def answer(
             must run in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. The systems `direct` and `cot` need no index.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass
-            as an object stays loaded after `answer` returns. A model that you name by a text is closed before
-            `answer` returns. You can also give each role (the purpose of a prompt) its own model:
+            as an object stays loaded after `answer` returns. If you name the model as text, `answer` closes
+            it at the end. You can also give each role (the purpose of a prompt) its own model:
             `{"default": ..., "pick": ...}`. A role that the mapping does not name uses the default model.
             `pyfast systems NAME` prints the roles.
         llm_options: Options of a model that you name by a text. The key `"NAME"` sets an option of the
@@ -59,7 +59,7 @@ def answer(
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
         run: The folder of the run. None: the run stays in memory and cannot be resumed. A resumed run uses the
-            commit of the index with which it started. If the index has a newer one, a warning says so.
+            index at the commit with which it started, and a warning says if there is a newer one.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
         concurrency: How many questions are in progress at once. This number does not change the answers. None:
             10,000 for a model behind a Batch API, 64 for every other model.
@@ -83,7 +83,7 @@ def answer(
         LLMUnavailableError: The model can no longer be reached.
         RunError: The run cannot continue: the disk is full, too many questions failed, or the run has used its
             budget. No finished work is lost. If the run has a folder, call `answer` again to resume it. Otherwise
-            the error's `records` have the answers.
+            the error's `records` contain the answers.
 
     Example:
         >>> import pyfast

@@ -222,14 +222,14 @@ class Engine:
                 The question sees only documents that meet all of them. Questions with the same filter share
                 batches. You can also give a `view`, to stay at its commit.
             documents: Uris. The question sees only these documents. If it names `documents` itself, it sees those
-                that are in both lists.
+                in both lists.
             on_text: A function that is called in this event loop with the answer so far, while the LLM writes it.
-                Some systems and LLMs cannot do this, and then it is not called. If the reply cannot be used in the
-                end, the record has another answer.
+                With some systems and LLMs, it is never called. If the reply turns out not to be usable, the record
+                has a different answer.
 
         Returns:
-            The record of the question. If the question could not be answered, its state is `failed`, with a
-            reason.
+            The record of the question. Its state is `failed`, with a reason, if the question could not be
+            answered.
 
         Raises:
             InputError: The system, a setting, the filter or the question is not valid, or no document meets the
@@ -265,7 +265,7 @@ class Engine:
 
         Args:
             questions: As in `pyfast.answer`, including asynchronous iterators. Consecutive `Question` objects with
-                the same `conversation` are its turns, which the engine answers one after the other.
+                the same `conversation` are its turns, which the engine answers one after another.
             system: As in `answer`.
             settings: As in `answer`.
             filter: As in `answer`. All questions see the same commit of the index.
@@ -335,7 +335,7 @@ class Engine:
             system: As in `answer`.
             settings: As in `answer`.
             options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed` and `reuse` have an effect
-                here, and others are refused.
+                here; other options are refused.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -411,7 +411,7 @@ class Engine:
 
     @contextlib.asynccontextmanager
     async def view(self, filter: Filter = ()) -> AsyncIterator[View]:
-        """Hold an index with a filter at one commit, for several calls: while the `async with` block runs, calls
+        """Keep an index with a filter at one commit for several calls: while the `async with` block runs, calls
         that get the view as their `filter` see the same documents.
 
         The first use of a filter copies the documents that meet it to temporary files.

@@ -78,15 +78,15 @@ def estimate(
     prices: str | Path | Prices | None = None,
     workers: int = 1,
 ) -> Estimate:
-    """Estimate the LLM calls, tokens and price of a run, without a call to its LLM.
+    """Estimate the LLM calls, tokens and price of a run without calling its LLM.
 
-    `based_on` is an earlier run of the same system. pyfast computes the mean usage per question of this run,
-    and multiplies the mean by the number of questions. Without `based_on`, pyfast answers a uniform sample of
-    the questions with the LLM `instant`. This LLM replies immediately with text that fits the schema.
+    `based_on` is an earlier run of the same system. pyfast multiplies the mean usage per question of this run
+    by the number of questions. Without `based_on`, pyfast answers a uniform sample of the questions with the
+    LLM `instant`, which replies immediately with text that fits the schema.
 
-    With the LLM `instant`, searches and prompts are real, but replies are not. So a plan can have more or
-    fewer hops than a plan of a real language model. The LLM `instant` counts four bytes as one token. For a
-    reliable estimate, make a small real run and give it as `based_on`.
+    With `instant`, searches and prompts are real, but replies are not, so a plan can have more or fewer
+    hops than that of a real language model. `instant` counts four bytes as one token. For a reliable
+    estimate, make a small real run and give it as `based_on`.
 
     Args:
         questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
@@ -103,15 +103,15 @@ def estimate(
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
         workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on
             this number. The estimate assumes that each worker is as fast as one worker (or the only process)
-            of the earlier run. This is true if each worker has its own model, or if the workers share an LLM
-            server that is not fully loaded.
+            of the earlier run, which is true if each has its own model, or if they share an LLM server that
+            is not fully loaded.
 
     Returns:
         The expected totals with intervals.
 
     Raises:
-        InputError: An argument is not valid, or the price list does not have the model. Or `based_on` is a run of
-            another system, or has no answers.
+        InputError: An argument is not valid, the price list does not have the model, or `based_on` has no answers
+            or is a run of a different system.
 
     Example:
         >>> import pyfast

@@ -56,10 +56,11 @@ def evaluate(
             `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the gold
             evidence). With `"answer_mode": "all"`, `answers` is a list of several answers, and a correct answer
             names all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of
-            the questions. If there is no such file, the file of the questions.
+            the questions or, if there is no such file, the question file.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names, and `evidence` if a question with metrics has
-            `supporting`. If it names no metric: `em_f1` and `evidence`, or `hits` for conversations.
+            `supporting`; if the file names none, `em_f1` and `evidence`, or `hits` for
+            conversations.
         figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
         judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
             `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
@@ -72,8 +73,8 @@ def evaluate(
         also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
 
     Raises:
-        InputError: The gold answers cannot be read, or the run has none of their questions, or a metric or
-            a figure does not exist, or a model is missing in the price list.
+        InputError: The gold answers cannot be read, the run has none of their questions, a metric or a
+            figure does not exist, or a model is missing from the price list.
 
     Example:
         >>> import pyfast
@@ -103,8 +104,8 @@ def export(
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
-    Columns of the file of questions that pyfast does not use stand after `question`. If such a column has the name
-    of one of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
+    Columns of the question file that pyfast does not use follow `question`. If such a column has the name of one
+    of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
 
     With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
     (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
@@ -113,8 +114,8 @@ def export(
     Args:
         runs: Runs, or their folders.
         out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
-        gold: As in `pyfast.evaluate`. None: as there, for each run. If a run has no gold, a warning says so, and
-            its figures are empty.
+        gold: As in `pyfast.evaluate`, for each run. If a run has no gold, a warning says so, and its figures are
+            empty.
         metrics: As in `pyfast.evaluate`.
         wide: Write one row for each question, with the runs side by side. The columns of a run are then called
             `RUN: COLUMN`. Otherwise each question has a row for each run.
@@ -123,13 +124,13 @@ def export(
         prices: As in `pyfast.compare`. With them, the column `money` has the price of the LLM calls of a question.
 
     Returns:
-        The number of rows. A question that a run has not finished has no row. A warning says how many there
-        are.
+        The number of rows. Questions that a run has not finished have no row, and a warning says how many
+        there are.
 
     Raises:
-        InputError: The name of `out` ends in something else, `out` exists, a run or the given gold cannot be
-            read, with `wide` two runs have different questions under one id, or with `sources` there is `wide`,
-            `gold`, `metrics` or `prices`, or a model is missing in the price list.
+        InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
+            have different questions under one id (with `wide`), `sources` is combined with `wide`, `gold`,
+            `metrics` or `prices`, or a model is missing from the price list.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -175,30 +176,28 @@ def compare(
 
     Args:
         runs: Two runs or more, or their folders. Each run is compared with each later run.
-        gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions.
-            If there is no such file, the first run's file of questions.
+        gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions
+            or, if there is no such file, the first run's question file.
         metrics: As in `pyfast.evaluate`.
         figures: The names of the figures to compare. Holm's correction counts only these. Empty: all figures of
             the metrics.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
             money.
-        judged: For each run, in this order, the folder `judged` of `pyfast.evaluate`. Empty: the figures of judges
-            are not compared.
+        judged: For each run, in this order, the folder `judged` of `pyfast.evaluate`. Empty: no figures of judges.
 
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
         (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from
         McNemar's exact test if each question's value is 0 or 1. For other values, and if several questions
-        belong to one conversation, it comes from the bootstrap. The field `least` says how many independent
-        questions are needed before a difference can be significant. With fewer questions, do not trust the
-        p-values of the bootstrap: they are too small. For each pair, the result lists the questions that only
-        one run answers correctly, if the first figure is 0 or 1 for each question. For each run, it has the
-        calls, tokens, seconds and money, per question and per correct answer.
+        belong to one conversation, it comes from a paired permutation test. The field `least` says how many
+        independent questions a significant difference needs at least. For each pair, the result lists the
+        questions that only one run answers correctly, if the first figure is 0 or 1 for each question. For
+        each run, it has the calls, tokens, seconds and money, per question and per correct answer.
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
-            questions, `judged` has not one folder for each run, or a model is missing in the price list, or a
-            figure does not exist.
+            questions, `judged` does not have one folder for each run, a model is missing from the price list,
+            or a figure does not exist.
 
     Example:
         >>> import pyfast
@@ -247,7 +246,7 @@ def write_figures(
     of questions, with columns such as `em`, `em_low` and `em_high`. If a report has costs, the row of its run has
     them too. For a comparison, Markdown and LaTeX have the costs in a table before the differences. Other files
     have one row for each `Difference`, and then one for each cost of each pair of runs, such as `llm_calls`,
-    without an interval. Money is named by its currency, such as `USD`.
+    without an interval. The name of a cost in money is its currency, such as `USD`.
 
     Args:
         results: Reports of `pyfast.evaluate`, by the names of the runs, the `settings` of
@@ -258,7 +257,7 @@ def write_figures(
         overwrite: Whether to replace an existing file `out`.
 
     Raises:
-        InputError: The name of `out` ends in something else, or `out` exists.
+        InputError: `out` exists, or has a different extension.
         MissingPackageError: An extra is not installed: `formats` for XLSX, `experiments` for Markdown and LaTeX.
 
     Example:
@@ -273,12 +272,12 @@ def write_figures(
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
     """Find the questions whose state, answer or evidence differs between two runs, for example before and after a
-    change of the documents. No gold is needed.
+    change of the documents. This needs no gold.
 
     Args:
         before: A run, or its folder.
-        after: A run, or its folder. Questions that only one of the runs has finished are left out. A warning
-            counts them.
+        after: A run, or its folder. Questions that only one of the runs has finished are left out, and a
+            warning counts them.
 
     Returns:
         The changes, in the order of the questions in `after`.
@@ -330,18 +329,18 @@ def _cost(name: str, run: Run | str | Path, scored: Sequence[Scored], prices: Pr
 def convert(name: str, source: str | Path, out: str | Path) -> Converted:
     """Convert a data set from its authors' files into corpus.jsonl, questions.jsonl and gold.jsonl.
 
-    In some sets, each question has its own documents. The field `documents` of the question then lists their uris.
+    If each question of a set has its own documents, the field `documents` of the question lists their uris.
 
     Args:
         name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`.
-            The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but were not tested with the
-            published files. `hipporag` stands for the corpora that HippoRAG's authors publish for 2Wiki,
+            The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but we did not test them
+            with the published files. `hipporag` stands for the corpora that HippoRAG's authors publish for 2Wiki,
             MuSiQue and HotpotQA. For `hipporag`, the source is one of these corpora, such as
-            `musique_corpus.json`. The questions, here `musique.json`, must be in the same folder. For `beir`, the
+            `musique_corpus.json`. The questions (here `musique.json`) must be in the same folder. For `beir`, the
             source is the folder with corpus.jsonl, queries.jsonl and qrels, or the file of a split in qrels.
-            For `flashrag`, it is a file of questions.
-        source: The set's file of questions. If a folder has only one such file, you can give the folder.
-        out: The folder to make. If the conversion fails, no folder is made.
+            For `flashrag`, it is a question file.
+        source: The set's question file, or a folder that has only one such file.
+        out: The folder to make, unless the conversion fails.
 
     Returns:
         The paths of the files, the numbers of documents and questions, and notes on what was changed or left out,

@@ -52,18 +52,16 @@ def build_index(
             `KnowledgeGraph` of `pyfast.corpus`, or a mapping with the fields of a `.jsonl` line, such as
             `{"id": ..., "title": ..., "text": ...}`. You can give one document, or an iterable of documents.
         out: The folder to make. The folder appears only when the index is complete.
-        overwrite: Replace an existing index. The knowledge graph in its folder stays.
-        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. If an
-            additional reader and an installed reader can both read a file, the additional reader reads it.
-        columns: The maximum number of columns of a table. A wider table is cut into several tables. Each of
-            these tables begins with the first column of the wide table, because this column often names the
-            rows.
+        overwrite: Replace an existing index, but keep the knowledge graph in its folder.
+        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. For a
+            file that an installed reader can read too, the additional reader takes precedence.
+        columns: The maximum number of columns of a table. pyfast cuts a wider table into several, each of
+            which begins with its first column, because this column often names the rows.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"dense:openai:MODEL@URL"`: those of a model on a server with
             OpenAI's embeddings API. `"sparse:MODEL"`: learned sparse vectors. `"late"` or `"late:MODEL"`: a vector
             for each token. `"late:MODEL#96"` also sets the number of dimensions (by default 128). `MODEL` is a
-            folder or a name on the Hugging Face hub. Documents that you add later are encoded with the same
-            models.
+            folder or a name on the Hugging Face hub. The same models encode documents that you add later.
         strict: Stop at the first file that cannot be read, and make no index.
         on_unread: A function that is called at the end, once for each file that could not be read, with the
             reason. None: pyfast logs a warning for each file.
@@ -83,7 +81,7 @@ def build_index(
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
         CallError: A server refuses to encode passages, or its reply cannot be used.
         LLMUnavailableError: The server with the model for the vectors cannot be reached.
-        RunError: Several workers ended, one after the other, while they encoded the same passages.
+        RunError: Several workers died, one after another, while they encoded the same passages.
         DeviceError: `hardware` names a GPU that torch cannot use.
 
     Example:
@@ -119,21 +117,21 @@ def open_index(
     Args:
         path: A folder that `build_index` made.
         retriever: The retriever that `search` uses. `bm25`: BM25. `dense` or `sparse`: the nearest vectors of
-            this kind. `late`: BM25 finds the passages, and late interaction scores them again, token by
+            this kind. `late`: BM25 finds the passages, and late interaction rescores them, token by
             token. `late:dense`: late interaction scores the passages that `dense` finds. `dense`, `sparse`
-            and `late` need an index with vectors of this kind. `hybrid`: the lists of BM25 and `dense` are
-            joined by reciprocal ranks. `hybrid:bm25+sparse`: the lists of these two retrievers are joined in
-            the same way. `hybrid:bm25*0.3+dense*0.7`: the lists are joined by weighted scores. You can also
+            and `late` need an index with vectors of this kind. `hybrid`: joins the lists of BM25 and `dense`
+            by reciprocal ranks. `hybrid:bm25+sparse`: joins the lists of these two retrievers in the same
+            way. `hybrid:bm25*0.3+dense*0.7`: joins the lists by weighted scores. You can also
             give `MODULE:NAME`, or a function that takes the index and returns a retriever.
-        rerank: The reranker, a model that scores the best passages of a list again. `off`: none. `cross`: a
+        rerank: The reranker, a model that rescores the best passages of a list. `off`: none. `cross`: a
             cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
             `http:URL#MODEL`: a model on a server. You can also give `MODULE:NAME`, or a function that takes the
             index and returns a reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do
             not search for passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds
             linked passages (`bridge_expand`) and ranks by `bridge_rank`.
         filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` or
-            `meta.author=Sagan|Drake`. A document must meet all conditions. Otherwise it is left out, as if it
-            were deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
+            `meta.author=Sagan|Drake`. Documents that do not meet all conditions are left out, as if they were
+            deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
             condition. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
             wildcards, and `|` separates several values.
         hardware: Where models encode texts and vectors are searched. `Hardware("cuda")`: on the GPU, which also
@@ -270,11 +268,11 @@ def add_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add documents to an index. All documents are added in one commit. After an error, no document is added.
+    """Add documents to an index, in one commit. After an error, no document is added.
 
-    An `Index` object that is already open keeps its old documents. If you open the index again, it gives exactly
-    the same results and scores as an index that was built from all documents at once. While another process
-    changes the index, this call waits.
+    An `Index` object that is already open keeps its old documents. The index, opened again, gives exactly the
+    same results and scores as one built from all documents at once. While another process changes the index,
+    this call waits.
 
     Args:
         index: The folder of the index.
@@ -288,8 +286,8 @@ def add_documents(
         The number of the new commit, and the number of added documents.
 
     Raises:
-        InputError: The index already has a document with the uri of a new document. Or a source does not
-            exist, or with `strict` cannot be read.
+        InputError: The index already has a document with the uri of a new one, or a source does not
+            exist or, with `strict`, cannot be read.
         IndexFormatError: The folder has no index, or the index is damaged.
         OtherBuildError: The index has another format.
 
@@ -316,14 +314,14 @@ def update_documents(
 ) -> Change:
     """Replace documents of an index by new versions, and add new documents. All changes make one commit.
 
-    A given document replaces the document of the index that has the same uri. A file in a folder that was given
-    before has the same uri as with this folder: after `build_index("corpus", ...)`, the uri of
-    `corpus/moons/titan.md` is always `moons/titan.md`. The new version comes after all
-    other documents of the index. If the two documents are equal, the old document stays where it is.
+    A given document replaces the document of the index that has the same uri. The index remembers the folders
+    that it was built from: after `build_index("corpus", ...)`, the uri of `corpus/moons/titan.md` is always
+    `moons/titan.md`. The new version comes after all other documents of the index. If the two documents are
+    equal, the old one stays in place.
 
     A file can have several documents, such as its tables. Those that the new version of the file no longer has
-    are deleted, unless a part of the file cannot be read. A record with an id of its own stays, and so do the
-    documents of a file that is gone: use `delete_documents`.
+    are deleted, unless a part of the file cannot be read. To delete records with their own ids, or the
+    documents of a file that no longer exists, use `delete_documents`.
 
     Args:
         index: The folder of the index.
@@ -365,21 +363,20 @@ def sync_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add, replace and delete documents of an index, so that it has what folders and files have. All changes make
-    one commit.
+    """Make an index match folders and files: add, replace and delete its documents, all in one commit.
 
-    Documents are added and replaced as in `update_documents`. All other documents whose uris begin as those of the
-    given folders are deleted, also those that were not read from a file. For a folder inside a folder that
-    was given before, these are only the documents with uris such as `finance/...`. A folder that no longer exists
-    has no documents. If a part of a file cannot be read, the documents that the index has of this file stay. If
-    the file has records, such as a `.jsonl` file, or `readers` are given, the documents of all missing files stay,
-    because it is not known which documents the file has. A file without a reader has no documents. If the index
-    has the file from an earlier reader, they stay.
+    Documents are added and replaced as in `update_documents`. All other documents whose uris begin like those of
+    the given folders are deleted, including those that were not read from a file. For a folder inside a folder of
+    the index, these are only the documents with uris such as `finance/...`. A folder that no longer exists counts
+    as empty. If a part of a file cannot be read, the index keeps its documents of this file. If such a file has
+    records, as a `.jsonl` file does, or if you give `readers`, the index also keeps the documents of all missing
+    files, because the unreadable part may contain them. A file without a reader has no documents, but those that
+    an earlier reader found in it are kept.
 
     Args:
         index: The folder of the index.
         sources: Folders and files.
-        dry_run: Only find out what would change. The index stays as it is.
+        dry_run: Only find out what would change, without changing the index.
         readers: As in `build_index`.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
@@ -390,8 +387,8 @@ def sync_documents(
         `uris` has their uris, and `renamed` has the files with equal content and another name.
 
     Raises:
-        InputError: A source does not exist or has no files, with `strict` a file cannot be read, or the index also
-            has documents of another folder, whose uris cannot be told from those of the given folders.
+        InputError: A source does not exist or has no files, a file cannot be read (with `strict`), or the index
+            also has documents of another folder, whose uris cannot be told apart from those of the given folders.
         IndexFormatError: The folder has no index, or the index is damaged.
         OtherBuildError: The index has another format.
 
@@ -429,10 +426,10 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
     """Delete documents of an index. All deletions make one commit.
 
     A file can have several documents, such as its tables: `report.docx` and `report.docx#table-1`. The uri of the
-    file deletes all of them. The uri of a part, with `#`, deletes this part.
+    file deletes all of them, and the uri of a part, with `#`, only this part.
 
-    Later searches do not return these documents. The words in these documents no longer affect the scores of
-    other documents. The text of the deleted documents stays in the index's files until
+    Later searches do not return these documents, and their words no longer affect the scores of others.
+    Their text stays in the index's files until
     `compact_index(..., erase=True)`, because earlier commits still need it.
 
     Args:
@@ -443,7 +440,7 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
         The number of the new commit, and the number of deleted documents, with the parts of files.
 
     Raises:
-        InputError: The index has no document with one of these uris, and none of such a file.
+        InputError: The index has no document with one of these uris, nor one of such a file.
         IndexFormatError: The folder has no index, or the index is damaged.
         OtherBuildError: The index has another format.
 
@@ -462,9 +459,9 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Also remove the earlier commits. Then no part of the index has text of a deleted document. Runs
-            that started with an earlier commit can no longer be resumed. Knowledge graphs and runs can still
-            contain text of a deleted document: see docs/changing.md.
+        erase: Also remove the earlier commits, so that no part of the index has text of a deleted document.
+            Runs that started with an earlier commit can then no longer be resumed. Knowledge graphs and runs
+            can still contain text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
@@ -491,8 +488,8 @@ def describe_index(index: str | Path) -> IndexInfo:
         index: The folder of the index.
 
     Returns:
-        The description. The call is fast, because it reads no documents, but only the manifest, the marks of
-        deleted documents, and the sizes of files.
+        The description. The call is fast, because it reads only the manifest, the marks of deleted
+        documents, and the sizes of files.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged.
@@ -514,7 +511,7 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[DocumentInfo]:
 
     Args:
         index: The folder of the index.
-        pattern: A pattern for uris, such as `reports/*.pdf`. `*` stands for any characters, also for `/`.
+        pattern: A pattern for uris, such as `reports/*.pdf`. `*` stands for any characters, including `/`.
 
     Returns:
         The uri, title, kind and number of passages of each document, in the order of the index.

@@ -46,28 +46,27 @@ def judge_runs(
     options: RunOptions = RUN_DEFAULTS,
     watch: Watch = UNWATCHED,
 ) -> Judgement:
-    """Let a language model compare the answers of two runs. The model sees each pair of answers in both orders.
+    """Let a language model compare the answers of two runs. It sees each pair of answers in both orders.
 
     Args:
         run_a: The folder of a finished run.
         run_b: The folder of another run over the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        questions: The file of questions. You need it only if the file is no longer at the place from which
-            `run_a` read it.
+        questions: The question file. You need it only if the file has moved since `run_a` read it.
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
-            Without `ties`, a pair still counts as a tie in two cases: the judge's choice depends on the order
-            of the two answers, or the two answers are the same.
+            Even without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two
+            answers, or if they are the same.
         llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in
             `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
             others are refused.
 
     Returns:
         For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
-        In the win rate, a tie counts as half a win.
+        A tie counts as half a win.
 
     Raises:
-        InputError: The runs answer different questions, or a run is not finished, or an argument is not valid for
+        InputError: The runs answer different questions, a run is not finished, or an argument is not valid for
             `pyfast.answer`.
 
     Example:

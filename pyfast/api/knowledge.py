@@ -53,7 +53,7 @@ def build_knowledge(
     Args:
         index: An index, or its folder.
         llm: The model that reads the texts, or a text that names the model. Its role is `read`. None: pyfast reads
-            texts by rules about the form of sentences, without an LLM. Triples and tables are always read by
+            texts by rules about the form of sentences, without an LLM. It always reads triples and tables by
             rules.
         llm_options: Options of a model that you name by a text.
         embedder: A model of sentence-transformers, by name or folder. Searches for facts, entities and relations
@@ -61,18 +61,17 @@ def build_knowledge(
         chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
             or 1200 for the first extraction.
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls,
-            but needs a larger model. Each triple still belongs to one document: if you later delete one of the
-            documents, only the triples of this document are removed.
-        passes: How often the LLM reads each chunk. After the first time, the LLM looks for missing triples. More
-            passes find more triples, but need more calls.
+            but needs a larger model. Each triple still belongs to one document: if you later delete a
+            document, only its own triples are removed.
+        passes: How often the LLM reads each chunk. In later passes, it looks for missing triples. More passes
+            find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
         budget: Limits for each question of the extraction. A question reads one chunk, or with `packed` several
             short chunks. `pyfast.answer` lists the names of the limits.
         concurrency: How many questions of the extraction are in progress at once. None: as in `pyfast.answer`.
         options: How the extraction is carried out. `outage`, `max_failures`, `restart` and `retry_failed` have an
-            effect here, and others are refused. With `restart`, the folder of a stopped extraction gets another
-            name, and the triples that are already in the knowledge graph stay. With `retry_failed`, the chunks
-            that failed are tried again.
+            effect here; others are refused. `restart` renames the folder of a stopped extraction, and keeps the
+            triples that are already in the knowledge graph. `retry_failed` tries failed chunks again.
         cluster: Let the workers of a Ray cluster read the chunks. All machines must share the index's folder, and
             you must name the model by a text.
         watch: As in `pyfast.answer`. If `watch.stop` is set, no new chunk starts, and the function raises
@@ -83,8 +82,8 @@ def build_knowledge(
 
     Raises:
         CallError: Every chunk failed in the last extraction that this call carried out.
-        InputError: An earlier extraction used other `chunk_tokens`, another process is working on the extraction,
-            or `cluster` is given without `llm`.
+        InputError: An earlier extraction used different `chunk_tokens`, another process is working on the
+            extraction, or `cluster` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The extraction cannot continue, or was stopped. No finished work is lost.
 
@@ -207,8 +206,8 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Args:
         index: An index, or its folder.
-        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples has no place for the
-            times of triples. They are left out, and a warning says how many.
+        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples cannot store the
+            times of triples: they are left out, and a warning says how many.
 
     Returns:
         `out`.
@@ -231,8 +230,8 @@ def merge_knowledge(
 ) -> Knowledge:
     """Add the triples of another index, or of a run of `subqrag`, to the knowledge graph of an index.
 
-    A run of `subqrag` extracts triples from documents and stores them in the run's own folder. The run does not
-    change the index.
+    A run of `subqrag` stores the triples that it extracts from documents in its own folder, and does not change
+    the index.
 
     Args:
         index: An index, or its folder.
@@ -240,7 +239,7 @@ def merge_knowledge(
         embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
-        The graph of `index` after the merge. If you merge the same source again, nothing changes.
+        The graph of `index` after the merge. Merging the same source again changes nothing.
 
     Raises:
         IndexFormatError: `source` has no graph, or a graph is damaged.

@@ -37,7 +37,7 @@ _AT_ONCE = 64  # questions in a batch
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSetting:
-    """One way to retrieve passages, to be compared with others."""
+    """One way to retrieve passages, which you can compare with others."""
 
     retriever: str = "bm25"
     """The retriever, as in `pyfast.open_index`"""
@@ -136,7 +136,7 @@ def evaluate_retrieval(
     scores: str | Path | None = None,
     documents: Documents = "own",
 ) -> RetrievalReport:
-    """Measure how much of the gold evidence a retriever finds. You can compare several settings. No LLM is called.
+    """Measure how much of the gold evidence one or more settings of retrieval find, without calling an LLM.
 
     Gold evidence is a set of documents. The documents of the retrieved passages are ranked by their best
     passages. `recall@k` is the share of the gold documents that are among the first k documents. A gold table is
@@ -150,9 +150,8 @@ def evaluate_retrieval(
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
             mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
             later setting.
-        gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the
-            questions. If no question has this field: the file gold.jsonl that `pyfast data convert` wrote into
-            the folder of the questions.
+        gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the questions
+            or, if none has it, the file gold.jsonl that `pyfast data convert` wrote into their folder.
         at: The values of k for `recall@k` and `ndcg@k`.
         scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
         documents: own: a question with the field `documents` searches only these documents, as in `pyfast.answer`.

@@ -84,8 +84,8 @@ class Run:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records (results) of the questions that have ended, in the order of the questions. If the run
-        has a folder, they are read from it.
+        """The records (results) of the finished questions, in the order of the questions. If the run has a
+        folder, they are read from it.
 
         A record reads its `evidence` and its `trace` from the disk when you first access them.
 
@@ -134,10 +134,10 @@ class Run:
         return calls_of(self.path / JOURNAL, id)
 
     def prefix_cache(self, tokens: float = math.inf) -> dict[str, CachedTokens]:
-        """Estimate what a prefix cache would save, for an LLM whose server does not tell what it has cached.
+        """Estimate what a prefix cache would save, for an LLM whose server does not report what it has cached.
 
-        The stored prompts pass through a model of vLLM's cache, in the order in which the calls ended. Words stand
-        for tokens.
+        The stored prompts pass through a model of vLLM's cache, in the order in which the calls ended, with words
+        in place of tokens.
 
         Args:
             tokens: The size of the cache in tokens. By default, it has no limit.
@@ -185,7 +185,7 @@ class Run:
         metrics: Sequence[str | Metric] | None = None,
         sources: bool = False,
     ) -> pa.Table:
-        """Return the results as an Arrow table, with a row for each question that has ended.
+        """Return the results as an Arrow table, with a row for each finished question.
 
         Args:
             gold: As in `pyfast.evaluate`. If it is None and the run has no gold, a warning says so, and the table
@@ -215,7 +215,7 @@ class Run:
         metrics: Sequence[str | Metric] | None = None,
         sources: bool = False,
     ) -> Any:
-        """Return the results as a data frame of pandas, with a row for each question that has ended.
+        """Return the results as a pandas data frame, with a row for each finished question.
 
         Args:
             gold: As in `Run.to_arrow`.

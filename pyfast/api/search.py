@@ -59,7 +59,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
     Args:
         query: The question.
         texts: The texts, such as passages that a vector store found. pyfast computes the weights of words from
-            these texts alone.
+            only these texts.
         scores: Scores that the texts already have, where higher is better. None: the score of a text is the
             sum of the TF-IDF weights that the query's terms have in it.
 
@@ -67,7 +67,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         A score in [0, 1] for each text, in the order of the texts.
 
     Raises:
-        InputError: The number of scores is not the number of texts, or a score is not finite.
+        InputError: The numbers of scores and texts differ, or a score is not finite.
 
     Example:
         >>> from pyfast.api.search import rerank_texts

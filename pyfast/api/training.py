@@ -150,9 +150,9 @@ def train_hseq_iterator(
             with the same arguments.
         settings: Settings of hseq by name. Give the settings that later runs will use. The default of
             `guidance` is `template`.
-        head: The model that makes the plans if `guidance` is `head`. You name it as you name `llm` in
-            `pyfast.answer`. A run in the folder `guidance` of `out` makes the plans. It resumes like any
-            other run.
+        head: The model that makes the plans if `guidance` is `head`, given like `llm` in
+            `pyfast.answer`. It makes them in a run in the folder `guidance` of `out`, which you can
+            resume like any other run.
         options: What is trained, and how.
         on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
             its gradient, and its time), and the number of steps in the whole training.
@@ -212,7 +212,7 @@ def estimate_hseq_iterator(
         model: The folder of a language model in safetensors.
         settings: Settings of hseq by name. Give the settings that later runs will use. The default of
             `guidance` is `template`. With `guidance` set to `head`, the function does not ask the head for
-            plans. It assumes that these plans are as long as the plans of the template.
+            plans, but assumes that they are as long as the plans of the template.
         options: As in `train_hseq_iterator`.
 
     Returns:
@@ -302,11 +302,12 @@ def distill(
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Distilled:
-    """Teach a model what finished runs of any system and LLM did right. An example is an LLM call of a question
-    that came out right: the name of the prompt, its messages, and the reply.
+    """Teach a model what finished runs of any system and LLM did right. An example is an LLM call of a
+    correctly answered question: the name of the prompt, its messages, and the reply.
 
-    Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the last reply goes with
-    the first prompt. The training is LoRA. It runs on a GPU if the machine has one, otherwise on the CPU.
+    Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the example has the
+    first prompt and the last reply. The training uses LoRA, on a GPU if the machine has one, otherwise on the
+    CPU.
 
     Args:
         runs: Runs with stored prompts, or their folders.
@@ -314,19 +315,19 @@ def distill(
             arguments.
         model: The folder of the language model to train, in safetensors. None: `out` gets only the examples.
         gold: The gold answers for `options.right="gold"`, as in `pyfast.evaluate`.
-        not_in: Files of questions on which the model will be tested. No question of the runs may be in them.
-        options: Which examples are chosen, and how the training uses them.
+        not_in: Files of test questions. No question of the runs may be in them.
+        options: How to choose examples, and how the training uses them.
         on_step: As in `train_hseq_iterator`.
         on_estimate: As in `train_hseq_iterator`.
 
     Returns:
-        What the model learned from. `out` has the examples in `examples.jsonl`, and in `held_out.jsonl` those of
-        the questions that are held out. Its folder `adapter` has the adapter in peft's format, for vLLM and
+        What the model learned from. `out` has the examples in `examples.jsonl`, and the held-out ones in
+        `held_out.jsonl`. Its folder `adapter` has the adapter in peft's format, for vLLM and
         transformers, and as `adapter.gguf` for llama.cpp.
 
     Raises:
-        InputError: A run stores no prompts, no question came out right, a question is in a file of `not_in`, the
-            model cannot be read, or `out` has another training.
+        InputError: A run stores no prompts, no question was answered correctly, a question is in a file of
+            `not_in`, the model cannot be read, or `out` has a different training.
         RunError: The loss became infinite or NaN.
 
     Example:
@@ -442,20 +443,21 @@ class Calibration:
 def calibrate_cascade(
     runs: Run | str | Path | Sequence[Run | str | Path], *, gold: GoldLike | None = None, min_f1: float = 1.0
 ) -> Calibration:
-    """Fit the confidence of the system `cascade` to questions with gold answers, by logistic regression. All
-    answers in the traces count, also those that another answer replaced.
+    """Fit the confidence of the system `cascade` by logistic regression to questions with gold answers. All
+    answers in the traces count, including those that another answer replaced.
 
     Args:
-        runs: Runs of `cascade`, or their folders. With `sure=1`, each question has an answer of each system. Use
-            other questions than those of a test.
+        runs: Runs of `cascade`, or their folders. With `sure=1`, every system answers every question. Do not use
+            test questions.
         gold: The gold answers, as in `pyfast.evaluate`.
-        min_f1: The smallest F1 of an answer that counts as right.
+        min_f1: The lowest F1 of an answer that counts as correct.
 
     Returns:
         The weights, and how well the confidences fit.
 
     Raises:
-        InputError: A run cannot be read, the runs have no answers of `cascade`, or all answers are right or wrong.
+        InputError: A run cannot be read, the runs have no answers of `cascade`, or all answers are correct or
+        all are wrong.
 
     Example:
         >>> import pyfast

@@ -82,8 +82,8 @@ class Verification:
 def verify(path: str | Path) -> Verification:
     """Check the checksums of a run or an index. For a run, compare each answer with the journal.
 
-    A run that was stopped or killed passes if it can be resumed. `verify` only reads: it changes and repairs
-    nothing. It can check a run while another process works on it.
+    A run that was stopped or killed passes if it can be resumed. `verify` changes and repairs nothing, and
+    can check a run while another process works on it.
 
     Args:
         path: The folder of a run or an index.

@@ -552,8 +552,8 @@ class Context:
         return {_queries(item) for item, done in ended if done.exception() is None and not len(done.result())}
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """Find the `k` best passages for a query. The waiting queries of all questions are searched
-        together."""
+        """Find the `k` best passages for a query. One search handles the waiting queries of all
+        questions."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
@@ -595,8 +595,8 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Register a function that returns the evidence and the trace so far. If the question fails, they are
-        stored in its record.
+        """Register a function that returns the evidence and the trace so far, which the record gets if the
+        question fails.
 
         Args:
             answer: A function that returns an `Answer`. It is called only if the question fails, and the text
@@ -605,8 +605,8 @@ class Context:
         self.until_now = answer
 
     def hold_text(self) -> None:
-        """Give clients the answer only as a whole from now on. A system that may replace what the LLM writes as
-        an answer calls this method first."""
+        """From now on, send clients the answer only as a whole. A system that may replace what the LLM writes
+        as an answer calls this method first."""
         self._on_text = None
 
     def forget(self) -> None:

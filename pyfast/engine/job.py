@@ -102,8 +102,8 @@ class Job:
     """
 
     def describe(self) -> Configuration:
-        """Make the configuration for run.toml. Call this method after the LLMs have started, because only then
-        their context windows are known.
+        """Make the configuration for run.toml. Call this method after the LLMs have started, because their
+        context windows are not known before.
         """
         questions = {"count": self.questions.count, "digest": self.questions.digest}
         described = configuration(
@@ -140,8 +140,8 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits of prompts. They depend on the model's context window. The window is known only after
-        the model has started."""
+        """The limits of prompts. They depend on the model's context window, which is known only after the
+        model has started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))

@@ -68,7 +68,7 @@ class Prompt(Generic[M]):
 
     `system` and the beginning of `user` are the same for all questions, so that an LLM with a prefix cache
     reads them only once. `user` has placeholders, `$name` or `${name}`, for the text that differs between
-    questions. If the text for a placeholder contains a `$name` of its own, that `$name` is not replaced.
+    questions. If the text for a placeholder itself contains a `$name`, this `$name` is not replaced.
 
     Example:
         >>> from pydantic import BaseModel
@@ -111,12 +111,12 @@ class Prompt(Generic[M]):
         object.__setattr__(self, "_parts", _parts(self.user))
 
     def sized(self, max_tokens: int) -> Self:
-        """Return the prompt with another token limit. Both prompts share the schema object, so that LLMs
+        """Return the prompt with a different token limit. Both prompts share the schema object, so LLMs
         compile it only once."""
         return self if max_tokens == self.max_tokens else self._changed(max_tokens=max_tokens)
 
     def tried(self, attempts: int | None) -> Self:
-        """Return the prompt with another maximum number of attempts. None: the budget decides."""
+        """Return the prompt with a different maximum number of attempts. None: the budget decides."""
         return self._changed(attempts=attempts)
 
     @property
@@ -161,9 +161,9 @@ class Prompt(Generic[M]):
     def parse(self, completion: Completion, repaired: Counter[str] | None = None) -> M:
         """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
 
-        If none matches, the lists of the answer are mended (see `mended`), and then the JSON (see `repaired_in`).
-        The number of mends is added to `repaired`, under the name of the prompt. Why the LLM ended the answer does
-        not matter, unless it was cut off or filtered.
+        If none matches, the lists of the answer are repaired (see `mended`), and then the JSON (see
+        `repaired_in`). The number of repairs is added to `repaired`, under the name of the prompt. The reason why
+        the LLM ended the answer does not matter, unless it was cut off or filtered.
 
         Raises:
             AnswerError: The completion does not match the schema. If the token limit cut it off, the error is a

@@ -188,7 +188,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Return the record's line of answers.jsonl. Of the evidence, this line has only the ids and uris."""
+        """Return the record's line of answers.jsonl, which has only the ids and uris of the evidence."""
         reason = {} if self.reason is None else {"reason": self.reason, "error": self.error}
         names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
         ended = {"id": self.id, "state": self.state, "answer": self.answer, **reason}

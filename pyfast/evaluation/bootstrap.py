@@ -14,9 +14,9 @@ DRAWS = 2_000
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
     """Compute a percentile bootstrap interval of the mean of `values`, by 2,000 draws.
 
-    A group has values that depend on each other, such as those of the turns of a conversation. A draw picks
-    groups at random, with repetition, and uses all values of the picked groups. The same input always gives
-    the same draws.
+    The values of a group depend on each other, such as those of the turns of a conversation. Each draw
+    picks groups at random, with repetition, and uses all of their values. The same input always gives the
+    same draws.
 
     Args:
         values: One number for each question.

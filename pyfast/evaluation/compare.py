@@ -42,10 +42,8 @@ class Difference:
     high: float
     """The bounds of the difference's 95 % interval are `low` and `high`. They come from a paired bootstrap"""
     test: Test
-    """The test that gives the p-value: McNemar's exact test, or the bootstrap.
-
-    McNemar's test is used if all values are 0 or 1, and no two questions belong to the same conversation.
-    Otherwise the bootstrap is used
+    """The test that gives the p-value: McNemar's exact test if all values are 0 or 1 and no two questions
+belong to the same conversation, otherwise a paired permutation test
     """
     p: float
     p_holm: float

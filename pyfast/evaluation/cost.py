@@ -49,7 +49,7 @@ class Prices(BaseModel):
     def price(self, spec: str) -> Price:
         """Find the price of the model that a text such as `openai:MODEL@URL` names.
 
-        The list is searched first for the whole text, then for MODEL.
+        Searches the list first for the whole text, then for MODEL.
 
         Raises:
             InputError: The list has no such model.

@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run. The first row has all questions. Each further row has a group of questions."""
+    """The scores of a run. The first row has all questions, and each further row a group of questions."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -97,8 +97,8 @@ def evaluate(
     figures: Sequence[str] = (),
     also: Sequence[Metric] = (),
 ) -> Report:
-    """Score answers. A failed question counts as wrong. Unfinished questions are listed in `not_run`, but do
-    not count.
+    """Score answers. A failed question counts as wrong. Unfinished questions do not count, but `not_run`
+    lists them.
 
     Args:
         answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
@@ -112,7 +112,7 @@ def evaluate(
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
         figures: The names of the figures that the report has. Empty: all of them.
-        also: Metrics beside `metrics`.
+        also: Metrics in addition to `metrics`.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.

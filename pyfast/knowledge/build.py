@@ -71,8 +71,8 @@ def build_knowledge(
     retry_failed: bool = False,
     watch: Watch = UNWATCHED,
 ) -> Knowledge:
-    """Extract triples from the documents of an index, or resume an extraction. Chunks whose triples are in
-    the store are not extracted again.
+    """Extract triples from the documents of an index, or resume an extraction. Skips chunks whose triples
+    are already in the store.
 
     Before the extraction, the function repairs a damaged store.
 
@@ -86,11 +86,11 @@ def build_knowledge(
             was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
             still belongs to its own document.
-        passes: How often the LLM reads a chunk. After the first time, the LLM looks for missing triples.
+        passes: How often the LLM reads a chunk. In later passes, it looks for missing triples.
         limit: The maximum number of new chunks to read.
-        restart: Do not resume a stopped extraction, but start a new one. The folder of the stopped extraction
-            gets another name. The store stays as it is.
-        retry_failed: Extract chunks again that failed in an earlier extraction.
+        restart: Start a new extraction instead of resuming a stopped one. The folder of the stopped
+            extraction gets a different name, and the store stays as it is.
+        retry_failed: Retry chunks that failed in an earlier extraction.
         watch: What follows and stops the reading by rules. `run_job` has its own.
 
     Returns:
@@ -98,8 +98,8 @@ def build_knowledge(
 
     Raises:
         CallError: Every chunk of the last extraction failed.
-        InputError: An earlier extraction had another chunk size, or another process is working on the
-            extraction.
+        InputError: An earlier extraction had a different chunk size, or another process is working on
+            the extraction.
         IndexFormatError: All snapshots are damaged.
         OtherBuildError: The store or the extraction has another format.
     """

@@ -331,8 +331,8 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """Find the triples with these names. Case and spaces do not matter. Returns the numbers of the
-        triples. There are several if triples differ only in their time."""
+        """Find the triples with these names, ignoring case and spaces. Returns their numbers: several,
+        if triples differ only in their time."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -444,8 +444,8 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find the triples with a key, ascending. If there are more than `limit`, only the `limit` triples that
-        are nearest to a query's vector are returned. `key` is the number of the key in `keys`.
+        """Find the triples with a key, ascending. If there are more than `limit`, it returns only the `limit`
+        triples that are nearest to a query's vector. `key` is the number of the key in `keys`.
 
         The vector of a triple is the vector of its fact.
         """
@@ -490,8 +490,8 @@ class Knowledge:
     def marks(self, kind: str) -> Int64:
         """Return a row of numbers that identifies each text of `texts`: int64[texts, columns].
 
-        Equal texts have equal rows. This is also true for texts in two stores, if one process has both stores
-        open. So a new snapshot can find the vectors of texts that the previous snapshot already has.
+        Equal texts have equal rows, even in two stores that one process has open, so a new snapshot can find
+        the vectors of texts that the previous snapshot already has.
         """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]

@@ -55,7 +55,7 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of an LLM. The LLM must use nothing but the fields of the request.
+    """One call of an LLM. The reply must depend only on the fields of the request.
 
     Example:
         >>> from pyfast.llm import Request, dialogue
@@ -171,8 +171,8 @@ class LLM(Protocol):
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Answer one request. pyfast makes many calls of this method at the same time. The LLM itself can
-        make batches of these requests.
+        """Answer one request. pyfast makes many calls at the same time, which the LLM itself can combine
+        into batches.
 
         Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model no longer answers.
         If a call is cancelled, it must release its slot and must not disturb other calls.

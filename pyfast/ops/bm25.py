@@ -22,8 +22,8 @@ _NONE = np.empty(0, np.int32)
 class TermCounts:
     """How often each term occurs in the documents of one part of a corpus, as a sparse matrix in CSC form.
 
-    The counts do not depend on the rest of the corpus. So a part stays valid when the corpus gets other
-    parts. The arrays can be memory-mapped files, because a query reads only the columns of its terms.
+    The counts do not depend on the rest of the corpus, so a part stays valid when other parts are
+    added. The arrays can be memory-mapped files, because a query reads only the columns of its terms.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -102,7 +102,7 @@ def bm25(
 ) -> tuple[Int64, Int32, Float32]:
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
-    A document's score is a sum over the terms of the query. A term that the query has twice counts twice.
+    A document's score is a sum over the terms of the query. A term that occurs twice in the query counts twice.
     Each term adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N
     is the number of documents, df how many of them have the term, and tf how often this document has it. N,
     df and the average length count all parts together, without deleted documents. So the result does not
@@ -117,7 +117,7 @@ def bm25(
         filter: (offsets, documents): lists of the documents that may be found, in ascending order. There is
             one list for each query, or one list for all queries. The filter does not change scores. None:
             each query may find every document.
-        k1: How much repeated occurrences of a term add to the score; at least 0. With 0 they add nothing.
+        k1: How much repeated occurrences of a term add to the score; at least 0 (nothing).
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
         sizes: (documents int64[Q], lengths int64[Q]): for each query, the number N of documents that it searches,

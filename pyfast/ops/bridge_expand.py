@@ -25,8 +25,8 @@ def bridge_expand(
 
     A question rarely contains the words that link a document of the first hop to a document of the second
     hop. So the similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are
-    not in the question. x_st is the weight of term t in document s. The result leaves out the seed itself. It
-    also leaves out documents that share no term with the seed, or only terms of the question.
+    not in the question, where x_st is the weight of term t in document s. The result leaves out the seed
+    itself, and documents that share with it only terms of the question or no term at all.
 
     Args:
         X: The forward index, documents x terms.

@@ -35,7 +35,7 @@ def bridge_select(
 ) -> Float32:
     """Boost the top table row and the top passage of text in each pool (algorithm 1 of N2N-GQA).
 
-    The boost `beta` is added to the highest score of a table row. It is also added to the highest score of a
+    The op adds the boost `beta` to the highest score of a table row, and also to the highest score of a
     passage of text, unless this row and this passage are linked (phi = 1 in the paper). They are linked if
     the passage contains all terms of one of the row's cell values.
 

@@ -11,9 +11,9 @@ from pyfast.ops.arrays import Int32, Int64, Ragged, call, ragged
 def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, Int32, list[str]]:
     """Count the words of texts.
 
-    A word is a run of letters and digits (`str.isalnum`), and of the combining characters that follow them. A word
-    of one character must stand alone: it is no end of a word such as `it's`, and no part of a number that has a
-    longer part beside it, such as the 1 of `1.50`. Words keep their case.
+    A word is a run of letters and digits (`str.isalnum`), and of the combining characters that follow them. A
+    single character is a word only if it stands alone: the end of `it's` is not a word, and neither is a part of a
+    number next to a longer part, such as the 1 of `1.50`. Words keep their case.
 
     Args:
         texts: (offsets int64[T + 1], uint8): texts in UTF-8.

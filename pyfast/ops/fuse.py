@@ -20,8 +20,8 @@ def fuse(
 
     Scores of different queries are not comparable. So the op first min-max normalises the scores of each
     pool. If all scores of a pool are equal, they become 1. A document that is in several pools keeps its best
-    score. Of documents with equal scores, those of an earlier pool come first. Within a pool they keep the
-    order of the pool.
+    score. Documents with equal scores are in the order of the pools, and within a pool in the order of that
+    pool.
 
     Args:
         list_offsets: int64[G + 1]. Group g has the pools list_offsets[g] to list_offsets[g + 1].

@@ -123,8 +123,8 @@ def gatv2(
             the loops that the graph already has. The new loop of destination i is edge E + i.
         dropout: The probability that an attention a_ij becomes 0. All other a_ij are divided by 1 - dropout.
             The random numbers depend only on (`seed`, edge, head).
-        seed: The seed of dropout. NumPy and CuPy arrays need a seed. With torch tensors, the seed can be
-            None: torch's random generator then makes one.
+        seed: The seed of dropout. NumPy and CuPy arrays need one. With torch tensors, it can be None:
+            torch's random generator then makes one.
         mask: bool[E, H], or with `self_loops` bool[E + N_dst, H]: True for each a_ij that dropout keeps. The
             mask is used in place of random numbers.
         return_attention: Also return the attention.

@@ -72,7 +72,7 @@ def _join(parts: Sequence[Lists]) -> Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """The segments that all questions read, in order. `hseq_stream` makes it. Several threads can use it at
+    """The segments that all questions read, in order, made by `hseq_stream`. Several threads can use it at
     the same time.
     """
 

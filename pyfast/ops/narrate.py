@@ -10,8 +10,7 @@ from pyfast.ops.arrays import Ragged, call, pools, ragged
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
-    """Write each pool as numbered lines. The first line that does not fit into the text, and all lines after
-    it, are left out.
+    """Write each pool as numbered lines, up to the first line that does not fit.
 
     Args:
         lines: (offsets int64[documents + 1], uint8): the line of each document, in UTF-8.

@@ -33,8 +33,8 @@ def prune(
         pool_offsets: int64[P + 1], where each pool begins.
         min_nodes: The minimum number of nodes to keep, if the pool has enough nodes.
         max_nodes: The maximum number of nodes to keep.
-        per_kind: The minimum number of passages of text to keep. It is also the minimum number of table rows
-            to keep. If the pool has fewer, all of them are kept.
+        per_kind: The minimum number of passages of text to keep, and of table rows. If the pool has fewer,
+            all of them are kept.
 
     Returns:
         (offsets int64[P + 1], nodes int32). A node is its position in the pool. The nodes of each pool are best

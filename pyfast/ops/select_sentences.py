@@ -19,18 +19,19 @@ def select_sentences(
     budgets: npt.ArrayLike,
     threads: int | None = None,
 ) -> Bool:
-    """Choose sentences of each pool's passages, the most valuable first, as long as they fit into a budget.
+    """Choose the most valuable sentences of each pool's passages that fit into a budget.
 
     With c, the share of the question's weight that a sentence covers, and p, the score of its passage divided by
     the best score of the pool, its relevance is r = c + 0.7 p. Its value is
 
         (2 c + 1.5 p + 2 shared + title + named / 2 + opening / 2) / length ** (1 / 4).
 
-    `shared` is the mean of its four strongest terms that sentences of other passages have too. Terms of the
-    question do not count, and the strength of a term is its weight, times the highest r of these sentences.
-    `title` is the highest r of a sentence of another passage that has all terms of the passage's title. `named`
-    is the share of the title's terms that the question has. `opening` is c of the passage's first sentence. The
-    factors were chosen on developing questions of HotpotQA, 2WikiMultihopQA and MuSiQue (docs/performance.md).
+    `shared` is the mean strength of its four strongest terms that also occur in sentences of other passages.
+    Terms of the question do not count, and the strength of a term is its weight, times the highest r of these
+    sentences. `title` is the highest r of a sentence of another passage that has all terms of the passage's
+    title. `named` is the share of the title's terms that the question has. `opening` is c of the passage's
+    first sentence. We tuned the factors on development questions of HotpotQA, 2WikiMultihopQA and MuSiQue
+    (docs/performance.md).
 
     Args:
         X: The weights (for example idf, from 0 to 1) of the terms in each sentence (the first S rows), then in the
@@ -39,8 +40,8 @@ def select_sentences(
         sentence_offsets: int64[N + 1], where the sentences of each passage begin.
         semantic: float32[N], the score of each passage. Scores below 0 count as 0.
         lengths: int64[S], how much of the budget each sentence takes, such as its characters.
-        dependent: [S], 1 for sentences that are hard to understand without the one before, for example because
-            they begin with a pronoun. The sentence before is chosen too, if it fits.
+        dependent: [S], 1 for sentences that are hard to understand without the previous one, for example
+            because they begin with a pronoun. The op then chooses the previous sentence too, if it fits.
         budgets: int64[P], the maximum sum of lengths of each pool. The most valuable sentence is chosen even if
             it is longer.
         threads: The number of threads. None: all cores.

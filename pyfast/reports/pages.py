@@ -50,13 +50,13 @@ def report(
     """Write runs as web pages into a static folder. The pages load nothing from the Internet.
 
     The folder has the page (`index.html`, `app.js`, `style.css`, `vendor/`), a manifest, and the data in
-    compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. A browser
-    loads no data if you open the page from the disk: use `pyfast view` for runs on this machine.
+    compressed chunks. The page loads a chunk when it needs it. Any web server can serve the folder. If you
+    open the page from the disk, a browser loads no data: use `pyfast view` for runs on this machine.
 
     Args:
         runs: A run, or several runs over the same questions, which the report compares. You can also give
             folders of runs.
-        out: The folder to write. An existing report in this folder is replaced.
+        out: The folder to write. Replaces an existing report in this folder.
         gold: As in `pyfast.evaluate`. None: the gold answers in gold.jsonl in the folder of the run's
             questions. If there is no such file: the gold answers in the questions themselves, if they have
             any.
@@ -74,7 +74,7 @@ def report(
 
     Raises:
         InputError: A run is in memory or damaged, the gold file has none of its questions, a model is missing
-            in the price list, or `out` has files that are not a report.
+            from the price list, or `out` has files that are not a report.
         RunError: A process that wrote a part of the report was killed.
 
     Example:
@@ -283,7 +283,7 @@ def view(
         prices: As in `pyfast.report`.
         port: The port on 127.0.0.1. 0: a free port.
         on_start: A function that is called with the address of the page when the server is ready.
-        stop: After you set this event, the server ends.
+        stop: Set this event to stop the server.
 
     Raises:
         InputError: A run has no folder or is damaged, the gold file has none of its questions, or a model is

@@ -29,8 +29,8 @@ def show(
 ) -> str:
     """Write one question of a run as text: its answer, its trace, its gold passages, its LLM calls.
 
-    This works for your own systems too. Each list of segments in the trace (ids, or objects with `segment`) is
-    shown as a list of passages. Each list of other objects is shown as steps.
+    This works for your own systems too: it shows each list of segments in the trace (ids, or objects with
+    `segment`) as a list of passages, and each list of other objects as steps.
 
     Args:
         run: The run, or its folder.
@@ -62,8 +62,7 @@ def show(
 def wrong_questions(
     run: Run | str | Path, gold: GoldLike | None = None, metrics: Sequence[str | Metric] | None = None
 ) -> list[str]:
-    """Find the wrong answers of a run, the most wrong first. The lower the first figure of a question, the
-    more wrong its answer.
+    """Find the wrong answers of a run, those with the lowest first figure first.
 
     Args:
         run: The run, or its folder.

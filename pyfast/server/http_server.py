@@ -42,14 +42,14 @@ def serve(
 ) -> None:
     """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
 
-    The environment variable `PYFAST_API_KEYS` has the keys that clients may use, with commas between them. The
-    file `options.keys` can have more, and bind a key to a filter. Without keys, only programs on this machine can
+    The environment variable `PYFAST_API_KEYS` lists the keys that clients may use, separated by commas. The file
+    `options.keys` can add more, and limit a key to a filter. Without keys, only programs on this machine can
     reach the server.
 
     Args:
         index: An index, its folder, a function that opens it, or a mapping from names to these. A request that
-            names no index uses the first index. None: only systems that need no index can be served. After a
-            change of an index, new requests use its new commit, and requests in progress finish with the old one.
+            names no index uses the first index. None: the server offers only systems that need no index. When an
+            index changes, new requests use its new commit, and requests in progress finish with the old one.
         llm: As in `pyfast.Engine`.
         llm_options: Options of models that you give as a text, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
@@ -58,10 +58,10 @@ def serve(
         port: The port. 0: the server takes a free port and logs it.
         concurrency: How many questions on each index are in progress at the same time.
         budget: Limits of each question, by name, as in `pyfast.Engine`.
-        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names of limits to values. All
-            other limits have their defaults.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names to values. Limits that
+            are not named have their defaults.
         options: How the server answers, for example what it does in outages and with conversations.
-        stop: After you set this event, the server ends, as it does for SIGINT and SIGTERM.
+        stop: Set this event to stop the server, as SIGINT and SIGTERM do.
 
     Raises:
         InputError: An argument is not valid, or other machines can reach `host` and there are no keys.

@@ -214,7 +214,7 @@ def serve_mcp(
     host: str = "127.0.0.1",
     port: int = 8001,
 ) -> None:
-    """Give agents an index and a system as tools, through the Model Context Protocol (MCP).
+    """Offer an index and a system to agents as tools, through the Model Context Protocol (MCP).
 
     With `stdio`, the function returns when the client closes the standard input. With `http`, the server runs
     until the process gets the signal SIGINT or SIGTERM.

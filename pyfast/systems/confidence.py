@@ -71,18 +71,18 @@ def agreement_of(one: str, other: str) -> float:
 
 
 def confidence_of(features: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the probability that an answer is right, by the logistic function of the weighted features."""
+    """Return the probability that an answer is correct, by the logistic function of the weighted features."""
     return 0.5 + 0.5 * tanh(sum(map(mul, features, weights)) / 2)
 
 
 def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights:
-    """Fit the weights of the confidence to answers that are known to be right or wrong, by logistic regression.
+    """Fit the weights of the confidence by logistic regression to answers that are known to be correct or wrong.
 
-    The sum of the squared weights without the bias, divided by 2, is a penalty, so that few answers suffice.
+    A penalty of half the sum of the squared weights (without the bias) makes the fit work with few answers.
 
     Args:
         features: [n, 6] the `FEATURES` of n answers.
-        right: [n] 1 for an answer that is right, 0 for another.
+        right: [n] 1 for a correct answer, 0 for a wrong one.
 
     Returns:
         The weights, by Newton's method.

@@ -40,8 +40,8 @@ def install(extra: str) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A context manager and decorator. If an optional package cannot be imported inside of it, the error is one
-    line that names the extra to install.
+    """A context manager and decorator. If an optional package cannot be imported inside it, a one-line error
+    names the extra to install.
 
     Raises:
         MissingPackageError: In place of the `ModuleNotFoundError` of such a package.

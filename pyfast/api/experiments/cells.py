@@ -72,17 +72,16 @@ class Experiment:
         """Compare each row with the baseline row, for each data set and model, question by question.
 
         Args:
-            baseline: The name of the row with which all other rows are compared. None: the first row that was
-                run.
+            baseline: The name of the row to compare all other rows with. None: the first row that was run.
             out: A file for the differences with their intervals and p-values, whose name ends in .md, .tex,
-                .csv, .jsonl, .parquet or .xlsx. An existing file is replaced.
+                .csv, .jsonl, .parquet or .xlsx. Replaces an existing file.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
             is already applied to `p_holm`.
 
         Raises:
-            InputError: No row that was run has this name, or the name of `out` ends in something else.
+            InputError: No row that was run has this name, or `out` has a different extension.
         """
         if out is not None:
             check_new(Path(out), overwrite=True)
@@ -129,8 +128,8 @@ def experiment(
     """Run systems on data sets, score the answers, and write tables.
 
     Each combination of row, set, model and seed has a run in its own folder in `out`. If an experiment was
-    stopped or killed, call `experiment` again with the same arguments to resume it. Finished runs are not
-    repeated. The indexes are also built in `out`.
+    stopped or killed, call `experiment` again with the same arguments to resume it without repeating
+    finished runs. The indexes are also built in `out`.
 
     Args:
         plan: A TOML file, the name of a plan that comes with pyfast (`pyfast experiment --list`), or a
@@ -148,13 +147,12 @@ def experiment(
             latency. This argument replaces the plan's `latency`.
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
-        options: As in `pyfast.answer`. `outage`, `sample`, `restart` and `accept_code` have an effect here, and
-            others are refused. `sample` replaces the plan's `sample`. You can resume the experiment with a larger
-            `sample`. Finished runs that other code started stay as they are, and only a warning names them.
+        options: As in `pyfast.answer`. `outage`, `sample`, `restart` and `accept_code` have an effect here;
+            others are refused. `sample` replaces the plan's `sample`, and you can resume the experiment with a
+            larger one. Finished runs that other code started stay as they are; a warning names them.
         cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
-            `cluster.workers` is the number of runs at the same time. `out` must be a folder that all machines
-            share. Give models as texts, not as objects. None: this process carries out the runs, one after the
-            other.
+            `cluster.workers` is the number of simultaneous runs. `out` must be a folder that all machines share.
+            Give models as texts, not as objects. None: this process carries out the runs, one after another.
         watch: As in `pyfast.answer`, for all runs. If `watch.stop` is set, `RunError` is raised.
 
     Returns:

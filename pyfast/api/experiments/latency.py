@@ -86,9 +86,9 @@ class Bench:
         return {**_FORMAT, **self.about, "saturation": self.saturation, "loads": self.loads}
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
-        """Compare this result with an earlier result: a file that `bench` wrote, or the result of `as_json`.
-        Only loads that are in both results are compared, each with that of the same system. If each result has
-        only one system, these two are compared, and a warning names them if they differ.
+        """Compare this result with an earlier one (a file that `bench` wrote, or the result of `as_json`), for
+        the loads that are in both, each with that of the same system. If each result has only one system, these
+        two are compared, and a warning names them if they differ.
 
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
@@ -153,15 +153,15 @@ def bench(
         index: An index, or its folder. None: the system needs no index.
         llm: As in `pyfast.answer`.
         llm_options: As in `pyfast.answer`.
-        system: As in `pyfast.answer`, or several systems, which get the same loads one after the other. The name
+        system: As in `pyfast.answer`, or several systems, which get the same loads one after another. The name
             of a load then begins with the name of its system.
         settings: As in `pyfast.answer`, for every system.
         budget: Limits of each question, as in `pyfast.Engine`.
         concurrency: How many questions the engine works on at the same time. All other questions wait in its
             queue.
         journal: Whether to write a journal, as a run does. After each LLM call, a question continues only
-            when the completion is stored. The journal is in a temporary folder in `out`. If `out` is None, it
-            is in the operating system's folder for temporary files.
+            when the completion is stored. The journal is in a temporary folder in `out` or, if `out` is None,
+            in the operating system's folder for temporary files.
         out: A folder for `bench.json` and, if matplotlib is installed, `bench.png`. None: nothing is written.
 
     Returns:

@@ -56,8 +56,8 @@ def of_index(work: Work) -> Work:
 
 
 class Index:
-    """An opened index. It shows one commit (one version of the index). Later changes to the folder do not affect
-    it.
+    """An opened index. It shows one commit (one version of the index), so later changes to the folder do not
+    affect it.
 
     Its large arrays are memory-mapped, and each block of an array is compared with its checksum when it is
     first read. If the index has several parts, BM25 searches each of them. All other data of the parts is
@@ -156,24 +156,24 @@ class Index:
         return Index(self.folder, self._retriever, commit, self._rerank, conditions, self.hardware)
 
     def newest(self) -> Index:
-        """Open the same index at the current commit of its folder. Returns this object if it shows this commit
-        already, or if it was opened at a commit that was given. Raises `IndexFormatError` and `InputError` as
-        opening does."""
+        """Open the same index at the current commit of its folder. Returns this object if it already shows
+        this commit, or if it was opened at a given commit. Raises `IndexFormatError` and `InputError` as
+        `open_index` does."""
         if self._is_fixed or read_manifest(self.folder, check=False) == self.manifest:
             return self
         return self._opened_at(None)
 
     def within(self, uris: Sequence[str]) -> Index:
-        """Return an index that has only the documents with these uris. It gives the same results as an index
-        that was built from only these documents.
+        """Return an index of only the documents with these uris. It gives the same results as an index built
+        from only these documents.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
         return self._with(self._commit.of_documents(self.whole, uris))
 
     def fitting(self, filter: str | Sequence[str]) -> Index:
-        """Return an index of the same commit. It has only the documents of this index that also meet the
-        conditions of `filter`, as `parse_filter` reads them.
+        """Return an index of the same commit with only the documents that also meet the conditions of
+        `filter`, as `parse_filter` reads them.
 
         Raises `InputError` if a condition cannot be read, or if no document meets the conditions.
         """

@@ -160,9 +160,9 @@ class Embedder:
 
     A text has the same vector, bit for bit, in any batch. Batches have no padding: `Bert` accepts texts of
     different lengths, and other models get batches of texts with the same number of tokens. When pyfast loads
-    a model, it looks for a minimum size of batches: in all batches of at least this size, a text must have
-    the same vector. If no size that it tries is large enough, each text is computed alone. Equal texts are
-    computed only once, and the vectors of recent texts are cached.
+    a model, it looks for the smallest size from which on all batches give a text the same vector. If no size
+    that it tries is large enough, it encodes each text alone. It encodes equal texts only once, and caches
+    the vectors of recent texts.
 
     On a GPU, batches are large, and the last bits of a vector depend on the other texts of its batch.
     """
