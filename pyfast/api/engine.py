@@ -465,7 +465,7 @@ class Engine:
             try:
                 chosen = index.fitting([str(one) for one in conditions])
             except InputError:  # Its message has all conditions, also those that a server adds to a client's.
-                raise InputError("filter: no document fits") from None
+                raise InputError("filter: no document matches") from None
             _ = chosen.whole  # made here, and not in the thread of a batch
             return chosen
 
@@ -587,7 +587,7 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
     for turn in turns:
         both = tuple(uri for uri in turn.documents or documents if uri in allowed)
         if not both:
-            raise InputError(f"question {turn.id}: it names only documents that `documents` does not have")
+            raise InputError(f"question {turn.id}: names only documents that are not in `documents`")
         narrowed.append(replace(turn, documents=both))
     return narrowed
 

@@ -283,8 +283,9 @@ def results_of(
     sources: bool,
     prices: Prices | None = None,
 ) -> Results:
-    """Collect what a table of a run has. `name` is the name of the run. With `sources`, the table has a row for
-    each source, and gold or metrics raise `InputError`. With `prices`, it has what each question cost."""
+    """Collect the results of a run for a table. `name` is the name of the run. With `sources`, the table has
+    a row for each source, and gold or metrics raise `InputError`. With `prices`, it has what each question
+    cost."""
     run = run if isinstance(run, Run) else Run(run)
     if sources and (gold is not None or metrics is not None):
         raise InputError("sources: a table with a row for each source has no gold and no metrics")

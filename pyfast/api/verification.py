@@ -203,7 +203,7 @@ def _journal(folder: Path, total: int) -> str:
             completions += 1
             broken += not sound(entry, number)
         if broken:
-            raise _DamageError(f"{broken} of {completions} completions are not as pyfast wrote them")
+            raise _DamageError(f"{broken} of {completions} completions were changed")
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
             if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
@@ -234,20 +234,20 @@ def _lines(path: Path) -> tuple[list[str], bool]:
 
 def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
     if len(answers) > total or (torn and len(answers) == total):
-        raise _DamageError(f"something follows the answers to all {total} questions")
+        raise _DamageError(f"there are more lines after the answers to all {total} questions")
     known = _known(folder, "line")
     unknown = _compare(known, answers)
     ended = sum(line is not None for line in known.values())
     if len(answers) < total == ended and not is_running(folder):
-        raise _DamageError(f"{total - len(answers)} of {total} are missing; the same command writes them again")
+        raise _DamageError(f"{total - len(answers)} of {total} are missing; repeat the command to restore them")
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
-    return f"{len(answers)} of {total} lines, as the journal knows them{unknown}{state}"
+    return f"{len(answers)} of {total} lines match the journal{unknown}{state}"
 
 
 def _traces(folder: Path, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
         raise _DamageError(f"only {len(traces)} lines for {answers} answers can be read")
-    return f"{len(traces)} lines, as the journal knows them{_compare(_known(folder, 'trace'), traces)}"
+    return f"{len(traces)} lines match the journal{_compare(_known(folder, 'trace'), traces)}"
 
 
 def _known(folder: Path, column: str) -> dict[int, str | None]:
@@ -267,9 +267,9 @@ def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
     ]
     if other:
-        raise _DamageError(f"{len(other)} lines are not as pyfast wrote them, the first is line {other[0]}")
+        raise _DamageError(f"{len(other)} lines were changed, the first of them line {other[0]}")
     unknown = sum(known[number] is None for number in range(len(digests)))
-    return f", but for {unknown} that it has no digests of" if unknown else ""
+    return f", except for {unknown} without digests" if unknown else ""
 
 
 def _snapshot(folder: Path) -> str:

@@ -267,7 +267,7 @@ def _plain(value: object) -> object:
         return list(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    raise TypeError(f"a document holds a value of the type {type(value).__name__}, which is not text")
+    raise TypeError(f"a document contains a value of the type {type(value).__name__}, which is not text")
 
 
 def _json(document: Document) -> Iterator[bytes]:
@@ -312,7 +312,7 @@ def _surrogate(batch: Sequence[Document]) -> InputError:
             _described([document], found, np.zeros(1, np.int64))
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
-            what = f"it holds the lone surrogate {character}, which is no character"
+            what = f"it contains the lone surrogate {character}, which is not a character"
             return InputError(f"document {document.uri!a}: {what}")
     raise AssertionError("no document of the batch fails on its own")
 

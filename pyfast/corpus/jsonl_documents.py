@@ -334,7 +334,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
         raise _Fault(f"{name} is {_shown(value)}, not a list of strings")
     for item in value:
         if not isinstance(item, str):
-            raise _Fault(f"{name} holds {_shown(item)}, not only strings")
+            raise _Fault(f"{name} contains {_shown(item)}, not only strings")
     return tuple(value)
 
 

@@ -513,7 +513,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
             if path.is_file():
                 found.append(path)
             else:
-                told.add(Unread(path, "a link to nothing" if path.is_symlink() else "no regular file"))
+                told.add(Unread(path, "a broken link" if path.is_symlink() else "no regular file"))
     told.close()
     return dict(sorted((path.relative_to(source).as_posix(), path) for path in found))
 

@@ -202,7 +202,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     if (level[above[~root]] >= len(Level)).any():
         return "a level is unknown"
     if not _ALLOWED[level[block], np.where(root, len(Level), level[above])].all():
-        return "a segment is under one of the wrong level"
+        return "a segment has a parent of the wrong level"
     if (source[block] != np.where(root, source[block], source[above])).any():
         return "a segment is not in its parent's document"
     before = np.concatenate([[-1] if not first else source[first - 1 : first], source[first : stop - 1]])
@@ -210,11 +210,11 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
         return "the documents are not in order"
     of_table = np.from_dlpack(documents.column("kind"))[source[block][root]] == Kind.TABLE
     if not np.array_equal(level[block][root] == Level.TABLE, of_table):
-        return "a document is not of its kind"
+        return "a document has the wrong kind"
     low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
     begins, ends = byte_start[block], byte_end[block]
     if ((low > begins) | (begins > ends) | (ends > high)).any():
-        return "content reaches beyond what it is part of"
+        return "a segment's content goes beyond that of its parent"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
     # Between a segment and its parent, all earlier branches end where the segment begins.
@@ -250,9 +250,9 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
     relation, tail = schema.arrays_of(triples, "relation_start", "tail_start")
     byte_start, byte_end = schema.arrays_of(segments, "byte_start", "byte_end")
     if triplets.size != len(triples):
-        return "there is not one triple for each triplet"
+        return "triples and triplets do not match"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():
-        return "a triple reaches beyond its content"
+        return "a triple goes beyond its content"
     return ""
 
 

@@ -342,7 +342,7 @@ async def _answered(
     except (RunError, InputError):
         raise
     except TimeoutError as error:
-        reason = f"not done within the question's {seconds:g} s" if seconds else "TimeoutError"
+        reason = f"not finished within the question's {seconds:g} s" if seconds else "TimeoutError"
         kind = kind_of(error)
     except Exception as error:  # Such a question fails alone, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"

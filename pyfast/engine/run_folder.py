@@ -93,12 +93,12 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
                 f"{path}: was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only the same code resumes it; give another folder, or --restart, or --accept-code (its "
+                " but only the same code resumes it; give another folder, or use --restart or --accept-code (its "
                 "answers then come from both)"
             )
         raise InputError(
-            f"{path}: was started with different values: {'; '.join(changed)}. Give the same values,"
-            " or another folder, or --restart"
+            f"{path}: was started with different values: {'; '.join(changed)}. Give the same values or another "
+            "folder, or use --restart"
         )
     check_journal(path)
 
@@ -108,8 +108,8 @@ def check_journal(path: Path) -> None:
     recorded, known = read_configuration(path / CONFIGURATION), runs_of(path / JOURNAL)
     if known is not None and configuration_digest(recorded) not in known:
         raise InputError(
-            f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them is another run's, or was changed."
-            " Put back the original, or --restart"
+            f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them comes from another run, or was "
+            "changed. Restore the original, or use --restart"
         )
 
 
@@ -327,7 +327,7 @@ class RunFolder:
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
                     LOG.warning(
-                        "%s, line %d: not as pyfast wrote it; the line is written again from the journal",
+                        "%s, line %d: was changed; pyfast restores the line from the journal",
                         self._path / ANSWERS,
                         done + 1,
                     )

@@ -170,7 +170,7 @@ def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
             and isinstance(details.get("trace"), dict)
         ):
             return {"evidence": details["evidence"], "trace": details["trace"]}
-    raise InputError(f"{place}: damaged: its line for {id!r} is not of that question")
+    raise InputError(f"{place}: damaged: its line for {id!r} belongs to another question")
 
 
 def _frames(path: Path) -> array[int]:

@@ -116,7 +116,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
     broken = breaker_of(tokenizer)
     messages = [replace(each, content=broken(each.content)) for each in messages]
-    because = "it leaves some of it out"
+    because = "it leaves out a part of the prompt"
     begun = CONTINUES if messages[-1].role == "assistant" else {"add_generation_prompt": True}
     for tried in (messages, _without_system(messages)):
         turns = [{"role": each.role, "content": each.content} for each in tried]

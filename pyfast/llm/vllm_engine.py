@@ -119,7 +119,9 @@ def _look_up(name: str, revision: str | None) -> None:
     try:
         HfApi().model_info(name, revision=revision, timeout=10)
     except Exception as error:
-        raise ModelNotFoundError(f"no folder {name!r} here, and the hub has none: {_reason(error)}") from None
+        raise ModelNotFoundError(
+            f"there is no folder {name!r}, and the hub has no such model: {_reason(error)}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -99,7 +99,7 @@ class RunReader:
         for number, record in enumerate(self.run.records):
             if record.id == id:
                 return next(self.entries(asked, number, 1))
-        raise InputError(f"{self.path}: no question {id!r} has ended")
+        raise InputError(f"{self.path}: no finished question {id!r}")
 
 
 def read_asked(run: Path) -> Asked:

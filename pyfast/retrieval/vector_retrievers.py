@@ -220,5 +220,5 @@ def _weight(text: str, of: str) -> float:
     except ValueError:
         weight = math.nan
     if not 0 < weight < math.inf:
-        raise InputError(f"hybrid:{of}: a weight is a number above 0, got {text!r}")
+        raise InputError(f"hybrid:{of}: expected weights above 0, got {text!r}")
     return weight

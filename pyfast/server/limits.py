@@ -185,7 +185,9 @@ def read_keys(path: Path) -> list[ApiKey]:
     for name, table in tables.items():
         place = f"{path}: [{name}]"
         if not re.fullmatch(r"[\w-][\w.-]*", name) or not isinstance(table, dict):
-            raise InputError(f"{place}: expected a table; its name may have letters, digits, dots, - and _")
+            raise InputError(
+                f"{place}: expected a table; its name may contain only letters, digits, dots, - and _"
+            )
         if unknown := table.keys() - {"key", "filter", *KEY_LIMITS}:
             known = ", ".join(("key", "filter", *KEY_LIMITS))
             raise InputError(f"{place}: {min(unknown)} is unknown; a table has {known}")

@@ -329,7 +329,9 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
         index = one if isinstance(one, Index) else one() if callable(one) else open_index(one)
         called = name or re.sub(r"[^\w.-]+", "-", index.folder.resolve().name)
         if not re.fullmatch(r"[\w.-]+", called):
-            raise InputError(f"index {called!r}: its name may have letters, digits, dots, dashes and underscores")
+            raise InputError(
+                f"index {called!r}: its name may contain only letters, digits, dots, dashes and underscores"
+            )
         indexes[called] = index
     if not indexes:
         raise InputError("no index is given: give None for a server without one")

@@ -79,7 +79,7 @@ def test_without_a_role_for_the_system(tokenizer: Any, template: str) -> None:
     [
         (None, "has no chat template"),
         ("{{ raise_exception('not\nthis') }}", "refuses the prompt: not this$"),
-        ("<model>", "leaves some of it out"),
+        ("<model>", "leaves out a part of the prompt"),
     ],
 )
 def test_templates_that_cannot_say_it(tokenizer: Any, template: str | None, message: str) -> None:

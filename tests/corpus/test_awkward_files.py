@@ -753,7 +753,7 @@ def test_a_page_in_another_encoding_than_it_says(tmp_path: Path) -> None:
         isinstance(document, TextDocument)
         and document.text.strip() == "Gr\u00f8nn lampe: 5 \u20ac hos Bj\u00f8rn."
     )
-    assert not unread.missing and unread.reason == "read as cp1252, because it is no utf-8"
+    assert not unread.missing and unread.reason == "read as cp1252, because it is not utf-8"
     (tmp_path / "b.html").write_bytes(page.encode() * 3 + b"<p>\xff</p>")
     _, (unread,) = found(tmp_path / "b.html")
     assert unread.missing and "some characters are no utf-8" in unread.reason

@@ -94,7 +94,7 @@ class Silent(Watched):
 
 
 LATE = [
-    (Budget(seconds=0.3), "not done within the question's 0.3 s"),
+    (Budget(seconds=0.3), "not finished within the question's 0.3 s"),
     (Budget(call_seconds=0.3), "the LLM gave no answer within 0.3 s"),
 ]
 

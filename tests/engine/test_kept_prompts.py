@@ -113,7 +113,7 @@ def test_private_data_is_not_kept(small: pyfast.Index, tmp_path: Path) -> None:
     assert rows(run, "messages") == rows(run, "frames") == rows(run, "prompts") == 0
     with pytest.raises(InputError, match="in memory keeps no prompts"):
         pyfast.answer(["Who?"], llm="instant", system="direct").prompts("0")
-    with pytest.raises(InputError, match="no question 'nobody' has ended"):
+    with pytest.raises(InputError, match="no finished question 'nobody'"):
         run.prompts("nobody")
 
 
@@ -131,10 +131,10 @@ HARM = {
 def test_damage_is_told(done: pyfast.Run, harm: str) -> None:
     assert done.path is not None and pyfast.verify(done.path).passed
     change(done, harm)
-    with pytest.raises(InputError, match="prompts that were kept are damaged"):
+    with pytest.raises(InputError, match="stored prompts are damaged"):
         calls(done)
     (wrong,) = [check for check in pyfast.verify(done.path).checks if not check.passed]
-    assert wrong.name == "journal.sqlite" and "prompts that were kept are damaged" in wrong.detail
+    assert wrong.name == "journal.sqlite" and "stored prompts are damaged" in wrong.detail
 
 
 def test_a_journal_that_was_damaged_gives_back_its_prompts(done: pyfast.Run, small: pyfast.Index) -> None:

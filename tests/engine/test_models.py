@@ -157,4 +157,4 @@ def test_two_outages_at_a_time_give_a_question_no_more_seconds_than_they_lasted(
 
     llms: dict[Role, LLM] = {"default": Named("a"), "pick": Out("b", 100.0), "answer": Out("c", 100.0)}
     (_, _, late) = answered(llms, 3, ask=slow, budget=Budget(seconds=30.0), outage_seconds=600.0, concurrency=3)
-    assert late.reason == "not done within the question's 30 s"
+    assert late.reason == "not finished within the question's 30 s"

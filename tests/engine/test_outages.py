@@ -124,7 +124,7 @@ def test_a_question_that_is_slow_alone_runs_out_of_time() -> None:
 
     found, _, heard = answered(Slow(0, hang), ask=direct, budget=Budget(seconds=10.0))
     assert [record.id for record in found if record.state == "failed"] == ["q7"]
-    assert found[7].reason == "not done within the question's 10 s" and heard == []
+    assert found[7].reason == "not finished within the question's 10 s" and heard == []
 
 
 class Poisoned(Flaky):

@@ -98,7 +98,7 @@ def test_an_edited_line_is_noticed_and_written_again(
     assert command.returncode == 0 and lines_of in command.stdout and "not as pyfast wrote it" in command.stdout
     go(tmp_path, winding, llm := Watched(moody), ask_about(9))
     assert (answers(tmp_path), traces(tmp_path), llm.given) == (before, beside, 0)
-    assert "answers.jsonl, line 5: not as pyfast wrote it" in caplog.text
+    assert "answers.jsonl, line 5: was changed" in caplog.text
     assert read_status(tmp_path).altered == 0
 
 
@@ -125,7 +125,7 @@ def test_an_intact_run_is_not_altered(tmp_path: Path, caplog: pytest.LogCaptureF
         (tmp_path / "answers.jsonl").write_bytes(content)
         go(tmp_path, winding, Watched(moody), ask_about(9))
         assert answers(tmp_path) == whole and read_status(tmp_path).altered == 0
-    assert "not as pyfast wrote it" not in caplog.text
+    assert "was changed" not in caplog.text
 
 
 @pytest.mark.parametrize("how", ["moved", "deleted", "journal replaced", "answers moved", "another in its place"])

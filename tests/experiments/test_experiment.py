@@ -368,7 +368,7 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
     told = (tmp_path / "own" / "tables.md").read_text().splitlines()
     notes = [line.removeprefix("- ") for line in told if line.startswith("- ")]
     assert notes == [
-        "Model: the measured figures are of instant, the published figures (paper) of gpt.",
+        "Model: the measured figures are from instant, the published figures (paper) from gpt.",
         "Questions of lakes: 2 of the 3 in the data set, in the paper 1,000.",
         "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus."
         " Retriever: bm25.",

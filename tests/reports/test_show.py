@@ -227,12 +227,12 @@ def test_a_run_finds_its_questions_from_any_folder(
 
 
 def test_bad_input(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no question 'nobody' has ended"):
+    with pytest.raises(InputError, match="no finished question 'nobody'"):
         pyfast.show(place / "run", "nobody")
     (tmp_path / "thesis.html").write_text("<html>mine</html>")
     with pytest.raises(InputError, match="is not the page of a question"):
         pyfast.report(place / "run", tmp_path / "thesis.html", single="q0")
-    with pytest.raises(InputError, match="no question 'nobody' has ended"):
+    with pytest.raises(InputError, match="no finished question 'nobody'"):
         pyfast.report(place / "run", tmp_path / "q.html", single="nobody")
     assert not (tmp_path / "q.html").exists()
 

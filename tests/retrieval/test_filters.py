@@ -117,7 +117,7 @@ def test_what_is_no_filter_is_refused(text: str) -> None:
 
 
 def test_a_filter_that_nothing_fits(small: Index) -> None:
-    with pytest.raises(InputError, match="no document fits source=nowhere"):
+    with pytest.raises(InputError, match="no document matches source=nowhere"):
         pyfast.open_index(small.folder, filter="source=nowhere")
 
 

@@ -114,7 +114,7 @@ def test_nothing_outside_is_seen(
             check(str(hits), True)
         except InputError as error:
             check(str(error), False)
-            assert str(error) == "filter: no document fits" or "is not in the index" in str(error)
+            assert str(error) == "filter: no document matches" or "is not in the index" in str(error)
 
     async def over_http() -> None:
         sent = {name: value for name, value in narrowed.items() if value}
@@ -174,7 +174,7 @@ def test_requests_with_one_filter_share_batches_and_views_are_few(tmp_path: Path
                 await one(f"title!=nothing {at}")
             await one(*both)
             assert len(made) == 10
-            with pytest.raises(InputError, match="no document fits"):
+            with pytest.raises(InputError, match="no document matches"):
                 await one("source=nowhere")
             records = [
                 record
@@ -303,7 +303,7 @@ async def test_pages_and_sizes_of_a_search_over_mcp(tmp_path: Path) -> None:
                 pages, start = pages + page["passages"], page["next"]
             assert [one["uri"] for one in pages] == [one["uri"] for one in whole["passages"]]
         widened = await client.call_tool("search", {"query": "Titan", "filter": ["source=c/*"]})
-        assert widened.is_error and "no document fits" in str(widened.content)
+        assert widened.is_error and "no document matches" in str(widened.content)
         for uri in ("c/text", "absent"):
             read = await client.call_tool("read_source", {"uri": uri})
             assert read.is_error and f"no document '{uri}'" in str(read.content)

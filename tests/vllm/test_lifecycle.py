@@ -195,4 +195,8 @@ async def test_a_model_that_cannot_be_had(examples: Path, backend: LLM, tmp_path
         timeout=200,
     )
     assert done.returncode == 1
-    assert re.fullmatch(r"pyfast: no folder 'nobody/nothing' here, and the hub has none: .+\n", done.stderr)
+    assert re.fullmatch(
+        r"pyfast: there is no folder 'nobody/nothing', and the hub has no such model: "
+        ".+\n",
+        done.stderr,
+    )

@@ -272,7 +272,7 @@ def _poison(checked: _Checked) -> str:
     """Check that a hostile question changes the record of no other question. Also check that the control tokens
     in a question or a document reach the LLM only as plain text."""
     llm = CheckLLM()
-    records = _beside(checked, "poison", poisoned(checked.questions), llm, "questions that are meant to harm")
+    records = _beside(checked, "poison", poisoned(checked.questions), llm, "hostile questions")
     if llm.leaks:
         raise _NotHeldError(
             f"{', '.join(llm.leaks)} of a question reached the LLM as a control token: fill it into a Prompt, or"
@@ -284,7 +284,7 @@ def _poison(checked: _Checked) -> str:
 def _malformed(checked: _Checked) -> str:
     """Check that an unusable reply of the LLM affects only the question that got the reply. If this question
     fails, the cause must be an error of pyfast, not of Python, and not the time limit."""
-    when = "questions of which the LLM's answers are malformed"
+    when = "questions with malformed LLM replies"
     records = _beside(checked, "malformed", marked(checked.questions), CheckLLM(spoiled), when)
     for reason in (record.get("reason") or "" for record in records):
         if _FOREIGN.match(reason):

@@ -149,7 +149,7 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
     lines = []
     if published:
         other = plan.paper_model or "the paper's model"
-        lines.append(f"Model: the measured figures are of {model}, the published figures (paper) of {other}.")
+        lines.append(f"Model: the measured figures are from {model}, the published figures (paper) from {other}.")
     for name, of_set in sets.items():
         scored = max((len(cell.scored) for cell in cells if (cell.set, cell.model) == (name, model)), default=0)
         paper = f", in the paper {plan.paper_questions[name]:,}" if name in plan.paper_questions else ""

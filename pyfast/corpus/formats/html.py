@@ -65,9 +65,9 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     if encoding is not None and not _can_decode(data, encoding):
         other = guessed(data)[0]
         if other in (None, encoding):
-            unread.append(Unread(path, f"some characters are no {encoding}; save it as UTF-8"))
+            unread.append(Unread(path, f"some characters are not valid {encoding}; save it as UTF-8"))
         else:
-            unread.append(Unread(path, f"read as {other}, because it is no {encoding}", missing=False))
+            unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
             encoding = other
     soup = BeautifulSoup(data, "lxml", from_encoding=encoding)
     for equation in soup.find_all("math"):

@@ -77,7 +77,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             what = f"{many} without a value: {which}; save the file in a spreadsheet"
             yield Unread(path, f"sheet {sheet.title}: {what}")
         if sheet.sheet_state != "visible":
-            yield Unread(path, f"sheet {sheet.title}: this sheet is hidden, and was read", missing=False)
+            yield Unread(path, f"sheet {sheet.title}: read, although it is hidden", missing=False)
 
 
 class Sheet(NamedTuple):

@@ -73,7 +73,7 @@ def calls_of(journal: Path, id: str) -> list[LLMCall]:
     with reading(journal) as database:
         row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise InputError(f"{journal.parent}: no question {id!r} has ended")
+            raise InputError(f"{journal.parent}: no finished question {id!r}")
         entries = [entry for (entry,) in database.execute(_ENTRIES, row)]
         return _read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
 
@@ -85,7 +85,7 @@ def _read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> d
     for number, rows in entries.items():
         read[number] = [one for row in rows if (one := read_outcome(row, number)) is not None]
         if len(read[number]) < len(rows):
-            raise DamagedError("a completion is not what was written")
+            raise DamagedError("a completion was changed")
     asked = prompts.of({digest for every in read.values() for (digest, _), _ in every})
     return {number: [_call(asked.get(key[0]), key, outcome) for key, outcome in read[number]] for number in read}
 

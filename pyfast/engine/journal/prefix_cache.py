@@ -81,5 +81,5 @@ def cached_tokens(journal: Path, tokens: float) -> dict[str, CachedTokens]:
                 each.tokens += size
                 each.cached += size * cache.read(words) / len(words)
     if not found:
-        raise InputError(f"{journal.parent}: the run stores no prompts, from which the estimate could be made")
+        raise InputError(f"{journal.parent}: the run stores no prompts, which the estimate needs")
     return found

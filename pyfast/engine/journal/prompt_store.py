@@ -149,7 +149,7 @@ class KeptPrompts:
             messages = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
             return dict(enumerate(messages))
         except (zstandard.ZstdError, ValueError, TypeError) as error:
-            raise DamagedError(f"prompts that were kept are damaged: {error}") from None
+            raise DamagedError(f"stored prompts are damaged: {error}") from None
 
 
 def _entry(request: str, text: str) -> tuple[str, list[str]]:
@@ -165,7 +165,7 @@ def _entry(request: str, text: str) -> tuple[str, list[str]]:
 
 
 def _damaged(digest: str) -> DamagedError:
-    return DamagedError(f"prompts that were kept are damaged: {digest} is not what was written")
+    return DamagedError(f"stored prompts are damaged: {digest} was changed")
 
 
 def _digest(message: Message) -> str:

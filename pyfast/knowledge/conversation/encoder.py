@@ -49,7 +49,9 @@ class GraphEncoder(torch.nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         if shape.layers < 1 or shape.heads < 1 or not 0 <= shape.dropout < 1:
-            raise InputError(f"no encoder has {shape.layers} layers, {shape.heads} heads, dropout {shape.dropout}")
+            raise InputError(
+                f"not a valid encoder: {shape.layers} layers, {shape.heads} heads, dropout {shape.dropout}"
+            )
         if shape.hidden % shape.heads:
             raise InputError(f"{shape.heads} heads do not divide the model's hidden size of {shape.hidden}")
         self.shape = shape

@@ -204,7 +204,7 @@ class Commit:
                 masks.append(np.ones(made.corpus.documents, bool))
         fitting = Commit(self.manifest, parts, masks)
         if not any(kept.any() for kept in fitting.kept_passages()):
-            raise InputError(f"no document fits {' and '.join(map(str, conditions))}")
+            raise InputError(f"no document matches {' and '.join(map(str, conditions))}")
         return fitting
 
     def of_documents(self, whole: Part, uris: Sequence[str]) -> Commit:

@@ -66,7 +66,7 @@ class Part:
             raise self._damaged("a passage is not in its corpus")
         documents = source[passages]
         if len(documents) and (documents.min() < 0 or documents.max() >= len(live)):
-            raise self._damaged("a passage is in no document")
+            raise self._damaged("a passage belongs to no document")
         kept: Mask = live[documents]
         return kept
 
@@ -165,7 +165,7 @@ def fault_of(part: Part) -> str:
     for name, matrix in weights.items():
         ragged[name] = (matrix.indptr, matrix.indices, matrix.shape[1])
         if not all(np.isfinite(some).all() for some in _blocks(matrix.data)):
-            return f"{name}: a weight is no number"
+            return f"{name}: a weight is not a number"
     for name, (offsets, ids, limit) in ragged.items():
         if fault := _fault_of_lists(np.asarray(offsets), np.asarray(ids), limit, not name.startswith("cells")):
             return f"{name}: {fault}"
@@ -182,7 +182,7 @@ def fault_of(part: Part) -> str:
             decoder.decode(some.tobytes())
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return "the lines are no text"
+        return "the lines are not text"
     return ""
 
 

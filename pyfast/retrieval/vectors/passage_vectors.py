@@ -302,9 +302,8 @@ def unfinished(folder: Path) -> Path:
 def encode_texts(kind: str, parameters: Mapping[str, Any], hardware: Hardware, texts: list[str]) -> Any:
     """Encode texts with an index's encoder of this kind. `parameters` are those in the manifest of the index.
 
-    Vectors of tokens are rounded to int8 (`Coded`). Vectors from a server come with the number of vectors of each
-    text, which is 1.
-    """
+    Vectors of tokens are rounded to int8 (`Coded`). Vectors from a server come with the number 1 for each
+    text, because each text has one vector."""
     encoder = encoder_of(parameters, kind, hardware=hardware)
     if isinstance(encoder, LateEncoder):
         return coded_texts(encoder.encode(texts))

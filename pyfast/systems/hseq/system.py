@@ -33,7 +33,7 @@ def _levels(given: Any) -> Any:
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
     names = [name.strip().upper() for name in given] if texts else []
     if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
-        raise ValueError(f"expected different ones of {', '.join(Level.__members__).lower()}")
+        raise ValueError(f"expected values without repetition, each one of {', '.join(Level.__members__).lower()}")
     return [Level[name] for name in names] or given
 
 
@@ -137,9 +137,9 @@ class Settings(system.Abstaining):
     @model_validator(mode="after")
     def _fits(self) -> Settings:
         if self.k > self.window and self.iterator != "off":
-            raise ValueError("k is at most window")
+            raise ValueError("k must be at most window")
         if self.min_steps > self.steps:
-            raise ValueError("min_steps is at most steps")
+            raise ValueError("min_steps must be at most steps")
         return self
 
     def limits(self) -> Limits:

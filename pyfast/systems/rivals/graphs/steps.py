@@ -109,8 +109,8 @@ def topic_entities(items: Sequence[tuple[Sequence[str], Session]], store: Knowle
 def edges_around(
     items: Sequence[tuple[Sequence[tuple[int, tuple[int, ...]]], Session]], store: Knowledge
 ) -> list[list[list[Edge]]]:
-    """Find the relations of entities, the most frequent first. With an entity comes the last triple of its path,
-    if there is one. The way back is left out."""
+    """Find the relations of entities, the most frequent first. Each entity comes with the last triple of its
+    path, if there is one, and the relation back along this triple is left out."""
     return [[_edges(entity, last, session) for entity, last in ends] for ends, session in items]
 
 
