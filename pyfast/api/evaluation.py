@@ -47,8 +47,8 @@ def evaluate(
 ) -> Report:
     """Score the answers of a run.
 
-    pyfast scores only finished questions. A failed question counts as wrong. `report.not_run` lists the questions
-    that are not finished yet. Questions beyond the run's `limit` do not count.
+    pyfast scores only finished questions, and a failed question counts as wrong. `report.not_run` lists the
+    unfinished questions. Questions beyond the run's `limit` do not count.
 
     Args:
         run: A run, or its folder.

@@ -94,7 +94,7 @@ def build_index(
     size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     if cluster is not None and not encoders:
-        raise InputError("ray: use it with vectors, because workers only encode them")
+        raise InputError("ray: use it only with vectors, because workers do nothing but encode them")
     roots: Roots = {}
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))

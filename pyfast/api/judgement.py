@@ -57,7 +57,7 @@ def judge_runs(
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
             Even without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two
             answers, or if they are the same.
-        llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in
+        llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in
             `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
             others are refused.
 

@@ -148,8 +148,8 @@ def evaluate_retrieval(
             of the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`.
             If a question has a `table_id`, this table is its gold document.
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
-            mapping to give the settings names. An empty text stands for BM25. Each setting is compared with every
-            later setting.
+            mapping to give the settings names. An empty text stands for BM25. The report compares each setting
+            with every later one.
         gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the questions
             or, if none has it, the file gold.jsonl that `pyfast data convert` wrote into their folder.
         at: The values of k for `recall@k` and `ndcg@k`.

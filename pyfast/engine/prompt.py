@@ -125,8 +125,8 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """Return the prompt with other texts. A text that is None stays unchanged. The name and the schema
-        object stay the same."""
+        """Return the prompt with other texts, but the same name and schema object. A text that is None
+        stays unchanged."""
         texts: dict[str, Any] = {} if system is None else {"system": system}
         if user is not None:
             texts |= {"user": user, "_parts": _parts(user)}

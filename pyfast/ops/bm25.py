@@ -121,9 +121,9 @@ def bm25(
         b: How much a document's length counts, 0 to 1.
         threads: See `pyfast.ops`.
         sizes: (documents int64[Q], lengths int64[Q]): for each query, the number N of documents that it searches,
-            and the sum of their lengths. Give them if `parts` has many small corpora, and no two of them have
-            a column in common: a query with columns of one corpus then searches this corpus alone. None: N and
-            the lengths are those of all parts.
+            and the sum of their lengths. Use them if `parts` has many small corpora that share no column: a
+            query with the columns of one corpus then searches only this corpus. None: N and the lengths are
+            those of all parts.
 
     Returns:
         (offsets int64[Q + 1], documents int32, scores float32). The documents of each query are best first. If

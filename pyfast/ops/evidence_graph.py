@@ -82,8 +82,8 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph from SciPy's sparse arrays or matrices. Each matrix becomes one pool. `pool(p)`
-        returns the matrix of a pool.
+        """Make a graph from SciPy's sparse arrays or matrices, each of which becomes one pool.
+        `pool(p)` returns the matrix of a pool.
 
         Args:
             *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph
@@ -105,7 +105,7 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """Make a graph from networkx graphs. Each networkx graph becomes one pool. Node i is the i-th node of
+        """Make a graph from networkx graphs, each of which becomes one pool. Node i is the i-th node of
         `graph.nodes`.
 
         An edge (u, v) of a `Graph` leads in both directions. An edge (u, v) of a `DiGraph` leads from u to v.

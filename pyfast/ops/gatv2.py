@@ -105,7 +105,7 @@ def gatv2(
 
     The op accepts NumPy arrays (float32, float64) and torch tensors (float32, float64, bfloat16), and returns
     the same kind. Tensors are differentiable by x_src, x_dst and att. The op adds up bfloat16 numbers in
-    float32. Under autocast the result is float32. `torch.compile` can compile the op. On a GPU (float32 and
+    float32, and returns float32 under autocast. `torch.compile` can compile it. On a GPU (float32 and
     bfloat16) the op returns tensors or CuPy arrays on that GPU.
 
     The op allocates no array of edges x heads x channels elements. Only derivatives of the attention

@@ -277,8 +277,8 @@ def hseq_stream(
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level, and so on. Within a level, segments are in the order of the corpus. A cursor
-    is the position of one question in the stream. It can have a prior: segments that this question sees first.
-    A prior can also have segments of other levels. No other question sees them.
+    is the position of one question in the stream. It can have a prior: segments that only this question sees
+    first. A prior can also have segments of other levels.
 
     `hseq_stream` itself takes O(segments) time. The time that a later call of `window` or `refresh` takes
     does not depend on the size of the corpus.

@@ -31,7 +31,7 @@ def pagerank(
     is 0. At such a node, the walk restarts. An edge leads from the node of its row in `g` to the node in
     `g.indices`. A self-loop counts as an edge.
 
-    The op uses power iteration in float64. Ctrl-C stops the op between two steps.
+    The op uses power iteration in float64, and Ctrl-C stops it between two steps.
 
     Args:
         g: The graphs of P pools with N nodes.

@@ -149,7 +149,7 @@ class System:
 
     @property
     def code(self) -> str:
-        """A checksum of the system's code. It is empty for systems of pyfast. A run resumes only with the
+        """A checksum of the system's code, empty for pyfast's own systems. A run resumes only with the
         same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 

@@ -192,7 +192,7 @@ class Index:
         return other
 
     def retriever_named(self, name: str) -> Retriever:
-        """Return the retriever with this name or `MODULE:NAME`. Only the first call opens the retriever.
+        """Return the retriever with this name or `MODULE:NAME`, which only the first call opens.
         Raises `InputError` if there is no such retriever.
         """
         if name not in self._retrievers:
