@@ -340,8 +340,8 @@ class Batches:
             where = f"body.{place}" if place else "body"
             raise ApiError(400, f"{where}: {fault}", "invalid_request", param=field) from None
         if self.service.read(asked, self._key).history:
-            raise ApiError(400, "a batch takes no conversations: give one question", "has_history", "
-                "param="messages")
+            what = "a batch cannot contain conversations: give one question"
+            raise ApiError(400, what, "has_history", param="messages")
         return custom_id, asked
 
     def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, str | None]:
