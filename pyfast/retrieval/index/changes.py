@@ -150,8 +150,8 @@ def columns_of(folder: Path) -> int:
 
 
 def roots_of(folder: Path) -> Roots:
-    """Return what the documents of an index were read from, as its manifest knows it. Raises `IndexFormatError` as
-    `describe_index` does."""
+    """Return the folders and files from which the documents of an index were read, according to its manifest.
+    Raises `IndexFormatError` as `describe_index` does."""
     return known_roots(read_manifest(folder, check=False).get("roots", ()), folder)
 
 

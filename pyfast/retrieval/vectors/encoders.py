@@ -402,7 +402,7 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
         kind, _, model = text.partition(":")
         if kind not in KINDS or kind in described:
             raise InputError(
-                f"vectors: expected {', '.join(KINDS)}, each once, as NAME or NAME:MODEL; got {text!r}"
+                f"vectors: expected {', '.join(KINDS)}, each at most once, as NAME or NAME:MODEL, got {text!r}"
             )
         encoder = open_encoder(kind, model)
         described[kind] = {"model": model, "fingerprint": encoder.fingerprint}
