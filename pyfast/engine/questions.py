@@ -298,14 +298,14 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
     for place, question in placed:
         limited += bool(question.documents)
         if question.id in seen:
-            raise InputError(f"{place}: the id {question.id!r} came before")
+            raise InputError(f"{place}: the id {question.id!r} occurs twice")
         seen.add(question.id)
         if question.conversation is None:
             digest.update(_json((question.id, question.text, *question.documents)))
         else:
             begins = question.conversation != current or place.endswith(", turn 1")
             if begins and question.conversation in conversations:
-                raise InputError(f"{place}: the conversation {question.conversation!r} came before")
+                raise InputError(f"{place}: the conversation {question.conversation!r} occurs twice")
             conversations.add(question.conversation)
             turn = (question.id, question.text, question.conversation, question.answers, *question.documents)
             digest.update(_json(turn))

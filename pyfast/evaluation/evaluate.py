@@ -287,7 +287,7 @@ def _by_id(answers: Answers) -> dict[str, Record]:
     for number, record in enumerate(read_answers(answers) if isinstance(answers, Path) else answers, start=1):
         if record.id in records:
             where = answers if isinstance(answers, Path) else "the run"
-            raise InputError(f"{where}, line {number}: the id {record.id!r} came before")
+            raise InputError(f"{where}, line {number}: the id {record.id!r} occurs twice")
         records[record.id] = record
     return records
 

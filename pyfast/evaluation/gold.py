@@ -46,7 +46,7 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
                 name, fault = first_fault(error)
                 raise InputError(f"{place}: `{name}`: {fault}") from None
             if record.id in seen:
-                raise InputError(f"{place}: the id {record.id!r} came before")
+                raise InputError(f"{place}: the id {record.id!r} occurs twice")
             seen.add(record.id)
             yield record
 

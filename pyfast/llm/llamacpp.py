@@ -235,7 +235,7 @@ def _assemble(chunks: list[bytes]) -> Completion:
             finish_reason = choice["finish_reason"] or finish_reason
         usage = data.get("usage") or usage
     if finish_reason is None:
-        raise CallError("llama.cpp's reply has no end")
+        raise CallError("llama.cpp's reply is incomplete")
     return completion("".join(pieces), finish_reason, usage)
 
 

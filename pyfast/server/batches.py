@@ -299,7 +299,7 @@ class Batches:
                     conditions = [asked.filter] if isinstance(asked.filter, str) else asked.filter
                     common = {"model": asked.model, "filter": conditions, "settings": asked.settings}
                     if custom_id in seen:
-                        raise ApiError(400, f"the custom_id {custom_id!r} came before", "duplicate_custom_id")
+                        raise ApiError(400, f"the custom_id {custom_id!r} occurs twice", "duplicate_custom_id")
                     for name in common:
                         if seen and common[name] != shared[name]:
                             fault = f"all lines need the same {name}"

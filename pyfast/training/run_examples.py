@@ -64,7 +64,7 @@ class Collected:
                 used += 1
                 for name, messages, reply in self._said(calls):
                     if (name, messages) in self._known:
-                        self.left_out["the same prompt came before"] += 1
+                        self.left_out["the prompt occurred before"] += 1
                         continue
                     self._known.add((name, messages))
                     side = self.held_out if id in held_out else self.examples

@@ -63,7 +63,7 @@ def read_gold(path: Path) -> list[Gold]:
             name, fault = first_fault(error)
             raise InputError(f"{place}: `{name}`: {fault}") from None
         if golds.setdefault(gold.id, gold) is not gold:
-            raise InputError(f"{place}: the id {gold.id!r} came before")
+            raise InputError(f"{place}: the id {gold.id!r} occurs twice")
     return list(golds.values())
 
 

@@ -131,7 +131,7 @@ def test_conversations_of_a_list_go_on(small: pyfast.Index, tmp_path: Path) -> N
         ([], "has no question"),
         ([3], "question 1: expected a string"),
         (["  "], "question 1: needs a `question`"),
-        ([{"id": "a", "question": "x"}] * 2, "question 2: the id 'a' came before"),
+        ([{"id": "a", "question": "x"}] * 2, "question 2: the id 'a' occurs twice"),
         ([{"id": 1.5, "question": "x"}], "question 1: needs an `id`"),
     ],
 )

@@ -186,8 +186,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no object": ({"id": "d", "turns": [{"id": "u", "question": "?"}, "x"]}, "line 2, turn 2: not a JSON object"),
     "no question": ({**GOOD, "turns": [{"id": "u"}]}, "line 2, turn 1: needs a `question`"),
     "no answers": ({**GOOD, "turns": [{"id": "u", "question": "?", "answers": [{}]}]}, "turn 1: `answers`"),
-    "a turn twice": ({**GOOD, "id": "d"}, "turn 1: the id 't' came before"),
-    "a conversation twice": ({"id": "c", "turns": [{"id": "u", "question": "?"}]}, "'c' came before"),
+    "a turn twice": ({**GOOD, "id": "d"}, "turn 1: the id 't' occurs twice"),
+    "a conversation twice": ({"id": "c", "turns": [{"id": "u", "question": "?"}]}, "'c' occurs twice"),
 }
 
 

@@ -50,7 +50,7 @@ BAD = {
     "no question": (b'{"id": "b"}', "`question`"),
     "blank question": (b'{"id": "b", "question": " \\t"}', "`question`"),
     "list as question": (b'{"id": "b", "question": ["Who?"]}', "`question`"),
-    "same id": (GOOD.rstrip(), "the id 'a' came before"),
+    "same id": (GOOD.rstrip(), "the id 'a' occurs twice"),
     "Latin-1": (b'{"id": "b", "question": "Qu\xe9?"}', "not UTF-8"),
     "UTF-16": ('{"id": "b"}'.encode("utf-16"), "not UTF-8"),
     "surrogate": (b'{"id": "b", "question": "\\ud800"}', "not JSON"),

@@ -215,7 +215,7 @@ BAD_GOLD = {
     "answers of another kind": (b'{"id": "b", "answers": [{"a": 3}]}', "`answers.0`"),
     "a number whose digits are lost": (b'{"id": "b", "answers": [12345678901234567890123]}', "`answers.0`"),
     "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": 5}', "`supporting`"),
-    "same id": (b'{"id": "a", "answers": []}', "came before"),
+    "same id": (b'{"id": "a", "answers": []}', "occurs twice"),
     "turn of another kind": (b'{"id": "c", "turns": [3]}', "`id`"),
 }
 
@@ -265,7 +265,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the run does not record its file of questions; give the gold"):
         pyfast.evaluate(tmp_path)
     lines(tmp_path / "answers.jsonl", *[answered("b", "x")] * 2)
-    with pytest.raises(InputError, match="line 2: the id 'b' came before"):
+    with pytest.raises(InputError, match="line 2: the id 'b' occurs twice"):
         pyfast.evaluate(tmp_path, gold)
     run(tmp_path, answered("b", "x", entities="y"))
     with pytest.raises(InputError, match="`entities` of its trace is not a list"):

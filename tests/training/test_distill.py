@@ -67,7 +67,7 @@ def test_the_examples_are_the_calls_of_right_questions(run: Path, tmp_path: Path
         calls = pyfast.Run(run).prompts(str(one["id"]))
         assert one["messages"] == [{"role": it.role, "content": it.content} for it in calls[0].messages or ()]
         assert one["reply"] == f'{{"answer": "Moon {str(one["id"])[1:]}"}}'
-    assert learned.left_out == {"the LLM was asked again": 20, "the same prompt came before": 20}
+    assert learned.left_out == {"the LLM was asked again": 20, "the prompt occurred before": 20}
 
 
 def test_all_the_judges_and_the_gold_of_another_file(run: Path, questions: Path, tmp_path: Path) -> None:

@@ -104,5 +104,5 @@ def test_lines_that_are_no_gold_are_named(tmp_path: Path, line: dict[str, object
 def test_an_id_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "gold.jsonl"
     path.write_text('{"id": "a", "question": "x"}\n{"id": "a", "question": "x"}\n')
-    with pytest.raises(InputError, match="'a' came before"):
+    with pytest.raises(InputError, match="'a' occurs twice"):
         read_gold(path)
