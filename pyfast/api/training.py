@@ -457,7 +457,7 @@ def calibrate_cascade(
 
     Raises:
         InputError: A run cannot be read, the runs have no answers of `cascade`, or all answers are correct or
-        all are wrong.
+            all are wrong.
 
     Example:
         >>> import pyfast

@@ -31,7 +31,7 @@ def bridge_expand(
     Args:
         X: The forward index, documents x terms.
         XT: X transposed, as CSR, terms x documents. `X.T.tocsr()` sometimes has 64-bit ids, and each call
-        then converts those of the rows that it reads.
+            then converts those of the rows that it reads.
         seed_offsets: int64[Q + 1]. Question q has the seeds `seed_ids[seed_offsets[q]:seed_offsets[q + 1]]`.
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.
