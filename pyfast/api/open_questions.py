@@ -59,8 +59,8 @@ def write_questions(
         users: How many users the model invents.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
-        llm: The model that writes the questions, with the role `plan`. `llm` and all later arguments are as
-            in `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
+        llm: The model that writes the questions, with the role `plan`.
+            `llm` and all later arguments are as in `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
             others are refused.
 
     Returns:

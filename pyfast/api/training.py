@@ -392,7 +392,7 @@ def distill(
 
 
 def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]:
-    """Return the ids of the questions of a run that came out right."""
+    """Return the ids of the correctly answered questions of a run."""
     assert run.path is not None
     if options.right == "all":
         return {record.id for record in run.records if record.state != "failed"}

@@ -29,7 +29,7 @@ Said = tuple[str, tuple[Message, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class RunExample:
-    """One LLM call of a question that came out right."""
+    """One LLM call of a correctly answered question."""
 
     id: str
     """The id of the question"""
@@ -50,9 +50,9 @@ class Collected:
     _known: set[tuple[str, tuple[Message, ...]]] = field(default_factory=set)
 
     def add(self, run: Path, ended: int, right: Collection[str], held_out: Collection[str]) -> int:
-        """Add the calls of a run's questions that came out right. `right` has the ids of these questions, and
+        """Add the calls of a run's correctly answered questions. `right` has the ids of these questions, and
         `held_out` the ids of questions that are held out. `ended` is the number of questions that have ended.
-        Returns the number of questions that came out right.
+        Returns the number of these questions.
 
         Raises `InputError` if the run stores no prompts.
         """

@@ -756,7 +756,7 @@ def test_a_page_in_another_encoding_than_it_says(tmp_path: Path) -> None:
     assert not unread.missing and unread.reason == "read as cp1252, because it is not utf-8"
     (tmp_path / "b.html").write_bytes(page.encode() * 3 + b"<p>\xff</p>")
     _, (unread,) = found(tmp_path / "b.html")
-    assert unread.missing and "some characters are no utf-8" in unread.reason
+    assert unread.missing and "some characters are not valid utf-8" in unread.reason
 
 
 def test_numbers_beside_a_text_keep_their_digits(tmp_path: Path) -> None:

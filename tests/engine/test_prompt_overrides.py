@@ -85,8 +85,8 @@ FAULTS = {
     ' = ["context","path","question"]',
     '[answer]\nuser = "$context $path $question $fact"': "prompt 'answer': user has the unknown placeholder $fact;"
     " there are: $context, $path, $question",
-    '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user has $path, which"
-    " leave_out names",
+    '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user has $path,"
+    " although leave_out names it",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out names $way,"
     " which is not a placeholder of this prompt; there are: $context, $path, $question",
     '[direct]\nsystem = "x"': "n2n has no prompt 'direct'; it has: plan, extract, answer",

@@ -187,7 +187,7 @@ def test_other_code_writes_the_tables_of_finished_runs(
     assert go(3) == [3, 3] and (tmp_path / "E" / "tables.md").exists()
     assert [run.read_bytes() for run in runs] == before and len(runs) == 2
     assert caplog.text.count("its questions were answered by different code") == 2
-    with pytest.raises(InputError, match="--restart, or --accept-code"):
+    with pytest.raises(InputError, match="--restart or --accept-code"):
         go(4)
     assert go(4, accept_code=True) == [4, 4]
     assert all("accepted_code" in run.read_text() for run in runs)

@@ -327,7 +327,7 @@ def test_many_threads_call_at_once() -> None:
 def test_a_native_library_of_another_version_is_named() -> None:
     ordinary: Any = {"scores": np.zeros(9, np.float32), "is_table": np.zeros(9, np.uint8)}
     with pytest.raises(
-        ArrayError, match=r"^prune: the native library has a different version from pyfast;  install"
+        ArrayError, match=r"^prune: the native library has a different version from pyfast; install"
     ):
         call(_native.prune, **ordinary, added_later=1)
 

@@ -208,7 +208,7 @@ def test_rerankers_that_cannot_be_used(tmp_path: Path) -> None:
             EndpointReranker(index, url).score(["q"], passages)
     with vector_server("--always", "key") as url, pytest.raises(LLMUnavailableError, match="API key"):
         EndpointReranker(index, url).score(["q"], passages)
-    for fault, message in (("count", "2 results for 3 texts"), ("nan", "no finite number")):
+    for fault, message in (("count", "2 results for 3 texts"), ("nan", "not a finite number")):
         with vector_server("--faults", f",{fault}") as url, pytest.raises(CallError, match=message):
             EndpointReranker(index, url).score(["q"], passages)
 

@@ -182,7 +182,7 @@ def test_expansion_by_neighbours_is_a_slow_reference(both: Path) -> None:
         ("hybrid:bm25", "expected two retrievers or more"),
         ("hybrid:bm25*0.5+dense", "all with a weight or none"),
         ("hybrid:bm25*x+dense*1", "expected weights above 0, got 'x'"),
-        ("hybrid:bm25*-1+dense*1", "a weight is a number above 0"),
+        ("hybrid:bm25*-1+dense*1", "expected weights above 0"),
         ("hybrid:bm25+nothing", "unknown retriever 'nothing'"),
     ],
 )
@@ -195,7 +195,7 @@ def test_vectors_that_do_not_fit(small: Index, tmp_path: Path) -> None:
     document = {"id": "a", "text": "A text."}
     for given, message in [
         ("other:x", "expected dense, sparse, late"),
-        (["dense", "dense"], "each once"),
+        (["dense", "dense"], "each at most once"),
         ("sparse", "sparse: name the model"),
     ]:
         with pytest.raises(InputError, match=message):
