@@ -60,8 +60,8 @@ def write_questions(
         tasks: How many tasks each user has.
         questions: How many questions each task has.
         llm: The model that writes the questions, with the role `plan`.
-            `llm` and all later arguments are as in `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
-            others are refused.
+            `llm` and all later arguments are as in `pyfast.answer`. Of the options, `outage`, `sync`,
+            `restart` and `retry_failed` have an effect, and others are refused.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.
