@@ -14,8 +14,6 @@ class Plant(NamedTuple):
     new: str
     option: str = "--runs"
     """Which kind of seeds finds it"""
-    seeds: int = 2000
-    """Within how many seeds it is found"""
 
 
 _FOLDER, _JOURNAL = "engine/run_folder.py", "engine/journal/journal.py"
@@ -88,7 +86,6 @@ PLANTS = {
         _FOLDER,
         '            except OSError as error:\n                raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None\n        finally:\n            self._check_place()',
         "            except OSError:\n                pass\n        finally:\n            self._check_place()",
-        seeds=4000,  # Most of what is swallowed so is written again with the next answers.
     ),
     "a damaged row of a run that is done stops it": Plant(
         _JOURNAL, "CASE WHEN json_valid(entry) THEN entry ->> 3 END = ", "entry ->> 3 = "

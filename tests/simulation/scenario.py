@@ -46,6 +46,18 @@ ENDINGS = {
     "other settings": 0.5,
 }
 """How a session can end, and how often it does"""
+_FOREVER = 1 << 60
+_ERRORS = (
+    (1, ""),
+    (1, "traces"),
+    (1, ""),
+    (1, "answers"),
+    (3, ""),
+    (1, "journal"),
+    (_FOREVER, ""),
+    (1, "traces"),
+)
+"""How many changes fail in an error of the disk, and of which files. Empty: of all"""
 
 
 @dataclass
@@ -378,10 +390,13 @@ def _session(
     elif ending in ("kill in a write", "power cut"):
         disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
     elif ending == "disk full":
-        disk.fail(int(10 ** chance.uniform(0, 2.5)), 1 << 60, errno.ENOSPC)
+        disk.fail(int(10 ** chance.uniform(0, 2.5)), _FOREVER, errno.ENOSPC)
     elif ending == "disk error":
         first = int(10 ** chance.uniform(0, 2.5))
-        disk.fail(first, first + chance.choice((1, 1, 3, 1 << 60)), errno.EIO)
+        count, part = chance.choice(_ERRORS)
+        if part:  # Of one file, there are fewer changes.
+            first = int(first**0.6)
+        disk.fail(first, first + count, errno.EIO, part)
 
     async def process() -> SessionResult:
         job = _job(scenario, session, history.world, folder, ending == "last")
