@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -195,6 +196,13 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t place) {
     REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
     return inode_of(file) ? written(file, bytes, count, place) : real(file, bytes, count, place);
 }
+
+/* Python copies a file in the kernel, unless that is impossible: then it reads and writes. */
+ssize_t sendfile64(int to, int from, off64_t *place, size_t count) {
+    REAL(ssize_t, "sendfile64", int, int, off64_t *, size_t);
+    return inode_of(to) ? (errno = EINVAL, -1) : real(to, from, place, count);
+}
+ssize_t sendfile(int to, int from, off_t *place, size_t count) { return sendfile64(to, from, place, count); }
 
 static int cut(int (*real)(int, off64_t), int file, int64_t length) {
     if (!inode_of(file)) return real(file, length);

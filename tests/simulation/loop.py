@@ -185,7 +185,7 @@ class SimulatedThreads:
         while self._begun:
             self._run(self._begun[0])
 
-    def shutdown(self, wait: bool = True) -> None:
+    def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
         self.finish()
 
     def __enter__(self) -> SimulatedThreads:

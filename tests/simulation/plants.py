@@ -210,6 +210,52 @@ PLANTS |= {
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()
 }
+_BUILD, _SNAPSHOTS = "knowledge/build.py", "knowledge/snapshots.py"
+PLANTS |= {
+    name: Plant(*fault, "--knowledge")
+    for name, fault in {
+        "the chunks of an extraction are not synced": (
+            "knowledge/extraction.py",
+            'write_atomically(folder / CHUNKS, b"\\n".join(lines), durable=True)',
+            'write_atomically(folder / CHUNKS, b"\\n".join(lines))',
+        ),
+        "the triples of a deleted document stay": (
+            _BUILD,
+            "Writer(database).add([*by_rules, *extracted.extracts])\n        _remove_others(database, current)\n",
+            "Writer(database).add([*by_rules, *extracted.extracts])\n",
+        ),
+        "what is known is extracted again": (
+            _BUILD,
+            "known = store.extracted_chunks() | failed",
+            "known = failed",
+        ),
+        "a snapshot is current before it is on the disk": (
+            "retrieval/index/manifest.py",
+            '    for path in (*folder.rglob("*"), folder):\n        sync_to_disk(path)\n    return manifest',
+            "    return manifest",
+        ),
+        "the name of the current snapshot is not synced": (
+            _SNAPSHOTS,
+            'write_atomically(home / CURRENT, f"{number}\\n", durable=True)',
+            'write_atomically(home / CURRENT, f"{number}\\n")',
+        ),
+        "a part of an old snapshot stays": (
+            _SNAPSHOTS,
+            'aside = (home / str(old)).rename(home / f"{old}.removed")',
+            "aside = home / str(old)",
+        ),
+        "vectors of a killed process are taken as they are": (
+            _SNAPSHOTS,
+            "and row == _checked(row, model):",
+            "and len(row) == dtype.itemsize:",
+        ),
+        "a failed chunk is never read again": (
+            _BUILD,
+            "failed = set() if retry_failed else {",
+            "failed = {",
+        ),
+    }.items()
+}
 
 
 def plant(name: str) -> None:

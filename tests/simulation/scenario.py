@@ -250,6 +250,7 @@ _LOG = _Log()
 logging.getLogger("pyfast").addHandler(_LOG)
 logging.getLogger("pyfast").propagate = False
 _loop: list[SimulatedLoop] = []
+_threads: list[SimulatedThreads] = []
 
 
 class _Toml:
@@ -262,26 +263,32 @@ class _Toml:
         return {name: dict(of) if isinstance(of, dict) else of for name, of in self._parsed(text).items()}
 
 
+def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
+    """Take the place of `ThreadPoolExecutor`."""
+    made = SimulatedThreads(_loop[-1], count)
+    _threads.append(made)
+    return made
+
+
 def install() -> None:
     """Let the engine's threads run in the simulated loop."""
 
-    def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
-        made = SimulatedThreads(_loop[-1], count)
-        _made.append(made)
-        return made
-
     def wait(futures: Any, *_: object) -> None:
-        for one in _made:
+        for one in _threads:
             one.finish()
 
-    _made: list[SimulatedThreads] = []
     pyfast.engine.run_folder.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
-    install.forget = _made.clear  # type: ignore[attr-defined]
     pyfast.engine.run._AHEAD = 4  # so that few questions fill the places for answers that wait
     # A session reads its run.toml a dozen times.
     import_module("pyfast.engine.configuration").tomllib = _Toml()  # type: ignore[attr-defined]
+
+
+def in_loop(loop: SimulatedLoop) -> None:
+    """Let threads that the engine makes from now on run in this loop."""
+    _loop[:] = [loop]
+    _threads.clear()
 
 
 @contextmanager
@@ -321,8 +328,7 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
             folder = disk.begin(image)
             disk.set_clock(now)
             loop = SimulatedLoop(chance, disk, now, scenario.shuffles, scenario.slow_disk)
-            _loop[:] = [loop]
-            install.forget()  # type: ignore[attr-defined]
+            in_loop(loop)
             few = scenario.grows and ending != "last" and number == 0
             count = len(scenario.questions)
             session = Session(ending, max(count // 2, 1) if few else count, flipped=flipped)
