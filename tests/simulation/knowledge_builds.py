@@ -1,5 +1,5 @@
-"""One seed of another kind: a knowledge graph that an LLM extracts, while the builds are killed, the disk fails, and
-the documents of the index change between the builds."""
+"""One seed of another kind: a knowledge graph that an LLM extracts, while the builds are killed, the disk fails,
+and the documents of the index change between the builds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from word_vectors import WordVectors
 
 import pyfast
 from pyfast.engine.job import Job, work_on
-from pyfast.errors import CallError, IndexFormatError, LLMUnavailableError, PyfastError, RunError
+from pyfast.errors import CallError, LLMUnavailableError, PyfastError, RunError
 from pyfast.knowledge import Knowledge, build_knowledge, has_knowledge, open_knowledge
 from pyfast.knowledge.build import extracts_of
 from pyfast.knowledge.snapshots import contents_digest
@@ -47,7 +47,6 @@ NAMES = ("Ariel", "Dione", "Eris", "Io", "Juno", "Leda", "Mimas", "Oberon", "Pho
 _TOKENS, _FOREVER = 50, 1 << 60
 State = dict[str, str]
 """The texts of documents by their uris"""
-_made_alone: dict[str, Any] = {}
 
 
 @dataclass
@@ -63,7 +62,8 @@ class Step:
     moods: dict[str, float]
 
     def __str__(self) -> str:
-        return f"{', '.join(self.changed)} changed, {', '.join(self.removed)} removed ({self.fault} {self.moods or ''})"
+        changes = f"{', '.join(self.changed)} changed, {', '.join(self.removed)} removed"
+        return f"{changes} ({self.fault} {self.moods or ''})"
 
 
 @dataclass
@@ -291,8 +291,7 @@ def _session(process: _Process, folder: Path, step: Step | None, disk: Disk) -> 
 
 
 def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set[int]) -> Iterator[str]:
-    disk_folder = folder
-    index = pyfast.open_index(disk_folder)
+    index = pyfast.open_index(folder)
     if not has_knowledge(index):
         yield "there is no graph"
         return
@@ -313,7 +312,7 @@ def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set
             calls.setdefault(call.request, []).append(call.session)
     for request, sessions in calls.items():
         if len(sessions) > 1 + len(lossy & {*sessions}) or len({*sessions}) < len(sessions):
-            yield f"the chunk {request[:8]} was extracted in the builds {sessions}, of which {lossy} were broken off"
+            yield f"{request[:8]} was extracted in the builds {sessions}, of which {lossy} were broken off"
     alone = folder.with_name("NEW")
     pyfast.build_index(_documents(state), alone)
     process = _Process(builds, None, _NoDisk(), replace(world, asked=[], chance=Random(0)), 0.0)  # type: ignore[arg-type]

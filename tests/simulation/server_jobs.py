@@ -1,5 +1,5 @@
-"""One seed of another kind: a server's batches of questions, while the server is killed and starts again, and clients
-create batches, ask again, and cancel."""
+"""One seed of another kind: a server's batches of questions, while the server is killed and starts again, and
+clients create batches, ask again, and cancel."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def install() -> None:
 
 
 def fault_of(jobs: Jobs, disk: Disk, trace: bool = False) -> str:
-    """Carry out all lives of the server, and a last one without a fault. Return what is wrong, or an empty text."""
+    """Carry out all lives of the server, and a last one without a fault. Return what is wrong."""
     world = World(Random(jobs.seed + 1), 1.0, jobs.moods, jobs.poisoned)
     index_changes.seed_names(jobs.seed)
     client, image, now, lossy = Client(), Image(), 0.0, set[int]()
