@@ -210,7 +210,7 @@ PLANTS |= {
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()
 }
-_BUILD, _SNAPSHOTS = "knowledge/build.py", "knowledge/snapshots.py"
+_BUILD, _BATCHES = "knowledge/build.py", "server/batches.py"
 PLANTS |= {
     name: Plant(*fault, "--knowledge")
     for name, fault in {
@@ -234,25 +234,33 @@ PLANTS |= {
             '    for path in (*folder.rglob("*"), folder):\n        sync_to_disk(path)\n    return manifest',
             "    return manifest",
         ),
-        "the name of the current snapshot is not synced": (
-            _SNAPSHOTS,
-            'write_atomically(home / CURRENT, f"{number}\\n", durable=True)',
-            'write_atomically(home / CURRENT, f"{number}\\n")',
+    }.items()
+}
+PLANTS |= {
+    name: Plant(_BATCHES, *fault, "--jobs")
+    for name, fault in {
+        "an upload is not synced": ("        await asyncio.to_thread(sync_to_disk, content)\n", ""),
+        "a killed creation cannot be repeated": ("made.id).mkdir(exist_ok=True)", "made.id).mkdir()"),
+        "questions without what they share are taken": (
+            "if self._known[id].model is None:",
+            "if not questions.exists():",
         ),
-        "a part of an old snapshot stays": (
-            _SNAPSHOTS,
-            'aside = (home / str(old)).rename(home / f"{old}.removed")',
-            "aside = home / str(old)",
+        "a full disk ends a batch": ("except (PyfastError, OSError) as error:", "except PyfastError as error:"),
+        "a cancelled batch counts what its journal has": (
+            'return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}',
+            "return {**ids}",
         ),
-        "vectors of a killed process are taken as they are": (
-            _SNAPSHOTS,
-            "and row == _checked(row, model):",
-            "and len(row) == dtype.itemsize:",
+        "a restarted server forgets that a batch is cancelled": (
+            '        if batch.status == "cancelling":\n            self._stops[batch.id].set()\n',
+            "",
         ),
-        "a failed chunk is never read again": (
-            _BUILD,
-            "failed = set() if retry_failed else {",
-            "failed = {",
+        "an accepted batch is not synced": (
+            '"batch.json", batch.model_dump_json(), durable=True)',
+            '"batch.json", batch.model_dump_json())',
+        ),
+        "a batch that has ended begins again": (
+            "            if batch.status in _OPEN:\n",
+            "            if True:\n",
         ),
     }.items()
 }
