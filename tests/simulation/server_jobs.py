@@ -77,8 +77,9 @@ class Client:
     """Of batches that the server has accepted"""
     tried: set[int] = field(default_factory=set)
     """Batches that somebody tried to cancel"""
-    cancelled: set[int] = field(default_factory=set)
-    """Batches that the server is about to cancel, as it has said"""
+    cancelled: dict[int, int] = field(default_factory=dict)
+    """Batches that the server is about to cancel, as it has said, and in which of its lives it did"""
+    life: int = 0
     seen: dict[str, BatchObject] = field(default_factory=dict)
     """Batches that have ended, as the server has said"""
     faults: list[str] = field(default_factory=list)
@@ -134,7 +135,7 @@ def fault_of(jobs: Jobs, disk: Disk, trace: bool = False) -> str:
         for number, step in enumerate((*jobs.steps, None)):
             folder, chance = disk.begin(image), Random(step.seed if step else jobs.seed)
             disk.set_clock(now)
-            world.session, world.in_flight = number, 0
+            world.session, world.in_flight, client.life = number, 0, number
             loop = SimulatedLoop(chance, disk, now, jobs.shuffles, False)
             scenario.in_loop(loop)
             ending = step.ending if step else "end"
@@ -227,7 +228,7 @@ async def _ask(jobs: Jobs, client: Client, batches: Batches, what: str, number: 
         client.tried.add(number)
         try:
             if batches.cancel(client.ids[number]).status == "cancelling":
-                client.cancelled.add(number)
+                client.cancelled.setdefault(number, client.life)
         except ApiError as error:
             if error.code != "batch_ended":
                 raise
@@ -285,6 +286,9 @@ def _faults(jobs: Jobs, client: Client, world: World, folder: Path, lossy: set[i
                 yield f"batch {number}: {id} has {response}"
     calls: dict[str, list[int]] = {}
     for call in world.asked:
+        for number, life in client.cancelled.items():
+            if call.session > life and f"b{number}q" in call.prompt:
+                yield f"batch {number} was cancelled in life {life}, and {call.prompt} asked in {call.session}"
         if call.outcome == "good":
             calls.setdefault(call.prompt, []).append(call.session)
     twice = {(batch.metadata or {})["n"] for batch in client.seen.values() if batch.id not in client.ids.values()}
