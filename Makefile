@@ -60,7 +60,7 @@ test-all: $(TESTED)
 	$(MAKE) test-vllm SUITES=--all
 
 # Runs in a simulated world, that fail by a seed (tests/simulation). SEED=17 for one of them again, with its shortest
-# history that still fails. KIND=index: changes of an index instead of runs.
+# history that still fails. KIND=index: changes of an index instead of runs. Also knowledge and jobs (of a server).
 SEEDS ?= 1000
 simulate: $(TESTED)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(KIND),--$(KIND)) $(if $(SEED),--seed $(SEED) --shrink,$(SEEDS) $(or $(FIRST),$(shell date +%s)))

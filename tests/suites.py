@@ -94,8 +94,10 @@ SUITES: Mapping[str, Suite] = {
         ),
     ),
     # Runs in a simulated world: fresh seeds for two minutes; and faults planted in the engine, which they find.
-    "simulation": Suite(130, (*PROCESSES, "tests/simulation/", "tests/test_simulation.py")),
-    "planted": Suite(800, ("pyfast/engine/", "tests/simulation/", "tests/test_simulation.py")),
+    "simulation": Suite(
+        130, (*PROCESSES, "pyfast/knowledge/", "pyfast/server/", "tests/simulation/", "tests/test_simulation.py")
+    ),
+    "planted": Suite(1100, ("pyfast/engine/", "tests/simulation/", "tests/test_simulation.py")),
     # Knowledge, as it is built and used by processes that are killed.
     "knowledge": Suite(
         210,

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulation.__main__ import KINDS
 from simulation.plants import PLANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 ONCE_FAILED = [
-    (int(seed), "--index" if of.startswith("index: ") else "--runs")
+    (int(seed), f"--{kind}" if (kind := of.partition(": ")[0]) in KINDS else "--runs")
     for line in (ROOT / "tests/simulation/seeds.txt").read_text().splitlines()
     for seed, of in [line.split(maxsplit=1)]
 ]
@@ -37,6 +38,8 @@ def commit() -> int:
 def test_the_first_seeds() -> None:
     assert simulate(150)[0] == 0
     assert simulate("--index", 60)[0] == 0
+    assert simulate("--knowledge", 30)[0] == 0
+    assert simulate("--jobs", 100)[0] == 0
 
 
 @pytest.mark.parametrize(("seed", "kind"), ONCE_FAILED)
@@ -62,12 +65,16 @@ def test_a_fault_is_found_and_shrunk() -> None:
 @pytest.mark.slow(suite="simulation")
 def test_fresh_seeds() -> None:
     """Two minutes of seeds that no commit before had."""
-    assert simulate(10**6, commit() * 10_000, "--seconds", 90)[0] == 0
-    assert simulate("--index", 10**6, commit() * 10_000, "--seconds", 30)[0] == 0
+    for kind, seconds in {"runs": 60, "index": 20, "knowledge": 20, "jobs": 20}.items():
+        assert simulate(f"--{kind}", 10**6, commit() * 10_000, "--seconds", seconds)[0] == 0
 
 
 @pytest.mark.slow(suite="planted")
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(name: str) -> None:
-    code, told = simulate(PLANTS[name].option, PLANTS[name].seeds, "--most", 1, "--plant", name)
-    assert code == 1 and "seed " in told, told
+    kind = PLANTS[name].option
+    code, told = simulate(kind, 2000, "--most", 1, "--plant", name)
+    found = re.search(r"^seed (\d+): ", told, re.MULTILINE)
+    assert code == 1 and found, told
+    code, told = simulate(kind, "--seed", found[1])
+    assert code == 0, f"the engine has a fault that was not planted: {told}"

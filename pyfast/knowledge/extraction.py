@@ -183,7 +183,7 @@ def plan_extraction(
         if not lines:
             return None
         folder.mkdir(parents=True)
-        write_atomically(folder / CHUNKS, b"\n".join(lines))
+        write_atomically(folder / CHUNKS, b"\n".join(lines), durable=True)  # like run.toml, which needs it
     else:
         packed = recorded_value(folder, "system", "set_packed")
         passes = recorded_value(folder, "system", "set_passes")

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pyfast.errors import IndexFormatError
+from pyfast.errors import IndexFormatError, RunError
 from pyfast.knowledge.extracts import Extract
 from pyfast.knowledge.names import name_key, relation_name, tidy
 from pyfast.knowledge.store import FILE, SEARCHED, Knowledge, open_for_writing, signed
@@ -39,6 +39,7 @@ from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import hashes
 from pyfast.utils.files import built_aside, link_folder, sync_to_disk, write_atomically
 from pyfast.utils.log import LOG
+from pyfast.utils.sqlite_files import fault
 
 _NAMED = {
     "relations": "name = ?",
@@ -289,13 +290,15 @@ def make_snapshot(
     If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Only the vectors
     of new texts are computed. If an earlier call was interrupted, its vectors are used again. Only one process
     at a time makes a snapshot: a second process waits.
+
+    Raises `RunError` if the database cannot be written, for example because the disk is full.
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
     with lock(home):
         number = current_number(home) if (home / CURRENT).is_file() else 0
         base = _open(home, number) if number else None
-        for rest in home.glob("*.building"):  # A killed process may have left these.
+        for rest in (*home.glob("*.building"), *home.glob("*.removed")):  # A killed process may have left these.
             shutil.rmtree(rest)
         before = {} if base is None else {name: base.manifest[name] for name in _NOTES if name in base.manifest}
         now = {"corpus": index.manifest["corpus"], "chunk_tokens": None, **before, **(notes or {})}
@@ -310,13 +313,16 @@ def make_snapshot(
             made = _write_rest(aside, base, embedder, cached_encoder(home / CACHE, embedder), contents, now)
             aside.rename(home / str(number + 1))
             sync_to_disk(home)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
+            if isinstance(error, sqlite3.Error):
+                raise RunError(f"{home}: {fault(error)}; the knowledge graph is as it was before") from None
             raise
         set_current(home, number + 1)
         for old in snapshot_numbers(home):
             if old < number:  # The previous snapshot stays, for processes that have it open.
-                shutil.rmtree(home / str(old))
+                aside = (home / str(old)).rename(home / f"{old}.removed")  # A part of a snapshot is never there.
+                shutil.rmtree(aside)
         (home / CACHE).unlink(missing_ok=True)
         made.folder, made.embedder = home / str(number + 1), embedder
         return made

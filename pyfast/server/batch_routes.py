@@ -56,7 +56,7 @@ async def upload(request: Request) -> FileObject:
             with path.open("wb") as out:
                 while piece := await given.read(1 << 20):
                     out.write(piece)
-            return batches.files.add(path, (given.filename or "")[:255])
+            return await batches.files.add(path, (given.filename or "")[:255])
     except MultiPartException as error:
         raise ApiError(400, error.message, "invalid_request") from None
     except ClientDisconnect:

@@ -34,7 +34,7 @@ from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service, conversation
-from pyfast.utils.files import write_atomically, written_aside
+from pyfast.utils.files import sync_to_disk, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
@@ -61,8 +61,9 @@ class Files:
             raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
 
-    def add(self, content: Path, filename: str) -> schemas.FileObject:
+    async def add(self, content: Path, filename: str) -> schemas.FileObject:
         """Add a finished upload: move `content` into the folder, under a new id."""
+        await asyncio.to_thread(sync_to_disk, content)
         path = self.path(f"file-{token_hex(16)}")
         content.rename(path)
         return self.note(path, int(time.time()), filename, "batch")
@@ -153,7 +154,7 @@ class Batches:
         counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
         nothing = dict.fromkeys(schemas.BatchObject.model_fields)
         made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
-        (self._folder / made.id).mkdir()
+        (self._folder / made.id).mkdir(exist_ok=True)  # A killed server may have left it.
         self._keep(made)
         self._begin(made)
         return made
@@ -203,7 +204,7 @@ class Batches:
                 await self._answer(id, folder, stop)
             except (ApiError, InputError) as error:
                 self._fail(id, _fault(str(error)))
-            except PyfastError as error:  # it can be continued when the server starts again
+            except (PyfastError, OSError) as error:  # it can be continued when the server starts again
                 LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
             except Exception as error:
                 LOG.error("%s failed", id, exc_info=error)
@@ -212,7 +213,7 @@ class Batches:
     async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:
         service = self.service
         questions = folder / "questions.jsonl"
-        if not questions.exists():
+        if self._known[id].model is None:  # A killed server may have left questions without what they share.
             shared, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
                 self._fail(id, *faults)
@@ -272,8 +273,8 @@ class Batches:
         return self._keep(self._known[id].model_copy(update=values))
 
     def _keep(self, batch: schemas.BatchObject) -> schemas.BatchObject:
-        self._known[batch.id] = batch
         write_atomically(self._folder / batch.id / "batch.json", batch.model_dump_json(), durable=True)
+        self._known[batch.id] = batch
         return batch
 
     def _read_in(
@@ -344,15 +345,18 @@ class Batches:
             raise ApiError(400, what, "has_history", param="messages")
         return custom_id, asked
 
-    def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, str | None]:
+    def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, Any]:
         """Write the two result files of a batch. `title` returns the titles of documents.
 
-        One result file has the answers, and the other has the failed questions. Returns the ids of the two
-        files, as the batch's fields `output_file_id` and `error_file_id`. If a file would be empty, there is
-        no file, and its id is None. A repeated call writes the same files.
+        One result file has the answers, and the other has the failed questions. Returns fields of the batch: the
+        ids of the two files (`output_file_id` and `error_file_id`), and how many results they have. If a file
+        would be empty, there is no file, and its id is None. A repeated call writes the same files.
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")
+        failed = sum(one.state == "failed" for one in run.records)
+        # The journal may know more answers: if a killed server had not written them, a cancelled run does not.
+        counts = {"completed": len(run.records) - failed, "failed": failed}
         for name in ("output_file_id", "error_file_id"):
             records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
             path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")
@@ -363,7 +367,7 @@ class Batches:
             else:
                 ids[name] = None
                 path.unlink()
-        return ids
+        return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}
 
     def _result(self, batch: schemas.BatchObject, record: Record, title: Titles) -> dict[str, Any]:
         id, model = _digest(f"{batch.id} {record.id}"), _model(batch)

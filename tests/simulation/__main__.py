@@ -4,6 +4,8 @@ python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
 python -m simulation --seconds N FIRST     the seeds of so many seconds
 python -m simulation --seed N [--shrink]   one seed, with what happens
 python -m simulation --index ...           an index that is changed, instead of a run
+python -m simulation --knowledge ...       builds of a knowledge graph
+python -m simulation --jobs ...            the batches of a server
 """
 
 from __future__ import annotations
@@ -15,10 +17,19 @@ import os
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from simulation.disk import Disk, preload
 from simulation.plants import plant
+
+KINDS = {
+    "runs": "runs (the default)",
+    "index": "changes of an index",
+    "knowledge": "builds of a knowledge graph",
+    "jobs": "batches of a server",
+}
 
 
 def main() -> int:
@@ -30,42 +41,41 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this seed, step by step")
     parser.add_argument("--shrink", action="store_true", help="leave out what is not needed for its failure")
     parser.add_argument("--most", type=int, default=3, help="stop after so many failures")
-    parser.add_argument("--index", action="store_true", help="changes of an index instead of runs")
-    parser.add_argument("--runs", action="store_false", dest="index", help="runs (the default)")
+    kinds = parser.add_mutually_exclusive_group()
+    for name in KINDS:
+        kinds.add_argument(f"--{name}", action="store_const", const=name, dest="kind", help=KINDS[name])
     parser.add_argument("--plant", help="plant this fault in the engine first (see plants.py)")
+    parser.set_defaults(kind="runs")
     options = parser.parse_args()
     preload()
     if options.plant is not None:
         plant(options.plant)
     # Only now: a planted fault must be there before pyfast is imported.
-    from simulation import index_changes, scenario, seeds
+    os.environ["OMP_NUM_THREADS"] = "1"
+    modules = {"runs": "runs", "index": "index_changes", "knowledge": "knowledge_builds", "jobs": "server_jobs"}
+    from simulation import seeds
 
-    (index_changes if options.index else scenario).install()
-    carry_out = seeds.simulated
-    if options.index:
-        os.environ["OMP_NUM_THREADS"] = "1"
-
-        def carry_out(seed: int, disk: Disk) -> str:
-            return index_changes.fault_of(index_changes.drawn(seed), disk)
-
+    kind: Any = import_module(f"simulation.{modules[options.kind]}")
+    kind.install()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     where = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=where) as root:
         disk = Disk(Path(root))
         if options.seed is not None:
-            fault = (index_changes if options.index else seeds).told(options.seed, disk, options.shrink)
+            fault = seeds.told(kind, options.seed, disk, options.shrink)
             print(fault or "no fault")
             return bool(fault)
+        again = "" if options.kind == "runs" else f" KIND={options.kind}"
         failures = done = 0
         began, worked = time.monotonic(), time.process_time()
         for seed in itertools.islice(itertools.count(options.first), options.seeds):
-            fault = carry_out(seed, disk)
+            fault = kind.fault_of(kind.drawn(seed), disk)
             done += 1
             if fault:
                 failures += 1
                 print(
-                    f"seed {seed}: {fault}\n    again: make simulate SEED={seed}{' KIND=index' * options.index}",
+                    f"seed {seed}: {fault}\n    again: make simulate SEED={seed}{again}",
                     flush=True,
                 )
             disk.real_clock()

@@ -4,7 +4,8 @@
  * Below one folder, `disk_begin(FOLDER)`, every change is numbered and logged: names and contents, and what was synced.
  * From the log, `disk.py` makes the contents that the disk could have after a power cut. A change with a given number
  * can fail with an error of the system, or be the last one (`disk_stop_at`): of a write only the first bytes are done,
- * and every later change fails, as nothing that a killed process does afterwards counts.
+ * and every later change fails, as nothing that a killed process does afterwards counts. `disk_fail` may count only the
+ * changes of files whose path contains a part: among all changes of a run, one that counts is seldom hit.
  *
  * The process has one thread while it simulates, so nothing here is locked.
  */
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,11 +36,14 @@ enum { CREATE = 1, WRITE, TRUNCATE, SYNC, RENAME, REMOVE, FOLDER, LINK };
 static char root[PATH_MAX];
 static size_t root_length;
 static uint64_t inodes[FILES]; /* of an open file below the folder, by its descriptor: its inode; else 0 */
+static unsigned char named[FILES]; /* of an open file below the folder: whether its path contains `part` */
 static uint64_t mapped[MAPPED]; /* inodes of files that were mapped to be written */
 static int mapped_count;
 static unsigned char *record;
 static size_t used, room;
-static int64_t changes, stop_at = -1, keep, fail_at = -1, fail_until = -1;
+static int64_t changes, stop_at = -1, keep;
+static int64_t of_part, fail_at = -1, fail_until = -1; /* changes whose path contains `part`, and which of them fail */
+static char part[64];
 static int fail_with, stopped;
 static int64_t monotonic_ns = -1, wall_ns;
 
@@ -73,11 +78,14 @@ static int below(const char *path) {
 
 static uint64_t inode_of(int file) { return file >= 0 && file < FILES ? inodes[file] : 0; }
 
+static int is_named(const char *path) { return strstr(path + root_length, part) != NULL; }
+
 /* Count a change. 0: it may happen. -1: it fails, and errno says why. 1: it is the last one. */
-static int changing(void) {
+static int changing(int is_of_part) {
     if (stopped) return errno = EIO, -1;
-    int64_t number = changes++;
-    if (number == stop_at) return stopped = 1;
+    if (changes++ == stop_at) return stopped = 1;
+    if (!is_of_part) return 0;
+    int64_t number = of_part++;
     if (fail_at >= 0 && number >= fail_at && number < fail_until) return errno = fail_with, -1;
     return 0;
 }
@@ -86,11 +94,15 @@ void disk_begin(const char *folder) {
     memset(inodes, 0, sizeof inodes);
     strncpy(root, folder, PATH_MAX - 1);
     root_length = strlen(root);
-    mapped_count = 0, used = 0, changes = 0, stopped = 0, stop_at = fail_at = fail_until = -1;
+    mapped_count = 0, used = 0, changes = of_part = 0, stopped = 0, stop_at = fail_at = fail_until = -1, *part = 0;
 }
 void disk_end(void) { root_length = 0, stopped = 0; }
 void disk_stop_at(int64_t change, int64_t bytes) { stop_at = change, keep = bytes; }
-void disk_fail(int64_t from, int64_t until, int error) { fail_at = from, fail_until = until, fail_with = error; }
+/* Call it before the files are opened. */
+void disk_fail(int64_t from, int64_t until, int error, const char *of) {
+    fail_at = from, fail_until = until, fail_with = error;
+    snprintf(part, sizeof part, "%s", of);
+}
 int disk_stopped(void) { return stopped; }
 int64_t disk_changes(void) { return changes; }
 size_t disk_log(const unsigned char **bytes) { return *bytes = record, used; }
@@ -117,12 +129,12 @@ static int opened(int (*real)(const char *, int, ...), const char *path, int fla
     int is_new = (flags & O_CREAT) && lstat(path, &found) != 0;
     int cuts = (flags & O_TRUNC) && !is_new;
     int last = 0;
-    if ((is_new || cuts) && (last = changing()) < 0) return -1;
+    if ((is_new || cuts) && (last = changing(is_named(path))) < 0) return -1;
     if (last) return errno = EIO, -1; /* It was killed before. */
     int file = real(path, flags, mode);
     if (file < 0 || file >= FILES) return file;
     if (fstat(file, &found) == 0) {
-        inodes[file] = found.st_ino;
+        inodes[file] = found.st_ino, named[file] = (unsigned char)is_named(path);
         if (is_new) note_path(CREATE, found.st_ino, path, NULL);
         if (cuts) note(TRUNCATE, found.st_ino, 0, "", 0);
     }
@@ -153,15 +165,15 @@ int close(int file) {
 }
 
 /* How many bytes of a write are done: all, or the first ones of the last write, or -1. */
-static ssize_t allowed(size_t count) {
-    int last = changing();
+static ssize_t allowed(int file, size_t count) {
+    int last = changing(named[file]);
     if (last < 0) return -1;
     return last ? (ssize_t)((uint64_t)keep % (count + 1)) : (ssize_t)count;
 }
 
 static ssize_t written(int file, const void *bytes, size_t count, int64_t place) {
     REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t);
-    ssize_t done = allowed(count);
+    ssize_t done = allowed(file, count);
     if (done > 0) done = real(file, bytes, (size_t)done, place);
     if (done > 0) note(WRITE, inode_of(file), place, bytes, (uint32_t)done);
     if (done >= 0 && stopped) return errno = EIO, -1;
@@ -185,9 +197,16 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t place) {
     return inode_of(file) ? written(file, bytes, count, place) : real(file, bytes, count, place);
 }
 
+/* Python copies a file in the kernel, unless that is impossible: then it reads and writes. */
+ssize_t sendfile64(int to, int from, off64_t *place, size_t count) {
+    REAL(ssize_t, "sendfile64", int, int, off64_t *, size_t);
+    return inode_of(to) ? (errno = EINVAL, -1) : real(to, from, place, count);
+}
+ssize_t sendfile(int to, int from, off_t *place, size_t count) { return sendfile64(to, from, place, count); }
+
 static int cut(int (*real)(int, off64_t), int file, int64_t length) {
     if (!inode_of(file)) return real(file, length);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(named[file])) return errno = stopped ? EIO : errno, -1;
     int result = real(file, length);
     if (result == 0) note(TRUNCATE, inode_of(file), length, "", 0);
     return result;
@@ -231,7 +250,7 @@ static int synced(int file) {
     struct stat found;
     if (!root_length || fstat(file, &found) != 0) return 0;
     if (!inode_of(file) && !S_ISDIR(found.st_mode)) return 0;
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(S_ISDIR(found.st_mode) ? !*part : named[file])) return errno = stopped ? EIO : errno, -1;
     note_mapped(file, &found);
     note(SYNC, found.st_ino, 0, "", 0);
     return 0;
@@ -249,11 +268,12 @@ size_t fwrite(const void *bytes, size_t size, size_t count, FILE *stream) {
     while (at < FILES && inodes[at] != found.st_ino) at++;
     if (at == FILES || !S_ISREG(found.st_mode)) return real(bytes, size, count, stream);
     uint64_t before = inodes[file];
+    unsigned char was_named = named[file];
     fflush(stream);
     off64_t place = lseek64(file, 0, SEEK_CUR);
-    inodes[file] = found.st_ino;
+    inodes[file] = found.st_ino, named[file] = named[at];
     ssize_t done = written(file, bytes, size * count, place);
-    inodes[file] = before;
+    inodes[file] = before, named[file] = was_named;
     if (done > 0) lseek64(file, place + done, SEEK_SET);
     return done < 0 ? 0 : (size_t)done / (size ? size : 1);
 }
@@ -261,7 +281,7 @@ size_t fwrite(const void *bytes, size_t size, size_t count, FILE *stream) {
 int rename(const char *path, const char *other) {
     REAL(int, "rename", const char *, const char *);
     if (!below(path) && !below(other)) return real(path, other);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(path) || is_named(other))) return errno = stopped ? EIO : errno, -1;
     int result = real(path, other);
     if (result == 0) note_path(RENAME, 0, path, other);
     return result;
@@ -270,7 +290,7 @@ int unlink(const char *path) {
     REAL(int, "unlink", const char *);
     struct stat found;
     if (!below(path) || lstat(path, &found) != 0) return real(path);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(path))) return errno = stopped ? EIO : errno, -1;
     int result = real(path);
     if (result == 0) note_path(REMOVE, 0, path, NULL);
     return result;
@@ -288,7 +308,7 @@ int unlinkat(int folder, const char *name, int flags) {
     }
     snprintf(path + length, PATH_MAX, "%s", name);
     if (!below(path)) return real(folder, name, flags);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(path))) return errno = stopped ? EIO : errno, -1;
     int result = real(folder, name, flags);
     if (result == 0) note_path(REMOVE, 0, path, NULL);
     return result;
@@ -297,7 +317,7 @@ int mkdir(const char *path, mode_t mode) {
     REAL(int, "mkdir", const char *, mode_t);
     struct stat found;
     if (!below(path) || lstat(path, &found) == 0) return real(path, mode);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(path))) return errno = stopped ? EIO : errno, -1;
     int result = real(path, mode);
     if (result == 0) note_path(FOLDER, 0, path, NULL);
     return result;
@@ -305,7 +325,7 @@ int mkdir(const char *path, mode_t mode) {
 int rmdir(const char *path) {
     REAL(int, "rmdir", const char *);
     if (!below(path)) return real(path);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(path))) return errno = stopped ? EIO : errno, -1;
     int result = real(path);
     if (result == 0) note_path(REMOVE, 0, path, NULL);
     return result;
@@ -314,7 +334,7 @@ int link(const char *path, const char *other) {
     REAL(int, "link", const char *, const char *);
     struct stat found;
     if (!below(other)) return real(path, other);
-    if (changing()) return errno = stopped ? EIO : errno, -1;
+    if (changing(is_named(other))) return errno = stopped ? EIO : errno, -1;
     int result = real(path, other);
     if (result == 0 && lstat(other, &found) == 0) note_path(LINK, found.st_ino, other, NULL);
     return result;

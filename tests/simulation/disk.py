@@ -68,7 +68,7 @@ class Disk:
         self._library = ctypes.CDLL(None)
         self._library.disk_begin.argtypes = [ctypes.c_char_p]
         self._library.disk_stop_at.argtypes = [ctypes.c_int64, ctypes.c_int64]
-        self._library.disk_fail.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int]
+        self._library.disk_fail.argtypes = [*[ctypes.c_int64] * 2, ctypes.c_int, ctypes.c_char_p]
         self._library.clock_set.argtypes = [ctypes.c_int64, ctypes.c_int64]
         self._library.disk_changes.restype = ctypes.c_int64
         self._library.disk_log.restype = ctypes.c_size_t
@@ -105,8 +105,10 @@ class Disk:
     def stop_at(self, change: int, bytes_of_it: int) -> None:
         self._library.disk_stop_at(change, bytes_of_it)
 
-    def fail(self, first: int, until: int, error: int) -> None:
-        self._library.disk_fail(first, until, error)
+    def fail(self, first: int, until: int, error: int, part: str = "") -> None:
+        """Let changes fail, from the number `first` on, before `until`. With `part`, only changes of files whose
+        path contains it are counted."""
+        self._library.disk_fail(first, until, error, part.encode())
 
     @property
     def changes(self) -> int:

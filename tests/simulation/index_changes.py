@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -16,6 +16,7 @@ import pyfast.retrieval.index.manifest
 from pyfast.api.search import retrieve
 from pyfast.errors import InputError, PyfastError
 from simulation.disk import Disk, Image, with_flips
+from simulation.seeds import without_one_step
 from simulation.turns import Turns
 
 FAULTS = {"none": 4, "kill in a write": 4, "power cut": 4, "power cut later": 2, "disk full": 2, "disk error": 2}
@@ -99,6 +100,9 @@ def after(state: State, step: Step) -> State:
     return {uri: text for uri, text in state.items() if uri not in changed} | changed
 
 
+smaller = without_one_step
+
+
 def install() -> None:
     """Let the threads that sync files take turns with the rest, and temporary names come from the seed."""
     pyfast.retrieval.index.manifest.ThreadPoolExecutor = _Inline  # type: ignore[misc, assignment]
@@ -106,6 +110,11 @@ def install() -> None:
 
 
 _names = Random(0)
+
+
+def seed_names(seed: int) -> None:
+    """Let temporary names come from this seed."""
+    _names.seed(seed)
 
 
 class _Inline:
@@ -144,7 +153,7 @@ def _carry_out(folder: Path, step: Step, state: State) -> set[str] | None:
 def fault_of(changes: Changes, disk: Disk, trace: bool = False) -> str:
     """Carry out all steps, and a last one without a fault. Return what is wrong, or an empty text."""
     chance, image, states = Random(changes.seed + 1), Image(), list[State]()
-    _names.seed(changes.seed)
+    seed_names(changes.seed)
     last = Step("build" if not changes.steps else "add", {"last": "the last one"}, "none", 0)
     disk.real_clock()
     try:
@@ -329,27 +338,3 @@ def _flipped(image: Image, disk: Disk, chance: Random) -> str:
     except PyfastError:
         return ""
     return f"a bit of {name} changed, and verify passes" if passed else ""
-
-
-def shrunk(changes: Changes, fails: Callable[[Changes], str]) -> Changes:
-    """Leave out, again and again, what a failure does not need."""
-    while True:
-        for place in range(len(changes.steps)):
-            smaller = Changes(changes.seed, changes.steps[:place] + changes.steps[place + 1 :], changes.flips)
-            if fails(smaller):
-                changes = smaller
-                break
-        else:
-            return changes
-
-
-def told(seed: int, disk: Disk, shrinks: bool) -> str:
-    """Carry out a seed, and print what happens: its shortest history that still fails, if `shrinks`."""
-    changes = drawn(seed)
-    print(changes)
-    fault = fault_of(changes, disk, trace=not shrinks)
-    if fault and shrinks:
-        changes = shrunk(changes, lambda smaller: fault_of(smaller, disk))
-        print(f"still fails: {changes}")
-        fault = fault_of(changes, disk, trace=True)
-    return fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -43,6 +43,11 @@ def good(user: str) -> str:
     return digest(user)
 
 
+def in_fields(user: str) -> dict[str, Any]:
+    """The right reply to a user's message, in its fields."""
+    return {"answer": good(user)}
+
+
 @dataclass(slots=True)
 class Asked:
     """One call that reached the LLM."""
@@ -69,6 +74,8 @@ class World:
     """For parts of prompts: what is wrong with them"""
     outages: list[tuple[float, float, str]] = field(default_factory=list)
     """From when until when it answers nobody, and how: "down", "busy" or "hangs" """
+    reply: Callable[[str], dict[str, Any]] = in_fields
+    """The fields of the right reply to a user's message"""
     session: int = 0
     asked: list[Asked] = field(default_factory=list)
     in_flight: int = 0
@@ -150,8 +157,10 @@ class SimulatedLLM:
             raise RefusalError("HTTP 403: forbidden", "HTTP 403: this prompt is forbidden", 403)
         if mood in TRANSIENT:
             raise OutageError(f"HTTP 503: {mood}", mood, chance.choice((0.0, 0.0, 1.5)) if mood == "busy" else 0.0)
-        sample = f" {chance.randrange(10**9)}" if temperature else ""
-        text, reason = json.dumps({"answer": good(user) + sample}), "stop"
+        told = world.reply(user)
+        if temperature:
+            told["answer"] += f" {chance.randrange(10**9)}"
+        text, reason = json.dumps(told), "stop"
         mood = poison.removeprefix("always ") or mood
         if mood == "malformed":
             text = chance.choice(("I cannot say.", '{"reply": 1}', '{"answer": {"a": 1}}', "[]", "null"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from random import Random
 from typing import Any
+from weakref import WeakSet
 
 from simulation.disk import Disk
 
@@ -48,6 +49,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """What asyncio reported to nobody: exceptions that were lost"""
         self._threads = SimulatedThreads(self, 4)
         self._made = 0
+        self._tasks: WeakSet[_Task] = WeakSet()  # asyncio's has the tasks of all loops before
         self.set_exception_handler(self._heard)
         self.set_task_factory(self._task)
 
@@ -60,6 +62,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         _Task.number = self._made
         task = _Task(work, loop=loop, **options)
         task.number = self._made
+        self._tasks.add(task)
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -70,6 +73,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def call_soon(self, callback: Any, *given: Any, context: Any = None) -> Any:
+        # Without the checks of asyncio: half of what a loop without sockets does.
+        handle = events.Handle(callback, given, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_soon_threadsafe(self, callback: Any, *given: Any, context: Any = None) -> Any:
         return self.call_soon(callback, *given, context=context)
@@ -104,7 +113,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         events._set_running_loop(self)
         try:
             for _ in range(20):
-                tasks = [task for task in asyncio.all_tasks(self) if not task.done()]
+                tasks = sorted((task for task in self._tasks if not task.done()), key=hash)
                 if not tasks:
                     return
                 for task in tasks:
@@ -185,7 +194,7 @@ class SimulatedThreads:
         while self._begun:
             self._run(self._begun[0])
 
-    def shutdown(self, wait: bool = True) -> None:
+    def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
         self.finish()
 
     def __enter__(self) -> SimulatedThreads:

@@ -14,8 +14,6 @@ class Plant(NamedTuple):
     new: str
     option: str = "--runs"
     """Which kind of seeds finds it"""
-    seeds: int = 2000
-    """Within how many seeds it is found"""
 
 
 _FOLDER, _JOURNAL = "engine/run_folder.py", "engine/journal/journal.py"
@@ -88,7 +86,6 @@ PLANTS = {
         _FOLDER,
         '            except OSError as error:\n                raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None\n        finally:\n            self._check_place()',
         "            except OSError:\n                pass\n        finally:\n            self._check_place()",
-        seeds=4000,  # Most of what is swallowed so is written again with the next answers.
     ),
     "a damaged row of a run that is done stops it": Plant(
         _JOURNAL, "CASE WHEN json_valid(entry) THEN entry ->> 3 END = ", "entry ->> 3 = "
@@ -211,6 +208,60 @@ PLANTS |= {
             "if same:",
         ),
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
+    }.items()
+}
+_BUILD, _BATCHES = "knowledge/build.py", "server/batches.py"
+PLANTS |= {
+    name: Plant(*fault, "--knowledge")
+    for name, fault in {
+        "the chunks of an extraction are not synced": (
+            "knowledge/extraction.py",
+            'write_atomically(folder / CHUNKS, b"\\n".join(lines), durable=True)',
+            'write_atomically(folder / CHUNKS, b"\\n".join(lines))',
+        ),
+        "the triples of a deleted document stay": (
+            _BUILD,
+            "Writer(database).add([*by_rules, *extracted.extracts])\n        _remove_others(database, current)\n",
+            "Writer(database).add([*by_rules, *extracted.extracts])\n",
+        ),
+        "what is known is extracted again": (
+            _BUILD,
+            "known = store.extracted_chunks() | failed",
+            "known = failed",
+        ),
+        "a snapshot is current before it is on the disk": (
+            "retrieval/index/manifest.py",
+            '    for path in (*folder.rglob("*"), folder):\n        sync_to_disk(path)\n    return manifest',
+            "    return manifest",
+        ),
+    }.items()
+}
+PLANTS |= {
+    name: Plant(_BATCHES, *fault, "--jobs")
+    for name, fault in {
+        "an upload is not synced": ("        await asyncio.to_thread(sync_to_disk, content)\n", ""),
+        "a killed creation cannot be repeated": ("made.id).mkdir(exist_ok=True)", "made.id).mkdir()"),
+        "questions without what they share are taken": (
+            "if self._known[id].model is None:",
+            "if not questions.exists():",
+        ),
+        "a full disk ends a batch": ("except (PyfastError, OSError) as error:", "except PyfastError as error:"),
+        "a cancelled batch counts what its journal has": (
+            'return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}',
+            "return {**ids}",
+        ),
+        "a restarted server forgets that a batch is cancelled": (
+            '        if batch.status == "cancelling":\n            self._stops[batch.id].set()\n',
+            "",
+        ),
+        "an accepted batch is not synced": (
+            '"batch.json", batch.model_dump_json(), durable=True)',
+            '"batch.json", batch.model_dump_json())',
+        ),
+        "a batch that has ended begins again": (
+            "            if batch.status in _OPEN:\n",
+            "            if True:\n",
+        ),
     }.items()
 }
 

@@ -46,6 +46,18 @@ ENDINGS = {
     "other settings": 0.5,
 }
 """How a session can end, and how often it does"""
+_FOREVER = 1 << 60
+_ERRORS = (
+    (1, ""),
+    (1, "traces"),
+    (1, ""),
+    (1, "answers"),
+    (3, ""),
+    (1, "journal"),
+    (_FOREVER, ""),
+    (1, "traces"),
+)
+"""How many changes fail in an error of the disk, and of which files. Empty: of all"""
 
 
 @dataclass
@@ -238,6 +250,7 @@ _LOG = _Log()
 logging.getLogger("pyfast").addHandler(_LOG)
 logging.getLogger("pyfast").propagate = False
 _loop: list[SimulatedLoop] = []
+_threads: list[SimulatedThreads] = []
 
 
 class _Toml:
@@ -250,26 +263,32 @@ class _Toml:
         return {name: dict(of) if isinstance(of, dict) else of for name, of in self._parsed(text).items()}
 
 
+def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
+    """Take the place of `ThreadPoolExecutor`."""
+    made = SimulatedThreads(_loop[-1], count)
+    _threads.append(made)
+    return made
+
+
 def install() -> None:
     """Let the engine's threads run in the simulated loop."""
 
-    def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
-        made = SimulatedThreads(_loop[-1], count)
-        _made.append(made)
-        return made
-
     def wait(futures: Any, *_: object) -> None:
-        for one in _made:
+        for one in _threads:
             one.finish()
 
-    _made: list[SimulatedThreads] = []
     pyfast.engine.run_folder.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
-    install.forget = _made.clear  # type: ignore[attr-defined]
     pyfast.engine.run._AHEAD = 4  # so that few questions fill the places for answers that wait
     # A session reads its run.toml a dozen times.
     import_module("pyfast.engine.configuration").tomllib = _Toml()  # type: ignore[attr-defined]
+
+
+def in_loop(loop: SimulatedLoop) -> None:
+    """Let threads that the engine makes from now on run in this loop."""
+    _loop[:] = [loop]
+    _threads.clear()
 
 
 @contextmanager
@@ -309,8 +328,7 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
             folder = disk.begin(image)
             disk.set_clock(now)
             loop = SimulatedLoop(chance, disk, now, scenario.shuffles, scenario.slow_disk)
-            _loop[:] = [loop]
-            install.forget()  # type: ignore[attr-defined]
+            in_loop(loop)
             few = scenario.grows and ending != "last" and number == 0
             count = len(scenario.questions)
             session = Session(ending, max(count // 2, 1) if few else count, flipped=flipped)
@@ -378,10 +396,13 @@ def _session(
     elif ending in ("kill in a write", "power cut"):
         disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
     elif ending == "disk full":
-        disk.fail(int(10 ** chance.uniform(0, 2.5)), 1 << 60, errno.ENOSPC)
+        disk.fail(int(10 ** chance.uniform(0, 2.5)), _FOREVER, errno.ENOSPC)
     elif ending == "disk error":
         first = int(10 ** chance.uniform(0, 2.5))
-        disk.fail(first, first + chance.choice((1, 1, 3, 1 << 60)), errno.EIO)
+        count, part = chance.choice(_ERRORS)
+        if part:  # Of one file, there are fewer changes.
+            first = int(first**0.6)
+        disk.fail(first, first + count, errno.EIO, part)
 
     async def process() -> SessionResult:
         job = _job(scenario, session, history.world, folder, ending == "last")
