@@ -151,6 +151,7 @@ SYSTEMS += [
     "coa",
     "raptor",
     "lightrag",
+    "graphrag",
     "cascade",
 ]
 

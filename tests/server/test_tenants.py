@@ -48,6 +48,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "coa": {},
     "raptor": {},
     "lightrag": {},
+    "graphrag": {},
     "tog": {"depth": 1},
     "hipporag": {},
     "flare": {"sentences": 2},

@@ -123,6 +123,10 @@ REPLIES["tog"] = {
     "verdict": {"sufficient": False},
     "direct": {"answer": "Huygens"},
 }
+REPLIES["graphrag"] = REPLIES["lightrag"] | {
+    "partial": {"answer": "It was Huygens.", "score": 50, "used": [1]},
+    "conclude": {"answer": "Huygens"},
+}
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["flare"] = {
     "look_ahead": lambda request: {
@@ -189,6 +193,14 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "coa": {"part": [1, 3]},
     "raptor": {"k": [1], "tokens": [100], "width": [1]},
     "tog": {"width": [1], "depth": [1], "candidates": [1]},
+    "graphrag": {
+        "level": [0],
+        "tokens": [500],
+        "k": [1],
+        "relations": [1],
+        "report_share": [0.5],
+        "text_share": [0.0],
+    },
     "lightrag": {
         "k": [1],
         "passages": [1],
@@ -257,6 +269,9 @@ UNSEEN = {
     ("subqrag", "embedder"): "it opens the store, and another is refused",
     ("tog", "embedder"): "it opens the store, and another is refused",
     ("lightrag", "embedder"): "it opens the store, and another is refused",
+    ("graphrag", "embedder"): "it opens the store, and another is refused",
+    ("graphrag", "level"): "the example has no reports",
+    ("graphrag", "read"): "the example has no reports",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
     **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
     **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},
