@@ -152,6 +152,10 @@ SYSTEMS += [
     "raptor",
     "lightrag",
     "graphrag",
+    "searchain",
+    "slimplm",
+    "rowen",
+    "ttqa_rs",
     "cascade",
 ]
 

@@ -421,7 +421,8 @@ def slow(request):
         told.write("called\\n")
     time.sleep(0.05)
     return test_graphrag.report(request)
-pyfast.api.summaries.summarize_index({index!r}, Scripted(report=slow), out={out!r}, of="communities", concurrency=1)
+llm = Scripted(report=slow)
+pyfast.api.summaries.summarize_index({index!r}, llm, out={out!r}, of="communities", concurrency=1)
 """
 
 
