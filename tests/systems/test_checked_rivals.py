@@ -69,7 +69,7 @@ def of_chain(kind: str, user: str) -> dict[str, Any]:
     draw = drawn(kind, user)
     if kind == "chain":
         links = [
-            {"query": words(user, at % 3), "answer": words(user, at, "known") if draw.random() < 0.6 else ""}
+            {"query": words(user, at % 3), "known": words(user, at, "known") if draw.random() < 0.6 else ""}
             for at in range(draw.randint(0, 4))
         ]
         return {"chain": links, "answer": draw.choice(["", "Titan", "Titan", INSUFFICIENT])}
@@ -90,7 +90,7 @@ def chain(paper: Paper, question: str, search: str, rounds: int, k: int) -> str 
         said = paper.ask("chain", f"{example}Question: {question}\n{notes()}")
         is_wrong = False
         for link in said["chain"]:
-            query, known = link["query"], link["answer"]
+            query, known = link["query"], link["known"]
             if query in asked_before:
                 continue
             asked_before.add(query)
@@ -135,7 +135,7 @@ def test_searchain_corrects_and_completes(small: Index) -> None:
         links = [("Which moon has Huygens landed on?", "Rhea"), ("Who discovered Titan?", "")]
         known = user.rpartition("Question: ")[2].count("Looked up: ")
         answer = "Christiaan Huygens" if known == 2 else ""
-        return {"chain": [{"query": q, "answer": a} for q, a in links[known:]], "answer": answer}
+        return {"chain": [{"query": q, "known": a} for q, a in links[known:]], "answer": answer}
 
     record, calls = asked(small, say, QUESTIONS[0], "searchain")
     assert [kind for kind, _ in calls] == ["chain", "check", "chain", "check", "chain"]
@@ -147,9 +147,9 @@ def test_searchain_corrects_and_completes(small: Index) -> None:
 
 
 def test_searchain_without_a_usable_check_keeps_what_is_known(small: Index) -> None:
-    links = [{"query": "Which moon?", "answer": "Titan"}]
+    links = [{"query": "Which moon?", "known": "Titan"}]
     for known, kinds in (("Titan", ["chain", "check"]), ("", ["chain", "check", "chain"])):
-        links[0]["answer"] = known
+        links[0]["known"] = known
         llm = Scripted(chain={"chain": links, "answer": "Huygens"}, check="?")
         (record,) = run(small, llm, [QUESTIONS[0]], "searchain")
         assert record.answer == "Huygens" and llm.kinds == kinds

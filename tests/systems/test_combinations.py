@@ -149,7 +149,7 @@ REPLIES["adaptive_rag"] = {
 }
 REPLIES["searchain"] = {
     "chain": {
-        "chain": [{"query": "moon of Saturn", "answer": "Rhea"}, {"query": "Apollo 11", "answer": ""}],
+        "chain": [{"query": "moon of Saturn", "known": "Rhea"}, {"query": "Apollo 11", "known": ""}],
         "answer": "Titan",
     },
     "check": {"answer": "Titan", "sure": True},

@@ -22,10 +22,10 @@ from pyfast.utils.token_budget import fit
 
 
 class Link(BaseModel):
-    """A query of the chain, and its answer, which is empty if the LLM does not know it."""
+    """A query of the chain, and what the LLM knows of it: its answer, or nothing."""
 
     query: str = Field(max_length=200)
-    answer: str = Field(max_length=200)
+    known: str = Field(max_length=200)
 
 
 class ChainFields(BaseModel):
@@ -40,8 +40,8 @@ CHAIN = Prompt(
     system=(
         "You answer a complex question by a chain of simple queries, which you plan as a whole. Reply in JSON."
         " chain: at most 8 objects with query, one fact to look up, which can be understood alone, in at most"
-        " 200 characters, and answer, what you know of it, in at most 200 characters, or empty if you do not"
-        " know it. answer: the final answer to which the whole chain leads, only the name, number or short"
+        " 200 characters, and known, its answer if you know it, in at most 200 characters, or empty if you do"
+        " not. answer: the final answer to which the whole chain leads, only the name, number or short"
         " phrase that the question asks for, in at most 300 characters. If there are several answers, give all"
         " of them, separated by semicolons. If an answer in the chain is still missing, the final answer is"
         f" empty. If the chain cannot lead to an answer, the answer is '{INSUFFICIENT}'. What has been looked up"
@@ -49,8 +49,8 @@ CHAIN = Prompt(
     ),
     user="""\
 Question: In which country was the author of Pippi Longstocking born?
-{"chain": [{"query": "Who is the author of Pippi Longstocking?", "answer": "Astrid Lindgren"}, \
-{"query": "In which country was Astrid Lindgren born?", "answer": ""}], "answer": ""}
+{"chain": [{"query": "Who is the author of Pippi Longstocking?", "known": "Astrid Lindgren"}, \
+{"query": "In which country was Astrid Lindgren born?", "known": ""}], "answer": ""}
 
 Question: $question
 $notes""",
@@ -116,7 +116,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     prompt = unless_known(CHAIN, settings.abstain)
     for _ in range(settings.rounds if settings.search != "off" else 1):
         reply = await ctx.generate(prompt, question=question.text, notes=lines_of(notes, prompt, question, ctx))
-        links = [(link.query.strip(), link.answer.strip()) for link in reply.chain if link.query.strip()]
+        links = [(link.query.strip(), link.known.strip()) for link in reply.chain if link.query.strip()]
         chains.append([list(link) for link in links])
         is_settled = True
         for query, known in links:

@@ -105,14 +105,22 @@ def lines_about(community: Community, session: Session) -> list[Line]:
 def shortened(lines: Sequence[Line], parts: Sequence[tuple[frozenset[int], str]], longest: int) -> list[str]:
     """Replace the lines about parts of a community by the reports on these parts, the part with the longest lines
     first, until the text has at most `longest` characters."""
-    size = {members: sum(len(text) for text, about in lines if about <= members) for members, _ in parts}
-    reports = list[str]()
-    for members, report in sorted(parts, key=lambda part: -size[part[0]]):
-        if sum(len(text) + 1 for text in (*reports, *(text for text, _ in lines))) <= longest:
+    part_of = {entity: number for number, (members, _) in enumerate(parts) for entity in members}
+    owners = [
+        next(iter(of)) if len(of := {part_of.get(one, -1) for one in about}) == 1 else -1 for _, about in lines
+    ]
+    sizes, replaced = [0] * len(parts), list[int]()
+    for (text, _), owner in zip(lines, owners, strict=True):
+        if owner >= 0:
+            sizes[owner] += len(text) + 1
+    left = sum(len(text) + 1 for text, _ in lines)
+    for part in sorted(range(len(parts)), key=lambda part: -sizes[part]):
+        if left <= longest:
             break
-        lines = [line for line in lines if not line[1] <= members]
-        reports.append(report)
-    return fit([*reports, *(text for text, _ in lines)], longest, first="cut")
+        left += len(parts[part][1]) + 1 - sizes[part]
+        replaced.append(part)
+    kept = [text for (text, _), owner in zip(lines, owners, strict=True) if owner not in replaced]
+    return fit([*(parts[part][1] for part in replaced), *kept], longest, first="cut")
 
 
 def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
