@@ -22,7 +22,6 @@ from pyfast.systems.rivals.checked.rowen_prompts import (
     SEARCH,
     WORDINGS,
     SayFields,
-    Wording,
 )
 from pyfast.systems.rivals.common import NOTHING, unstreamed
 from pyfast.systems.together import together
@@ -112,35 +111,31 @@ async def consistency(question: Question, ctx: Context, settings: Settings, trac
     except AnswerError as error:
         ctx.fell_back(WORDINGS, error)
         wordings = []
-    trace["wordings"] = compared = await together(of_wording(wording, ctx, settings) for wording in wordings)
-    shares = [
-        fmean([one["agree"][of] for one in compared]) if compared else 0.0
-        for of in ("languages", "models")
-        if settings.consistency in (of, "both")
-    ]
-    return shares[0] + settings.model_weight * sum(shares[1:])
-
-
-async def of_wording(wording: Wording, ctx: Context, settings: Settings) -> dict[str, Any]:
-    """Answer a wording of the question, in both languages or by both models, and compare the answers."""
-    asked = [(SAY, wording.question)]
-    if settings.consistency != "models":
-        asked.append((SAY, wording.translation))
-    if settings.consistency != "languages":
-        asked.append((OTHER_SAYS, wording.question))
-    first, *others = await together(said(prompt, text, ctx) for prompt, text in asked)
-    agree = await together(
-        agreed(wording.question, first, text, other, ctx)
-        for (_, text), other in zip(asked[1:], others, strict=True)
-    )
     compared = [of for of in ("languages", "models") if settings.consistency in (of, "both")]
-    answers = dict(zip(compared, others, strict=True))
-    return {
-        **wording.model_dump(),
-        "answer": first,
-        "others": answers,
-        "agree": dict(zip(compared, agree, strict=True)),
-    }
+    # All answers first, and then all comparisons, so that a budget ends at the same call whatever else runs.
+    asked = [
+        [
+            (SAY, one.question),
+            *((SAY, one.translation) if of == "languages" else (OTHER_SAYS, one.question) for of in compared),
+        ]
+        for one in wordings
+    ]
+    answers = iter(await together(said(*call, ctx) for calls in asked for call in calls))
+    answered = [[(text, next(answers)) for _, text in calls] for calls in asked]
+    agree = iter(await together(agreed(*first, *other, ctx) for first, *others in answered for other in others))
+    trace["wordings"] = [
+        {
+            **wording.model_dump(),
+            "answer": first,
+            **{
+                of: {"answer": other, "agrees": next(agree)}
+                for of, (_, other) in zip(compared, others, strict=True)
+            },
+        }
+        for wording, ((_, first), *others) in zip(wordings, answered, strict=True)
+    ]
+    shares = [fmean([one[of]["agrees"] for one in trace["wordings"]] or [0.0]) for of in compared]
+    return shares[0] + settings.model_weight * sum(shares[1:])
 
 
 async def said(prompt: Prompt[SayFields], asked: str, ctx: Context) -> str:
