@@ -37,8 +37,8 @@ class Settings(system.WithKnowledge, system.Answering):
 
     mode: Literal["local", "global"] = Field(
         default="local",
-        description="`local`: read the entities nearest to the question, and what belongs to them. `global`:"
-        " answer from all reports, for questions about the whole of the corpus.",
+        description="What is read. `local`: the entities nearest to the question, and what belongs to them."
+        " `global`: all reports, for questions about the whole of the corpus.",
         json_schema_extra={"paper": "global is the paper's method; local is in the authors' code"},
     )
     level: int = Field(
