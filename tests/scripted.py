@@ -16,10 +16,13 @@ from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
 from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.mtqa.prompts import SUMMARY, SUMMARY_ALONE
 from pyfast.systems.prompts import ANSWER, COT, DIRECT, unless_known
+from pyfast.systems.rivals.checked.rowen_prompts import REPAIR
+from pyfast.systems.rivals.checked.searchain import CHAIN
 from pyfast.systems.rivals.common import CONCLUDE, REASONED
 from pyfast.systems.rivals.flare import LOOK_AHEAD
 from pyfast.systems.rivals.react import ACT, ACT_ALONE
 from pyfast.systems.rivals.self_ask import FOLLOW_UP
+from pyfast.systems.rivals.tables.prompts import FROM_BOTH
 from pyfast.systems.subqrag.prompts import FROM_MEMORY
 
 KINDS = {prompt.system: prompt.name for name in names() for prompt in load_system(name).prompts}
@@ -30,6 +33,9 @@ MAY_ABSTAIN = (
     REASONED,
     CONCLUDE,
     FOLLOW_UP,
+    CHAIN,
+    REPAIR,
+    FROM_BOTH,
     LOOK_AHEAD,
     ACT,
     ACT_ALONE,

@@ -178,6 +178,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 # yarl's URLs are a part of aiohttp's interface; the hub's client comes with vLLM.
 PACKAGE = {
+    "graspologic_native": "graspologic-native",
     "opentelemetry": "opentelemetry-sdk",
     "ahocorasick_rs": "ahocorasick-rs",
     "bert_score": "bert-score",

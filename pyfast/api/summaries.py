@@ -1,4 +1,4 @@
-"""Make an index with summaries of its passages, which `raptor` reads."""
+"""Make an index with summaries of its passages or of its knowledge graph, which `raptor` or `graphrag` reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -22,14 +22,8 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.index import changes
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
-from pyfast.systems.rivals.summary_tree import (
-    SUMMARIZE,
-    Node,
-    leaves,
-    plan_layer,
-    write_summary,
-    written_summaries,
-)
+from pyfast.systems.rivals.graphs.communities import community_layers
+from pyfast.systems.rivals.summary_tree import cluster_layers
 from pyfast.utils.files import built_aside, link_file, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, RunOptions, at_least_one
@@ -44,6 +38,7 @@ def summarize_index(
     llm: GivenLLM,
     *,
     out: str | Path,
+    of: Literal["clusters", "communities"] = "clusters",
     overwrite: bool = False,
     embedder: str = DEFAULT,
     layers: int = 5,
@@ -53,22 +48,28 @@ def summarize_index(
     options: RunOptions = RUN_DEFAULTS,
     watch: Watch = UNWATCHED,
 ) -> Index:
-    """Make a second index: the documents of an index, and a tree of summaries over them (RAPTOR, section 3).
+    """Make a second index: the documents of an index, and summaries of them.
 
-    Passages with similar vectors form clusters, and the LLM summarises each cluster. The summaries form clusters
-    again, up to `layers` times. Each summary is a document of the second index. Its uri begins with `summary/`,
-    and its metadata names its `layer` and its `children`. To resume a build that was stopped, call the function
-    again.
+    With clusters (RAPTOR, section 3), passages with similar vectors form clusters, and the LLM summarises each
+    cluster. The summaries form clusters again, up to `layers` times. Each summary is a document of the second
+    index. Its uri begins with `summary/`, and its metadata names its `layer` and its `children`.
+
+    With communities (GraphRAG, section 3.1), the entities of the knowledge graph form communities, which consist
+    of smaller ones. The LLM writes a report on each community, the smallest first. Each report is a document. Its
+    uri begins with `report/`, and its metadata has its `level`, `rating`, `entities` and `children`. The second
+    index also gets the knowledge graph. To resume a build that was stopped, call the function again.
 
     Args:
         index: An index, or its folder. It stays as it is.
         llm: The model that writes the summaries, or a text that names it. Its role is `read`.
         out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
-            the run of each layer. The knowledge graph of `index` is not copied.
+            the run of each layer. The knowledge graph of `index` is copied only with communities.
+        of: What the summaries are of: `clusters` of passages, or `communities` of the knowledge graph.
         overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
-            clusters again that are the same as before, unless `options.restart` is set.
-        embedder: A model of sentence-transformers, by name or folder, whose vectors form clusters.
-        layers: The maximum number of layers of summaries.
+            clusters or communities again that are the same as before, unless `options.restart` is set.
+        embedder: A model of sentence-transformers, by name or folder: whose vectors form clusters, or that of the
+            knowledge graph.
+        layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
         llm_options: Options of a model that you name by a text.
         concurrency: As in `pyfast.answer`.
         budget: Limits for each summary, as in `pyfast.answer`.
@@ -82,7 +83,9 @@ def summarize_index(
 
     Raises:
         CallError: All summaries of a layer failed.
-        InputError: `out` exists, the index has summaries already, or `out` was started with other documents.
+        InputError: `out` exists, the index has summaries already, `out` was started with other documents, or there
+            is no knowledge graph.
+        MissingPackageError: The package that finds communities is not installed.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The build cannot continue, or was stopped. No finished work is lost.
 
@@ -96,15 +99,18 @@ def summarize_index(
     if place.exists() and not overwrite:
         raise InputError(f"{place} exists already: use overwrite to replace it")
     encoder = Embedder(embedder, source.hardware)
-    begun = {"documents": source.manifest["corpus"], "embedder": encoder.fingerprint}
+    made_of = cluster_layers(source, encoder) if of == "clusters" else community_layers(source, encoder, most)
+    begun = {"documents": source.manifest["corpus"], "embedder": encoder.fingerprint, **made_of.begun}
     with built_aside(place, _UNFINISHED) as aside:
         marker = aside / _UNFINISHED
         if options.restart:
             shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
         elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
-            raise InputError(f"{place}: was started with other documents or another embedder: use restart")
+            raise InputError(
+                f"{place}: was started with other documents, options or another embedder: use restart"
+            )
         write_atomically(marker, orjson.dumps(begun))
-        job = partial(Job, system="summarize", ask=write_summary, prompts=(SUMMARIZE,))
+        job = partial(Job, system="summarize", ask=made_of.ask, prompts=(made_of.prompt,))
 
         def summaries_of(folder: Path, plan: Path, layer: int) -> list[TextDocument]:
             """Carry out the run of a layer."""
@@ -113,27 +119,25 @@ def summarize_index(
             reused = [earlier] if earlier.is_dir() and not options.restart else []
             run = carry_out_with(
                 partial(job, questions=questions, failures=allowed),
-                *(folder, "summarize", SUMMARIZE.role, llm, llm_options, concurrency, budget),
+                *(folder, "summarize", made_of.prompt.role, llm, llm_options, concurrency, budget),
                 replace(options, restart=False, reuse=reused),
                 watch,
             )
             if left := run.status.questions - run.status.ended:
                 raise RunError(f"{folder}: stopped with {left} summaries of layer {layer} left")
-            written = written_summaries(folder, layer)
+            written = made_of.written(folder, layer)
             if not written:
                 raise CallError(f"{folder}: all {questions.count} summaries of layer {layer} failed")
             if failed := questions.count - len(written):
                 LOG.warning("layer %d: %d of %d summaries failed", layer, failed, questions.count)
             return written
 
-        nodes, documents = leaves(source), list[TextDocument]()
+        documents = list[TextDocument]()
         for layer in range(1, most + 1):
             folder = aside / SUMMARIES / str(layer)
-            if (plan := plan_layer(folder, nodes, encoder)) is None:
+            if (plan := made_of.plan(folder, layer)) is None:
                 break
-            written = summaries_of(folder, plan, layer)
-            nodes = [Node(document.uri, document.text) for document in written]
-            documents += written
+            documents += summaries_of(folder, plan, layer)
         for rest in aside.iterdir():  # A process that was killed here may have left a part of the index.
             if rest.name not in (SUMMARIES, _UNFINISHED):
                 shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
@@ -142,6 +146,7 @@ def summarize_index(
         shutil.copytree(source.folder, made, copy_function=link_file, ignore=ignored)
         if documents:
             changes.add_documents(made, documents)
+        made_of.finish(made)
         for path in made.iterdir():
             path.rename(aside / path.name)
         made.rmdir()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -202,21 +202,24 @@ def summarize(
     llm: list[str],
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EXTRACTION],
+    of: Literal["clusters", "communities"] = "clusters",
     overwrite: bool = False,
     embedder: str = "all-MiniLM-L6-v2",
     layers: Annotated[int, Option(min=1)] = 5,
     concurrency: Concurrency = None,
 ) -> None:
-    """Make a second index with the documents of an index and a tree of summaries over them, for `raptor`. To
-    resume a stopped build, repeat the command.
+    """Make a second index, which has the documents of an index and summaries of them: a tree of summaries for
+    `raptor`, or reports on communities of the knowledge graph for `graphrag`. To resume a stopped build, repeat
+    the command.
 
     Args:
         out: The folder of the second index.
         llm: The LLM that writes the summaries, as in `pyfast answer`.
-        overwrite: Replace an existing index. The LLM reads only clusters that have changed.
-        embedder: The model of sentence-transformers whose vectors group passages into clusters: its name or
-            folder.
-        layers: The maximum number of layers of summaries.
+        of: What the summaries are of: clusters of passages, or communities of the knowledge graph.
+        overwrite: Replace an existing index. The LLM reads only clusters and communities that have changed.
+        embedder: The model of sentence-transformers, by its name or folder, whose vectors group passages into
+            clusters. With communities: the model of the knowledge graph's vectors.
+        layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
     """
     from pyfast.api.summaries import summarize_index
 
@@ -228,6 +231,7 @@ def summarize(
             index,
             llms,
             out=out,
+            of=of,
             overwrite=overwrite,
             embedder=embedder,
             layers=layers,

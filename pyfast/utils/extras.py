@@ -19,7 +19,10 @@ EXTRAS = {
     # Messages name the last extra of a module.
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),
-    "knowledge": ("faiss", "huggingface_hub", "networkx", "rdflib", "sentence_transformers", "tokenizers"),
+    "knowledge": (
+        *("faiss", "graspologic_native", "huggingface_hub", "networkx", "rdflib", "sentence_transformers"),
+        "tokenizers",
+    ),
     "experiments": ("matplotlib", "pandas", "tabulate"),
     "langchain": ("langchain_core",),
     "llamaindex": ("llama_index",),

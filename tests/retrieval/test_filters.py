@@ -151,6 +151,11 @@ SYSTEMS += [
     "coa",
     "raptor",
     "lightrag",
+    "graphrag",
+    "searchain",
+    "slimplm",
+    "rowen",
+    "ttqa_rs",
     "cascade",
 ]
 

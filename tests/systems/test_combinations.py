@@ -123,6 +123,10 @@ REPLIES["tog"] = {
     "verdict": {"sufficient": False},
     "direct": {"answer": "Huygens"},
 }
+REPLIES["graphrag"] = REPLIES["lightrag"] | {
+    "partial": {"answer": "It was Huygens.", "score": 50, "used": [1]},
+    "conclude": {"answer": "Huygens"},
+}
 REPLIES["hipporag"] = {"recognise": {"useful": [1, 3]}, "answer": {"answer": "Huygens"}}
 REPLIES["flare"] = {
     "look_ahead": lambda request: {
@@ -142,6 +146,42 @@ REPLIES["adaptive_rag"] = {
     "classify": lambda request: {"complexity": "C" if "year" in request.messages[-1].content else "B"},
     "direct": {"answer": "Huygens"},
     **REPLIES["ircot"],
+}
+REPLIES["searchain"] = {
+    "chain": {
+        "chain": [{"query": "moon of Saturn", "known": "Rhea"}, {"query": "Apollo 11", "known": ""}],
+        "answer": "Titan",
+    },
+    "check": {"answer": "Titan", "sure": True},
+    "conclude": {"answer": "Huygens"},
+}
+REPLIES["slimplm"] = {
+    "heuristic": {"answer": "It was Huygens."},
+    "necessity": lambda request: {"known": "Titan" in request.messages[-1].content},
+    "queries": {"queries": ["moon"], "claims": [{"claim": "Titan is a moon.", "query": "Titan"}]},
+    "direct": {"answer": "Titan"},
+    "answer": {"answer": "Huygens"},
+}
+SAYS = lambda request: {"answer": request.messages[-1].content[-9:]}  # noqa: E731
+REPLIES["rowen"] = {
+    "cot": {"reasoning": "So it is.", "answer": "Titan"},
+    "wordings": lambda request: {
+        "wordings": [
+            {"question": f"Which is moon {at}?", "translation": f"Which in {request.messages[-1].content[24:40]}?"}
+            for at in range(3)
+        ]
+    },
+    "say": SAYS,
+    "other_says": SAYS,
+    "agreement": lambda request: {"agree": "moon 1" in request.messages[-1].content},
+    "search": {"queries": ["moon of Saturn"]},
+    "repair": {"answer": "Huygens"},
+}
+REPLIES["ttqa_rs"] = {
+    "gist": {"summary": "On moons."},
+    "parts": {"table_question": "Which moon?", "text_question": "Who found {answer}?", "answer_type": "person"},
+    "from_rows": {"reasoning": "So.", "answer": "Titan"},
+    "from_both": {"reasoning": "So.", "answer": "Huygens"},
 }
 REPLIES["cascade"] = {
     **REPLIES["n2n"],
@@ -189,6 +229,14 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
     "coa": {"part": [1, 3]},
     "raptor": {"k": [1], "tokens": [100], "width": [1]},
     "tog": {"width": [1], "depth": [1], "candidates": [1]},
+    "graphrag": {
+        "level": [0],
+        "tokens": [500],
+        "k": [1],
+        "relations": [1],
+        "report_share": [0.5],
+        "text_share": [0.0],
+    },
     "lightrag": {
         "k": [1],
         "passages": [1],
@@ -207,6 +255,10 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "embedder": ["other"],
     },
     "rag": {"k": [2]},
+    "ttqa_rs": {"search": [1], "rows": [1], "texts": [1]},
+    "searchain": {"rounds": [1], "k": [3]},
+    "slimplm": {"k": [2]},
+    "rowen": {"wordings": [1], "language": ["German"], "model_weight": [9.0], "threshold": [0.0], "k": [2]},
     "iter_retgen": {"iterations": [1, 3], "k": [2]},
     "self_ask": {"k": [2], "follow_ups": [1, 3]},
     "react": {"k": [1], "steps": [1, 3], "instructions": ["Search."], "turn_tokens": [99]},
@@ -257,6 +309,9 @@ UNSEEN = {
     ("subqrag", "embedder"): "it opens the store, and another is refused",
     ("tog", "embedder"): "it opens the store, and another is refused",
     ("lightrag", "embedder"): "it opens the store, and another is refused",
+    ("graphrag", "embedder"): "it opens the store, and another is refused",
+    ("graphrag", "level"): "the example has no reports",
+    ("graphrag", "read"): "the example has no reports",
     ("hipporag", "embedder"): "it opens the store, and another is refused",
     **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
     **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},

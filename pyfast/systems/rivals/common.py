@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cache
 from math import ceil
-from typing import TypeVar
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, Field, create_model
 
-from pyfast.engine import Context, Prompt
+from pyfast.corpus import TextDocument
+from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.retrieval import Pool
 from pyfast.systems.prompts import (
     INSUFFICIENT,
@@ -94,3 +98,18 @@ CONCLUDE = Prompt(
     streamed=short_so_far,
 )
 """The prompt for the final answer of a method whose steps are used up"""
+
+
+class Layers(NamedTuple):
+    """How summaries are made, layer by layer. A layer is a run, whose questions each ask for a summary."""
+
+    prompt: Prompt[Any]
+    ask: Callable[[Question, Context], Coroutine[Any, Any, Answer]]
+    plan: Callable[[Path, int], Path | None]
+    """Writes the file of questions of a layer (its folder, its number from 1). None: there is no such layer"""
+    written: Callable[[Path, int], list[TextDocument]]
+    """Reads the summaries that a finished layer has, as documents. A summary that failed is left out"""
+    begun: Mapping[str, Any] = MappingProxyType({})
+    """On what the plans depend, in addition to the documents and the embedder"""
+    finish: Callable[[Path], None] = lambda made: None
+    """Completes the index that has the documents and the summaries"""

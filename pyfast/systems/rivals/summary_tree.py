@@ -3,7 +3,6 @@ the summaries form clusters again. The leaves are the passages of an index. All 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.systems.rivals.common import Layers
 from pyfast.utils.files import write_atomically
 from pyfast.utils.jsonl import read_lines
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, cut_evenly
@@ -74,50 +74,46 @@ async def write_summary(question: Question, ctx: Context) -> Answer:
     return Answer(" ".join(reply.summary.split()) or None)
 
 
-def leaves(index: Index) -> list[Node]:
-    """Return the passages of an index as nodes. Raises `InputError` if the index has summaries already."""
+def cluster_layers(index: Index, embedder: Embedder) -> Layers:
+    """Return how to make the tree over an index. Raises `InputError` if the index has summaries already."""
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
         raise InputError(f"{index.folder} already has summaries: give the index from which they were made")
     ids = index.corpus.ids[index.passages].tolist()
-    return [Node(f"{segment:016x}", index.text(passage)) for passage, segment in enumerate(ids)]
+    below = [Node(f"{segment:016x}", index.text(passage)) for passage, segment in enumerate(ids)]
 
-
-def plan_layer(folder: Path, nodes: Sequence[Node], embedder: Embedder) -> Path | None:
-    """Group the nodes of a layer into clusters, and write them to a file of questions: one for each summary.
-
-    Returns the file, or None if the layer above would not be smaller. If `folder` has the file already, it stays,
-    so that a stopped build resumes with the same clusters.
-    """
-    path = folder / CLUSTERS
-    if path.is_file():
+    def plan(folder: Path, layer: int) -> Path | None:
+        path = folder / CLUSTERS
+        if path.is_file():  # A stopped build resumes with the same clusters.
+            return path
+        if len(below) < _DIMENSIONS + 2:
+            return None
+        sizes = np.array([len(node.text) for node in below])
+        lines = {}
+        for members in clusters_of(embedder.encode([node.text for node in below]), sizes):
+            text = "\n\n".join(below[node].text for node in members)
+            children = [below[node].id for node in members]
+            digest = blake2b("\n".join([text, *children]).encode(), digest_size=8).hexdigest()
+            lines[digest] = orjson.dumps({"id": digest, "question": text, "children": children})
+        if len(lines) >= len(below):  # The layer above would not be smaller.
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, b"\n".join(lines.values()))
         return path
-    if len(nodes) < _DIMENSIONS + 2:
-        return None
-    sizes = np.array([len(node.text) for node in nodes])
-    lines = {}
-    for members in clusters_of(embedder.encode([node.text for node in nodes]), sizes):
-        text = "\n\n".join(nodes[node].text for node in members)
-        children = [nodes[node].id for node in members]
-        digest = blake2b("\n".join([text, *children]).encode(), digest_size=8).hexdigest()
-        lines[digest] = orjson.dumps({"id": digest, "question": text, "children": children})
-    if len(lines) >= len(nodes):
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, b"\n".join(lines.values()))
-    return path
 
+    def written(folder: Path, layer: int) -> list[TextDocument]:
+        nonlocal below
+        answers = {record["id"]: record for _, record in read_lines(folder / "answers.jsonl")}
+        documents = []
+        for _, cluster in read_lines(folder / CLUSTERS):
+            record = answers[cluster["id"]]
+            if record["state"] == "answered":
+                about = orjson.dumps({"layer": layer, "children": cluster["children"]}).decode()
+                uri = f"{URI}{layer}/{cluster['id']}"
+                documents.append(TextDocument(uri, "", record["answer"], outline=Outline(about=about)))
+        below = [Node(document.uri, document.text) for document in documents]
+        return documents
 
-def written_summaries(folder: Path, layer: int) -> list[TextDocument]:
-    """Return the summaries that a finished layer has, as documents. A summary that failed is left out."""
-    answers = {record["id"]: record for _, record in read_lines(folder / "answers.jsonl")}
-    documents = []
-    for _, cluster in read_lines(folder / CLUSTERS):
-        record = answers[cluster["id"]]
-        if record["state"] == "answered":
-            about = orjson.dumps({"layer": layer, "children": cluster["children"]}).decode()
-            uri = f"{URI}{layer}/{cluster['id']}"
-            documents.append(TextDocument(uri, "", record["answer"], outline=Outline(about=about)))
-    return documents
+    return Layers(SUMMARIZE, write_summary, plan, written)
 
 
 def clusters_of(vectors: Float32, sizes: Int64, longest: int = _LONGEST) -> list[Int64]:

@@ -149,3 +149,24 @@ def _relation(triple: int, session: Session) -> str:
     here = [segment for segment in ids if len(session.segments([segment]))][:1]
     told = [text for segment in here for text in store.relation_descriptions([triple], segment) if text]
     return " – ".join([" | ".join(store.triple(triple)), *told])
+
+
+def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> list[tuple[int, ...]]:
+    """Choose relations of the entities that a local search found: first those that join two of them, then at most
+    `most` for each entity. Of these, those come first whose other end has relations with the most of the entities.
+    Otherwise their order stays."""
+    chosen = []
+    for found in items:
+        near = set(found.entities)
+        ends = {triple: (int(store.head[triple]), int(store.tail[triple])) for triple in found.triples}
+        inside = [triple for triple, pair in ends.items() if near.issuperset(pair)]
+        outside = {
+            triple: next(end for end in pair if end not in near)
+            for triple, pair in ends.items()
+            if not near.issuperset(pair)
+        }
+        pairs = {(other, end) for triple, other in outside.items() for end in ends[triple] if end != other}
+        links = Counter(other for other, _ in pairs)
+        ranked = sorted(outside, key=lambda triple: -links[outside[triple]])
+        chosen.append((*inside, *ranked[: most * len(near)]))
+    return chosen

@@ -1,0 +1,170 @@
+"""Rowen: the LLM answers a question, and other wordings of it in two languages and with two models. If the answers
+differ, it may have invented its answer, and a search corrects it."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pyfast.engine import Answer, Context, Prompt, Question
+from pyfast.errors import AnswerError
+from pyfast.retrieval import traced
+from pyfast.systems import system
+from pyfast.systems.combinations import Inert
+from pyfast.systems.prompts import COT, final_text, tidied, unless_known
+from pyfast.systems.rivals.checked.rowen_prompts import (
+    AGREEMENT,
+    OTHER_SAYS,
+    REPAIR,
+    SAY,
+    SEARCH,
+    WORDINGS,
+    SayFields,
+)
+from pyfast.systems.rivals.common import NOTHING, unstreamed
+from pyfast.systems.together import together
+
+
+class Settings(system.Abstaining):
+    """The parameters of the paper."""
+
+    inert: ClassVar[tuple[Inert, ...]] = (
+        Inert(("language",), "consistency", ("models",)),
+        Inert(("model_weight",), "consistency", ("languages", "models")),
+    )
+
+    consistency: Literal["languages", "models", "both"] = Field(
+        default="languages",
+        description="Which answers are compared: those in two languages, those of two models, or both. For"
+        " `models` and `both`, name a second model for the role `draft`.",
+        json_schema_extra={"paper": "Rowen-CL, Rowen-CM and Rowen-Hybrid"},
+    )
+    wordings: int = Field(
+        default=6,
+        ge=1,
+        le=20,
+        description="Number of other wordings of the question.",
+        json_schema_extra={"paper": "the number k of perturbed questions"},
+    )
+    language: str = Field(
+        default="Chinese",
+        min_length=1,
+        max_length=40,
+        description="The second language, by its English name.",
+        json_schema_extra={"paper": "English and Chinese"},
+    )
+    model_weight: float = Field(
+        default=0.25,
+        ge=0,
+        le=100,
+        description="Weight of the agreement of the two models, beside the agreement of the two languages.",
+        json_schema_extra={"paper": "the weight α"},
+    )
+    threshold: float = Field(
+        default=0.6,
+        ge=0,
+        le=100,
+        description="A search corrects the answer if the share of answers that agree is below this number. With"
+        " `both`, `model_weight` times the share of the models is added to the share of the languages.",
+        json_schema_extra={"paper": "the threshold of the consistency score"},
+    )
+    k: int = Field(
+        default=5,
+        ge=1,
+        le=10_000,
+        description="Number of passages and table rows that correct an answer.",
+    )
+
+
+async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
+    """Answer a question from what the LLM knows, and correct the answer if other wordings lead to other
+    answers."""
+    trace: dict[str, Any] = {}
+    pool = NOTHING
+    ctx.so_far(lambda: Answer(None, ctx.evidence(pool), trace))
+    first = await ctx.generate(unstreamed(unless_known(COT, settings.abstain)), question=question.text)
+    trace |= {"first": first.answer, "reasoning": first.reasoning}
+    trace["consistency"] = share = await consistency(question, ctx, settings, trace)
+    if share >= settings.threshold:
+        return Answer(final_text(first.answer), trace=trace)
+    told = {"question": question.text, "reasoning": first.reasoning, "answer": first.answer}
+    try:
+        queries = tidied((await ctx.generate(SEARCH, **told)).queries) or [question.text]
+    except AnswerError as error:
+        ctx.fell_back(SEARCH, error)
+        queries = [question.text]
+    pool = await ctx.retrieve_all(queries, settings.k)
+    trace["steps"] = [{"query": "; ".join(queries), **traced(pool)}]
+    prompt = unless_known(REPAIR, settings.abstain)
+    reply = await ctx.generate(prompt, context=await ctx.narrative(pool, prompt), **told)
+    return Answer(final_text(reply.answer), ctx.evidence(pool), trace)
+
+
+async def consistency(question: Question, ctx: Context, settings: Settings, trace: dict[str, Any]) -> float:
+    """Return how consistent the answers to other wordings of a question are. Without wordings, they are not."""
+    language = "none: translation is empty" if settings.consistency == "models" else settings.language
+    told = {"count": str(settings.wordings), "language": language, "question": question.text}
+    try:
+        wordings = (await ctx.generate(WORDINGS, **told)).wordings[: settings.wordings]
+    except AnswerError as error:
+        ctx.fell_back(WORDINGS, error)
+        wordings = []
+    compared = [of for of in ("languages", "models") if settings.consistency in (of, "both")]
+    # All answers first, and then all comparisons, so that a budget ends at the same call whatever else runs.
+    asked = [
+        [
+            (SAY, one.question),
+            *((SAY, one.translation) if of == "languages" else (OTHER_SAYS, one.question) for of in compared),
+        ]
+        for one in wordings
+    ]
+    answers = iter(await together(said(*call, ctx) for calls in asked for call in calls))
+    answered = [[(text, next(answers)) for _, text in calls] for calls in asked]
+    agree = iter(await together(agreed(*first, *other, ctx) for first, *others in answered for other in others))
+    trace["wordings"] = [
+        {
+            **wording.model_dump(),
+            "answer": first,
+            **{
+                of: {"answer": other, "agrees": next(agree)}
+                for of, (_, other) in zip(compared, others, strict=True)
+            },
+        }
+        for wording, ((_, first), *others) in zip(wordings, answered, strict=True)
+    ]
+    shares = [fmean([one[of]["agrees"] for one in trace["wordings"]] or [0.0]) for of in compared]
+    return shares[0] + settings.model_weight * sum(shares[1:])
+
+
+async def said(prompt: Prompt[SayFields], asked: str, ctx: Context) -> str:
+    """Let a model answer a wording. Without a usable reply, the answer is empty, and agrees with none."""
+    try:
+        return (await ctx.generate(prompt, question=asked)).answer.strip()
+    except AnswerError as error:
+        ctx.fell_back(prompt, error)
+        return ""
+
+
+async def agreed(question: str, first: str, other: str, second: str, ctx: Context) -> bool:
+    """Let the LLM compare two answers. Without a usable reply, they do not agree."""
+    if not first or not second:
+        return False
+    try:
+        reply = await ctx.generate(AGREEMENT, question=question, first=first, other=other, second=second)
+    except AnswerError as error:
+        ctx.fell_back(AGREEMENT, error)
+        return False
+    return reply.agree
+
+
+SYSTEM = system.System(
+    "rowen",
+    answer,
+    Settings,
+    (COT, WORDINGS, SAY, OTHER_SAYS, AGREEMENT, SEARCH, REPAIR),
+    summary="a search corrects the answer if other wordings of the question lead to other answers",
+    paper="Retrieve Only When It Needs: Adaptive Retrieval Augmentation for Hallucination Mitigation in Large"
+    " Language Models",
+)

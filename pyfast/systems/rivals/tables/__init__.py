@@ -1,0 +1,1 @@
+"""Systems of other papers for questions over tables."""
