@@ -23,6 +23,7 @@ from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, AnswerFields, answer_prompt, final_text, unless_known
 
 Later = Literal["rag", "n2n", "hseq"]
+_FOR_EFFORT = 2  # steps more, if passages are chosen by `effort`
 
 
 def _listed(given: Any) -> Any:
@@ -187,8 +188,8 @@ async def attempt(
 
 async def draft(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Answer from the passages of one search, as `rag` does. If there is an answer, ask a second time."""
-    pool = await ctx.retrieve(question.text, settings.k)
-    trace: dict[str, Any] = {"gap": gap_of(pool)}
+    searched, pool = await rag.search(question.text, settings.k, settings.effort, ctx)
+    trace: dict[str, Any] = {"gap": gap_of(searched)}
     found = ctx.evidence(pool)
     ctx.so_far(lambda: Answer(None, found, trace))
     prompt = unless_known(answer_prompt(ctx, pool, DRAFT.role), settings.abstain or settings.draft_abstains)
@@ -207,7 +208,7 @@ async def draft(question: Question, ctx: Context, settings: Settings) -> Answer:
 
 
 def _rag(question: Question, ctx: Context, settings: Settings) -> Coroutine[Any, Any, Answer]:
-    same = {name: getattr(settings, name) for name in ("abstain", "evidence_share", "k")}
+    same = {name: getattr(settings, name) for name in ("abstain", "effort", "evidence_share", "k")}
     return rag.answer(question, ctx, rag.Settings(**same))
 
 
@@ -235,11 +236,12 @@ def lacking(by: str, ctx: Context, settings: Settings) -> str:
     left, used, stage = ctx.remaining(), ctx.ledger, STAGES[by]
     calls = min(left.calls, settings.most_calls - used.llm_calls if settings.most_calls else inf)
     tokens = min(left.tokens, settings.most_tokens - used.tokens if settings.most_tokens else inf)
+    steps = stage.steps + (0 if settings.effort == "paper" else _FOR_EFFORT)
     expected = stage.calls * used.tokens // max(used.llm_calls, 1)
     for kind, has, need in (
         ("calls", calls, stage.calls),
         ("tokens", tokens, expected),
-        ("steps", left.steps, stage.steps),
+        ("steps", left.steps, steps),
     ):
         if has < need:
             return f"; {by} may need {need} {kind}, and {max(has, 0)} are left"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ from pyfast.retrieval import (
 )
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
+from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import (
     ANSWER,
     EXTRACT,
@@ -36,6 +37,8 @@ from pyfast.systems.prompts import (
 )
 
 ANYTHING = "name or value"
+LEAST, LEAST_WITHOUT_GRAPHS = -10.15, -11.25
+"""The least worth of a passage for the final answer, fitted by benchmarks/effort.py"""
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
@@ -138,7 +141,7 @@ class Settings(system.Reading, system.Abstaining):
         default=12,
         ge=1,
         le=10_000,
-        description="Minimum number of nodes of the final graph after pruning.",
+        description="Minimum number of nodes of the final graph after pruning. Only with `effort=paper`.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_max: int = Field(
@@ -153,6 +156,12 @@ class Settings(system.Reading, system.Abstaining):
     @classmethod
     def _of_the_rank(cls, given: dict[str, Any]) -> dict[str, Any]:
         return {"expand": False, **given} if given.get("ranking") == "graph_rank" else given
+
+    @model_validator(mode="after")
+    def _no_minimum(self) -> Self:
+        if self.effort != "paper" and "final_min" in self.model_fields_set:
+            raise ValueError(f"final_min has no effect with effort={self.effort}: give effort=paper")
+        return self
 
 
 PRESETS = {
@@ -237,11 +246,16 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         candidates = selected
     candidates = candidates.head(settings.final_unique)
     trace["candidates"] = pool_ids(candidates)
-    final = await reranked(candidates, question.text, ctx, settings, settings.final_min, settings.final_max, True)
-    evidence.append(final)
-    trace["final"] = traced(final)
-    prompt = unless_known(answer_prompt(ctx, final), settings.abstain)
+    fewest = settings.final_min if settings.effort == "paper" else settings.final_max
+    ranked = await reranked(candidates, question.text, ctx, settings, fewest, settings.final_max, True)
+    trace["final"] = traced(ranked)
     asked = "\n".join([question.text, *(hop["query"] for hop in path)])
+    least = LEAST if settings.graph else LEAST_WITHOUT_GRAPHS
+    final = await passages_to_read(ranked, candidates, asked, settings.effort, least, ctx)
+    evidence.append(final)
+    if settings.effort != "paper":
+        trace["read"] = pool_ids(final)
+    prompt = unless_known(answer_prompt(ctx, final), settings.abstain)
     context = await ctx.narrative(final, prompt, asked, settings.evidence_share)
     reply = await ctx.generate(prompt, context=context, path=reasoning_path(path), question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(final), trace)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from pyfast.engine import Answer, Context, Question
+from pyfast.retrieval import Pool, RerankConfig, rerank_pools
 from pyfast.systems import system
+from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
+
+LEAST = -9.25
+"""The least worth of a passage, fitted by benchmarks/effort.py"""
+_RANKED = 50  # With `effort=auto`, an evidence graph ranks so many passages, and at most `k` are read.
 
 
 class Settings(system.Reading, system.Answering):
@@ -17,7 +23,7 @@ class Settings(system.Reading, system.Answering):
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Search once for a question, and answer it from the passages found, with one call of the LLM."""
-    pool = await ctx.retrieve(question.text, settings.k)
+    _, pool = await search(question.text, settings.k, settings.effort, ctx)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:
         context = await ctx.narrative(pool, LONG_ANSWER, question.text, settings.evidence_share)
@@ -27,6 +33,19 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     context = await ctx.narrative(pool, prompt, question.text, settings.evidence_share)
     reply = await ctx.generate(prompt, context=context, path="", question=question.text)
     return Answer(final_text(reply.answer), ctx.evidence(pool))
+
+
+async def search(question: str, k: int, effort: system.Effort, ctx: Context) -> tuple[Pool, Pool]:
+    """Search once for a question. Returns (the list of the search, the passages that the LLM reads: at most `k`).
+
+    Unless `effort` is `paper`, the passages are ranked by their evidence graph, as in `n2n`.
+    """
+    if effort == "paper":
+        pool = await ctx.retrieve(question, k)
+        return pool, pool
+    found = await ctx.retrieve(question, max(k, _RANKED))
+    ranked = await ctx.call(rerank_pools, (found, question), RerankConfig(k, k, rank="bridge_rank", expand=True))
+    return found, await passages_to_read(ranked, found, question, effort, LEAST, ctx)
 
 
 SYSTEM = system.System(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from pyfast.engine import Answer, Ask, Context, Prompt, Question
@@ -67,7 +69,31 @@ class Answering(Abstaining):
     )
 
 
-class Reading(Settings):
+def _effort(given: Any) -> Any:
+    if given in ("paper", "auto"):
+        return given
+    with contextlib.suppress(TypeError, ValueError):
+        if not isinstance(given, bool) and 0 < float(given) < inf:
+            return float(given)
+    raise ValueError("expected paper, auto or a number above 0")
+
+
+Effort = Annotated[Literal["paper", "auto"] | float, BeforeValidator(_effort)]
+"""The setting `effort`"""
+
+
+class Sparing(Settings):
+    """Base class of settings for systems that can choose for each question how much the LLM reads."""
+
+    effort: Effort = Field(
+        default="paper",
+        description="How much the LLM reads for a question. `paper`: as many passages as the other settings say."
+        " `auto`: at most as many, and only those that are likely enough to be evidence for their length. A number"
+        " above 0: as `auto`, but passages may be so many times as long for this. 1 is the same as `auto`.",
+    )
+
+
+class Reading(Sparing):
     """Base class of settings for systems that let the LLM read passages."""
 
     evidence_share: float = Field(

@@ -9,9 +9,9 @@ from pyfast.errors import InputError
 from pyfast.systems import load_system, names
 
 BAD = [
-    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, evidence_share, decompose, graph, rank"),
+    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, effort, evidence_share, decompose, gra"),
     ("n2n", "", "1", "no setting ''"),
-    ("rag", "alpha", "1", "it has: abstain, long_answer, evidence_share, k"),
+    ("rag", "alpha", "1", "it has: abstain, long_answer, effort, evidence_share, k"),
     ("direct", "k", "1", "it has: abstain, long_answer"),
     ("cot", "examples", "9", "examples"),
     ("self_consistency", "samples", "0", "samples"),

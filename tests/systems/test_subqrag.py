@@ -660,3 +660,16 @@ def test_gold_paths_of_metaqa(data: Path, tmp_path: Path) -> None:
         assert answers <= closure(store, question)
         right += answers == closure(store, question)
     assert right >= 0.95 * len(questions)
+
+
+def test_documents_that_are_worth_reading(session: Session) -> None:
+    """With `effort`, both prompts have fewer documents; the best stays, and `paper` is the default."""
+    shown = {}
+    for effort in (None, "paper", "1e6", "auto", "0.001"):
+        llm = Scripted(sub_questions={"questions": ["From which launch site did Rosetta leave Earth?"]})
+        run(session, llm, ["q"], **({} if effort is None else {"effort": effort}))
+        read, extracted = llm.said("from_documents"), llm.said("extract_triples")
+        shown[effort] = [len(re.findall(r"(?m)^\[\d+\] ", said)) for said in (*read, *extracted)]
+        assert len(shown[effort]) == 2 and len(set(shown[effort])) == 1
+    assert shown[None] == shown["paper"] == shown["1e6"] == [5, 5]
+    assert shown["0.001"] == [1, 1] and shown["auto"] <= shown["paper"]

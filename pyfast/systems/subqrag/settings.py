@@ -10,7 +10,7 @@ from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 
 
-class Settings(system.WithKnowledge):
+class Settings(system.WithKnowledge, system.Sparing):
     """The parameters of SubQRAG's paper. Some settings switch off parts of the method, for the ablations of
     the paper."""
 

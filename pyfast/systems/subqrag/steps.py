@@ -22,12 +22,15 @@ from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.knowledge.session import encode_statements
 from pyfast.knowledge.support import supported_statements
 from pyfast.retrieval import Pool
+from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import answers_in
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.utils.token_budget import share
 
 T = TypeVar("T")
+LEAST = -9.0
+"""The least worth of a passage that the LLM reads, fitted by benchmarks/effort.py"""
 _NUMBER = 5  # characters of a fact's number in a list
 
 
@@ -88,6 +91,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
     pool = await ctx.retrieve(step.question, settings.documents)
     if not len(pool):
         return
+    pool = await passages_to_read(pool, pool, step.question, settings.effort, LEAST, ctx)
     step.documents = _segments(pool, ctx).tolist()
     context = await ctx.narrative(pool, FROM_DOCUMENTS)
     try:
