@@ -72,7 +72,7 @@ def evaluate(
         folder, llm = _judged(run), read_models(judge)
         common: Any = {"concurrency": concurrency, "options": options, **given.given}
         work = partial(judge_answers, run, scoring.gold, judged=folder, llm=llm, **common)
-        tell(watched(folder, llm, lambda watch: work(watch=watch)), partial(print, file=sys.stderr))
+        tell(watched(folder, llm, work), partial(print, file=sys.stderr))
         return folder
 
     if per_question is not None:

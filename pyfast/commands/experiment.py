@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,24 +60,21 @@ def experiment(
     if plan is None or out is None:
         raise InputError("experiment: give a plan and --out")
     llms = read_models(llm)
-    result = watched(
+    work = partial(
+        pyfast.api.experiments.cells.experiment,
+        plan,
+        data,
         out,
-        llms,
-        lambda watch: pyfast.api.experiments.cells.experiment(
-            plan,
-            data,
-            out,
-            llm=llms or None,
-            llm_options=given.llm_options,
-            limit=limit,
-            latency=latency,
-            prices=prices,
-            concurrency=concurrency,
-            options=options,
-            cluster=cluster,
-            watch=watch,
-        ),
+        llm=llms or None,
+        llm_options=given.llm_options,
+        limit=limit,
+        latency=latency,
+        prices=prices,
+        concurrency=concurrency,
+        options=options,
+        cluster=cluster,
     )
+    result = watched(out, llms, work)
     show_table(*result.summary(), keys=3)
     say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")
     if compare:

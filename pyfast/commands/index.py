@@ -224,23 +224,20 @@ def summarize(
     from pyfast.api.summaries import summarize_index
 
     llms = read_models(llm)
-    made = watched(
-        out,
+    work = partial(
+        summarize_index,
+        index,
         llms,
-        lambda watch: summarize_index(
-            index,
-            llms,
-            out=out,
-            of=of,
-            overwrite=overwrite,
-            embedder=embedder,
-            layers=layers,
-            concurrency=concurrency,
-            options=options,
-            watch=watch,
-            **given.given,
-        ),
+        out=out,
+        of=of,
+        overwrite=overwrite,
+        embedder=embedder,
+        layers=layers,
+        concurrency=concurrency,
+        options=options,
+        **given.given,
     )
+    made = watched(out, llms, work)
     print(f"{out}: {made.corpus.documents} documents and summaries")
 
 

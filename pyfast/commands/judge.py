@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,21 +35,18 @@ def judge(
     """
     from pyfast.api.judgement import judge_runs
 
-    judged = watched(
-        run,
-        models.llm,
-        lambda watch: judge_runs(
-            run_a,
-            run_b,
-            run=run,
-            questions=questions,
-            ties=ties,
-            concurrency=concurrency,
-            options=options,
-            watch=watch,
-            **models.given,
-        ),
+    work = partial(
+        judge_runs,
+        run_a,
+        run_b,
+        run=run,
+        questions=questions,
+        ties=ties,
+        concurrency=concurrency,
+        options=options,
+        **models.given,
     )
+    judged = watched(run, models.llm, work)
     tell(judged.run)
     rows = (
         (one.dimension, one.a, one.ties, one.swayed, one.b, f"{one.rate:.3f}", f"{one.low:.3f}–{one.high:.3f}")
@@ -88,21 +86,18 @@ def questions(
     from pyfast.api.open_questions import write_questions
 
     llms = read_models(llm)
-    written = watched(
-        run,
-        llms,
-        lambda watch: write_questions(
-            index,
-            out,
-            run=run,
-            users=users,
-            tasks=tasks,
-            questions=per_task,
-            llm=llms,
-            concurrency=concurrency,
-            options=options,
-            watch=watch,
-            **given.given,
-        ),
+    work = partial(
+        write_questions,
+        index,
+        out,
+        run=run,
+        users=users,
+        tasks=tasks,
+        questions=per_task,
+        llm=llms,
+        concurrency=concurrency,
+        options=options,
+        **given.given,
     )
+    written = watched(run, llms, work)
     print(f"{out}: {len(written)} questions")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,24 +58,21 @@ def build(
     from pyfast.knowledge.extraction import extraction_folder
 
     llms = read_models(llm)
-    store = watched(
-        extraction_folder(index),
-        llms,
-        lambda watch: pyfast.api.knowledge.build_knowledge(
-            index,
-            llms or None,
-            embedder=embedder,
-            chunk_tokens=chunk_tokens,
-            packed=packed,
-            passes=passes,
-            limit=limit,
-            concurrency=concurrency,
-            options=options,
-            cluster=cluster,
-            watch=watch,
-            **given.given,
-        ),
+    work = partial(
+        pyfast.api.knowledge.build_knowledge,
+        index,
+        llms or None,
+        embedder=embedder,
+        chunk_tokens=chunk_tokens,
+        packed=packed,
+        passes=passes,
+        limit=limit,
+        concurrency=concurrency,
+        options=options,
+        cluster=cluster,
+        **given.given,
     )
+    store = watched(extraction_folder(index), llms, work)
     _tell(index, store)
 
 

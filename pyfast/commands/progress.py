@@ -18,13 +18,14 @@ from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.api.run import Run
-    from pyfast.engine import Event, OnEvent, Watch
+    from pyfast.engine import Event, OnEvent
 
 T = TypeVar("T")
 
 
-def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -> T:
-    """Call a function of the API that carries out a run, show the progress, and return the result.
+def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
+    """Call a function of the API that carries out a run, show the progress, and return the result. The function
+    gets the argument `watch`.
 
     After Ctrl-C or SIGTERM, the process ends when the questions in progress are finished. A second
     Ctrl-C, SIGQUIT and a closed terminal end it at once, and so does Ctrl-C before the first question
@@ -35,7 +36,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[[Watch], T]) -
     stop = threading.Event()
     with _progress(llms) as (on_event, is_answering), _interrupts(stop, is_answering, folder):
         try:
-            result = work(Watch(on_event, stop=stop))
+            result = work(watch=Watch(on_event, stop=stop))
         except KeyboardInterrupt:
             _stopped(folder)
         except RunError as error:

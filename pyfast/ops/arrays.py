@@ -181,9 +181,10 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
     )
 
 
-def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> tuple[Int64, Int32]:
-    """Check the pools of an op, and return them as (offsets int64[P + 1], document ids int32[N])."""
-    return array("pool_offsets", pool_offsets, np.int64), array("doc_ids", doc_ids, np.int32)
+def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> dict[str, Any]:
+    """Check the pools of an op, and return its arguments: `pool_offsets`, int64[P + 1], and `doc_ids`, int32[N]."""
+    offsets = array("pool_offsets", pool_offsets, np.int64)
+    return {"pool_offsets": offsets, "doc_ids": array("doc_ids", doc_ids, np.int32)}
 
 
 def ragged(

@@ -22,7 +22,7 @@ import numpy as np
 
 import pyfast._native as native
 from pyfast.errors import ArrayError, DeviceError
-from pyfast.ops.arrays import P, T, array, unreadable
+from pyfast.ops.arrays import P, T, array, call
 
 Backend: TypeAlias = Literal["auto", "cpu", "cuda"]
 Memory: TypeAlias = tuple[int, int]
@@ -300,10 +300,6 @@ def call_gpu(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     fails.
     """
     try:
-        return op(*args, **kwargs)
-    except native.Error as error:
-        raise ArrayError(str(error)) from None
+        return call(op, *args, **kwargs)
     except native.cuda.DeviceError as error:
         raise DeviceError(str(error)) from None
-    except TypeError:
-        raise ArrayError(unreadable(op, kwargs)) from None

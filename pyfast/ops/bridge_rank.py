@@ -61,13 +61,11 @@ def bridge_rank(
         >>> print(ops.bridge_rank(X, [0, 3], [0, 1, 2], [3, 1, 1], ([0, 1], [0])).round(3))
         [1.    0.429 0.107]
     """
-    offsets, documents = pools(pool_offsets, doc_ids)
     question_offsets, question_ids = ragged("question_terms", question_terms)
     return call(
         native.bridge_rank,
+        **pools(pool_offsets, doc_ids),
         X=forward(X),
-        pool_offsets=offsets,
-        doc_ids=documents,
         semantic=array("semantic", semantic, np.float32),
         question_offsets=question_offsets,
         question_ids=question_ids,

@@ -65,12 +65,10 @@ def bridge_select(
     """
     if not isinstance(cells, Cells):
         raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
-    offsets, documents = pools(pool_offsets, doc_ids)
     return call(
         native.bridge_select,
+        **pools(pool_offsets, doc_ids),
         X=forward(X),
-        pool_offsets=offsets,
-        doc_ids=documents,
         semantic=array("semantic", semantic, np.float32),
         is_table=array("is_table", is_table, np.uint8),
         value_offsets=integers("cells.value_offsets", cells.value_offsets),

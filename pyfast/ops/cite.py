@@ -52,6 +52,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 _INTEGERS = ("start", "end", "byte_start", "byte_end")
 _LISTED = ("level", "source", "start", "end", "triplets", "ordinal", "hashes", "uri_offsets", "uris")
+_IDENTIFYING = ("level", "source", "start", "end", "triplets", "ordinal", "hashes")
 _NONE = np.empty(0, np.int32)
 
 
@@ -147,17 +148,13 @@ def list_segments(
 
 def _columns(segments: Segments, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(segments, Segments):
-        raise _no_columns(segments)
+        raise ArrayError(f"segments: expected Segments, got {type(segments).__name__}")
     return {
         name: array(f"segments.{name}", getattr(segments, name), _DTYPES[name])
         if name in _DTYPES
         else integers(f"segments.{name}", getattr(segments, name))
         for name in names
     }
-
-
-def _no_columns(given: object) -> ArrayError:
-    return ArrayError(f"segments: expected Segments, got {type(given).__name__}")
 
 
 def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
@@ -182,16 +179,4 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
         >>> [f"{id:016x}" for id in ops.segment_ids(corpus.columns, [0, 1]).tolist()]
         ['...', '...']
     """
-    if not isinstance(segments, Segments):
-        raise _no_columns(segments)
-    return call(
-        native.segment_ids,
-        level=array("segments.level", segments.level, np.uint8),
-        source=array("segments.source", segments.source, np.int32),
-        start=integers("segments.start", segments.start),
-        end=integers("segments.end", segments.end),
-        triplets=array("segments.triplets", segments.triplets, np.int64),
-        ordinal=array("segments.ordinal", segments.ordinal, np.int64),
-        hashes=array("segments.hashes", segments.hashes, np.uint64),
-        which=array("which", which, np.int64),
-    )
+    return call(native.segment_ids, **_columns(segments, _IDENTIFYING), which=array("which", which, np.int64))

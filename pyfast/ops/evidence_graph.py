@@ -227,13 +227,12 @@ def evidence_graph(
     if on_gpu(backend, doc_ids):
         there = gpu.evidence_graph(X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf)
         return EvidenceGraph(*there)
-    offsets, documents = pools(pool_offsets, doc_ids)
+    given = pools(pool_offsets, doc_ids)
     mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
     indptr, indices, weights = call(
         native.evidence_graph,
+        **given,
         X=forward(X),
-        pool_offsets=offsets,
-        doc_ids=documents,
         weight=weight_argument(weight),
         idf=idf,
         threshold=threshold,
@@ -241,7 +240,7 @@ def evidence_graph(
         mask_terms=mask,
         threads=thread_count(threads),
     )
-    return EvidenceGraph(offsets, indptr, indices, weights)
+    return EvidenceGraph(given["pool_offsets"], indptr, indices, weights)
 
 
 def shared_terms(

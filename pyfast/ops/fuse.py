@@ -42,12 +42,10 @@ def fuse(
         >>> documents.tolist(), scores.tolist()
         ([7, 8, 9], [1.0, 1.0, 0.0])
     """
-    offsets, documents = pools(pool_offsets, doc_ids)
     return call(
         native.fuse,
+        **pools(pool_offsets, doc_ids),
         list_offsets=array("list_offsets", list_offsets, np.int64),
-        pool_offsets=offsets,
-        doc_ids=documents,
         semantic=array("semantic", semantic, np.float32),
         k=k,
     )

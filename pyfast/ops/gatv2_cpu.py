@@ -38,7 +38,7 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
     """Return (y, attention): the new features of the destinations, and the attention of each edge and head as
     a flat array. A minus sign marks each attention that dropout dropped. The backward pass needs these
     signs."""
-    heads, channels = layer.heads_and_channels()
+    heads, _ = layer.heads_and_channels()
     seed = layer.seed or 0
     if not isinstance(seed, int | np.integer):
         raise ArrayError(f"seed: expected an integer, got {seed!r}")
@@ -48,23 +48,8 @@ def forward(layer: Gatv2Arguments) -> tuple[Array, Array]:
         if mask.dtype.kind not in "biu" or mask.shape != (layer.edges, heads):
             raise ArrayError(f"mask: expected bool[{layer.edges}, {heads}], got {mask.dtype}{list(mask.shape)}")
         mask = np.ascontiguousarray(mask != 0).view(np.uint8).ravel()
-    return call(
-        native.gatv2,
-        x_src=layer.x_src.reshape(-1),
-        x_dst=layer.x_dst.reshape(-1),
-        indptr=layer.indptr,
-        indices=layer.indices,
-        att=layer.att.reshape(-1),
-        heads=heads,
-        channels=channels,
-        negative_slope=layer.negative_slope,
-        self_loops=layer.self_loops,
-        dropout=layer.dropout,
-        seed=int(seed) % 2**64,
-        masked=layer.mask is not None,
-        mask=mask,
-        threads=layer.threads,
-    )
+    drawn: dict[str, Any] = {"seed": int(seed) % 2**64, "masked": layer.mask is not None, "mask": mask}
+    return call(native.gatv2, **_given(layer), **drawn)
 
 
 def backward(
@@ -74,24 +59,16 @@ def backward(
     compute, and the others are empty. `attention` is the flat array that `forward` returned. `grad` is the
     gradient by y.
     """
+    flow: dict[str, Any] = {"attention": attention, "grad": grad.reshape(-1), "wanted": wanted}
+    return call(native.gatv2_backward, **_given(layer), **flow)
+
+
+def _given(layer: Gatv2Arguments) -> dict[str, Any]:
+    """Return the arguments that the native op and its derivative share."""
     heads, channels = layer.heads_and_channels()
-    return call(
-        native.gatv2_backward,
-        x_src=layer.x_src.reshape(-1),
-        x_dst=layer.x_dst.reshape(-1),
-        indptr=layer.indptr,
-        indices=layer.indices,
-        att=layer.att.reshape(-1),
-        heads=heads,
-        channels=channels,
-        negative_slope=layer.negative_slope,
-        self_loops=layer.self_loops,
-        dropout=layer.dropout,
-        attention=attention,
-        grad=grad.reshape(-1),
-        wanted=wanted,
-        threads=layer.threads,
-    )
+    flat = {name: getattr(layer, name).reshape(-1) for name in ("x_src", "x_dst", "att")}
+    as_they_are = ("indptr", "indices", "negative_slope", "self_loops", "dropout", "threads")
+    return flat | {name: getattr(layer, name) for name in as_they_are} | {"heads": heads, "channels": channels}
 
 
 def applied(attention: Array, heads: int, dropout: float) -> Array:

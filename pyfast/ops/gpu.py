@@ -104,35 +104,16 @@ def evidence_graph(
             native.cuda.evidence_graph_workspace, pool_count=count, node_count=nodes, bounds=known
         )
         with gpu.queue(workspace) as queue:
-            call_gpu(
-                native.cuda.evidence_graph_count,
-                X=gpu.places(x),
-                pools=gpu.places(pools),
-                mask_terms=gpu.places(mask),
-                indptr=gpu.memory(indptr),
-                queue=queue,
-                weight=weight,
-                threshold=threshold,
-                top_k=top_k,
-                bounds=known,
-            )
+            same: dict[str, Any] = {"pools": gpu.places(pools), "indptr": gpu.memory(indptr), "queue": queue}
+            same |= {"weight": weight, "threshold": threshold, "top_k": top_k, "bounds": known}
+            call_gpu(native.cuda.evidence_graph_count, X=gpu.places(x), mask_terms=gpu.places(mask), **same)
             size = nodes * known[0]
             if max_pool is None:
                 edges = int(indptr[-1])
                 size = edges if 0 <= edges <= known[1] else 0  # If a fault was found, this number is arbitrary.
             indices, weights = gpu.empty(size, "int32"), gpu.empty(size, "float32")
-            call_gpu(
-                native.cuda.evidence_graph_fill,
-                pools=gpu.places(pools),
-                indptr=gpu.memory(indptr),
-                indices=gpu.memory(indices),
-                weights=gpu.memory(weights),
-                queue=queue,
-                weight=weight,
-                threshold=threshold,
-                top_k=top_k,
-                bounds=known,
-            )
+            there: dict[str, Any] = {"indices": gpu.memory(indices), "weights": gpu.memory(weights)}
+            call_gpu(native.cuda.evidence_graph_fill, **there, **same)
         return pools[0], indptr, indices, weights
 
 

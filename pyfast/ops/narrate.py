@@ -32,12 +32,10 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         [2] Titan
     """
     line_offsets, text = ragged("lines", lines, np.uint8, "text")
-    offsets, documents = pools(pool_offsets, doc_ids)
     return call(
         native.narrate,
+        **pools(pool_offsets, doc_ids),
         line_offsets=line_offsets,
         text=text,
-        pool_offsets=offsets,
-        doc_ids=documents,
         characters=characters,
     )

@@ -64,12 +64,10 @@ def weighted_degree(
     if on_gpu(backend, doc_ids):
         on_device: Float32 = gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
         return on_device
-    offsets, documents = pools(pool_offsets, doc_ids)
     return call(
         native.weighted_degree,
+        **pools(pool_offsets, doc_ids),
         X=forward(X),
-        pool_offsets=offsets,
-        doc_ids=documents,
         weight=weight_argument(weight),
         idf=idf,
         threads=thread_count(threads),
