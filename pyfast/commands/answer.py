@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +58,11 @@ def answer(
     settings = {**asked.settings, **({"shared_updates": "on"} if shared_updates else {})}
     llm_options = dict(asked.llm_options)
     if accept_duplicates:
-        llm_options |= dict.fromkeys(_options_of_batches(asked.llm, "accept_duplicates"), True)
+        roles = [role for role, spec in asked.llm.items() if spec.startswith("batch:")]
+        if not roles:
+            raise InputError("--accept-duplicates can only be used with --llm batch:MODEL@URL")
+        names = ("accept_duplicates" if role == "default" else f"{role}.accept_duplicates" for role in roles)
+        llm_options |= dict.fromkeys(names, True)
     given = asked.given | {"settings": settings, "llm_options": llm_options}
     if dry_run:
         del given["llm_options"]
@@ -89,15 +92,6 @@ def answer(
     tell(done)
     for earlier in options.reused:
         print(plain(f"the answers that changed: pyfast compare {earlier} {run} --answers"))
-
-
-def _options_of_batches(llms: Mapping[str, str], name: str) -> list[str]:
-    """Return the key of the LLM option `name` for each model behind a Batch API: `name` for the default model,
-    and `ROLE.name` for the model of a role. Raises `InputError` if there is no such model."""
-    roles = [role for role, spec in llms.items() if spec.startswith("batch:")]
-    if not roles:
-        raise InputError(f"--{name.replace('_', '-')} can only be used with --llm batch:MODEL@URL")
-    return [name if role == "default" else f"{role}.{name}" for role in roles]
 
 
 def show_estimate(expected: Estimate) -> None:

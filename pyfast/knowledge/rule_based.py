@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from hashlib import blake2b
 from itertools import chain, groupby
 
@@ -33,11 +32,9 @@ _WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))
 _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
 
 
-@cache
-def _openers() -> frozenset[str]:
-    """Return words such as "the". Many sentences begin with one of them, so it has a capital letter, but it
-    is usually not a name."""
-    return stop_words.ENGLISH | {"hundreds", "thousands", "millions"}
+# Words such as "the". Many sentences begin with one of them, so it has a capital letter, but it is usually not a
+# name.
+_OPENERS = stop_words.ENGLISH | {"hundreds", "thousands", "millions"}
 
 
 def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
@@ -155,7 +152,7 @@ def name_spans(sentence: str) -> list[tuple[int, int]]:
     run: list[tuple[int, int]] = []
     for word in [*_WORD.finditer(sentence), None]:
         text = word[0] if word else ""
-        capital = text[:1].isupper() and not (not run and text.lower() in _openers())
+        capital = text[:1].isupper() and not (not run and text.lower() in _OPENERS)
         joins = bool(run) and word is not None and sentence[run[-1][1] : word.start()] == " "
         if word and joins and (capital or text in _WITHIN or text.isdigit()):
             run.append(word.span())

@@ -12,11 +12,9 @@ cache file, so that a kill loses only the last few of them.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -37,7 +35,7 @@ from pyfast.retrieval.index.manifest import read_manifest, write_manifest
 from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import hashes
-from pyfast.utils.files import built_aside, link_folder, sync_to_disk, write_atomically
+from pyfast.utils.files import built_aside, link_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.sqlite_files import fault
 
@@ -249,7 +247,7 @@ def repair(index: Index) -> None:
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):
         return
-    with lock(home):
+    with only_writer(home, lambda: None):
         try:
             read_manifest(home / str(current_number(home)), "knowledge")
             return
@@ -295,7 +293,7 @@ def make_snapshot(
     """
     home = index.folder / KNOWLEDGE
     home.mkdir(exist_ok=True)
-    with lock(home):
+    with only_writer(home, lambda: None):
         number = current_number(home) if (home / CURRENT).is_file() else 0
         base = _open(home, number) if number else None
         for rest in (*home.glob("*.building"), *home.glob("*.removed")):  # A killed process may have left these.
@@ -414,17 +412,6 @@ def current_number(home: Path) -> int:
         raise IndexFormatError(
             f"{home / CURRENT} is damaged; build the knowledge again (`pyfast knowledge build {home.parent}`)"
         ) from None
-
-
-@contextlib.contextmanager
-def lock(home: Path) -> Iterator[None]:
-    """Lock the folder while the `with` block runs, so that only one process at a time changes it."""
-    file = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
 
 
 BLOCK = 512  # texts between two writes: a kill loses at most these

@@ -182,7 +182,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
 
 
 def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> dict[str, Any]:
-    """Check the pools of an op, and return its arguments: `pool_offsets`, int64[P + 1], and `doc_ids`, int32[N]."""
+    """Check the pools of an op, and return them as arguments: `pool_offsets` int64[P + 1], `doc_ids` int32[N]."""
     offsets = array("pool_offsets", pool_offsets, np.int64)
     return {"pool_offsets": offsets, "doc_ids": array("doc_ids", doc_ids, np.int32)}
 

@@ -14,9 +14,8 @@ import numpy as np
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
-from pyfast.retrieval.vectors.embeddings import find_model, loading, model_digest
-from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model, placed
-from pyfast.utils.extras import explained
+from pyfast.retrieval.vectors.embeddings import find_model, model_digest
+from pyfast.retrieval.vectors.encoders import MODEL, open_model, open_sentence_model, packaged_model
 from pyfast.utils.options import Hardware
 
 _PACKAGED = "reranker_en"
@@ -65,10 +64,7 @@ class _OfSentenceTransformers:
 
     @cached_property
     def _model(self) -> Any:
-        with explained():
-            from sentence_transformers import CrossEncoder as Model
-        with loading(self._folder, "a cross-encoder", RuntimeError):
-            model = placed(Model, self._folder, self._hardware)
+        model = open_sentence_model("CrossEncoder", "a cross-encoder", self._folder, self._hardware)
         if model.num_labels != 1:
             raise InputError(
                 f"{self._folder}: a cross-encoder gives one score for a pair, but this gives {model.num_labels}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -253,14 +254,12 @@ class ScoreCache:
     def _database(self) -> sqlite3.Connection | None:
         if self._path is None:
             return None
-        try:
+        with self._explained():
             self._path.touch(mode=0o600)  # Like all files of a run, only its owner may read it.
             database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(_SCHEMA)
-        except sqlite3.Error as error:
-            raise self._damaged(error) from None
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
@@ -275,10 +274,8 @@ class ScoreCache:
                     some = missing[first : first + _KEYS]
                     marks = ",".join("?" * len(some))
                     query = f"SELECT pair, score FROM scores WHERE pair IN ({marks})"
-                    try:
+                    with self._explained():
                         rows = self._database.execute(query, some).fetchall()
-                    except sqlite3.Error as error:
-                        raise self._damaged(error) from None
                     scores |= {key: score for key, value in rows if (score := _read(key, value)) is not None}
             return scores
 
@@ -290,15 +287,17 @@ class ScoreCache:
                 del self._known[key]
             if self._database is not None and scores:
                 rows = [(key, _written(key, score)) for key, score in scores.items()]
-                try:
-                    with self._database:
-                        self._database.execute("BEGIN")
-                        self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
-                except sqlite3.Error as error:
-                    raise self._damaged(error) from None
+                with self._explained(), self._database:
+                    self._database.execute("BEGIN")
+                    self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
 
-    def _damaged(self, error: sqlite3.Error) -> InputError:
-        return InputError(f"{self._path}: {fault(error)}; without this file the scores are computed again")
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            why = f"{fault(error)}; without this file the scores are computed again"
+            raise InputError(f"{self._path}: {why}") from None
 
 
 def _written(key: bytes, score: float) -> bytes:

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from pyfast.errors import InputError, RunError
+from pyfast.llm.local import digest as digest_of
 from pyfast.training.devices import ALONE, Devices, Estimate, estimated
 from pyfast.utils.files import written_aside
 
@@ -150,7 +151,7 @@ def fit(
     batches = batches or Batches(lambda example: 1)
     loss = casting(loss, schedule, parameters)
     optimizer = torch.optim.Adam(parameters.values(), lr=schedule.learning_rate)
-    digest = _digest({"schedule": asdict(schedule), "examples": len(examples), **described})
+    digest = digest_of({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
     if devices.total(torch.tensor(done)).item() != done * devices.count:
         raise RunError(f"{folder}: not the same folder for all processes, which begin at different steps")
@@ -307,8 +308,3 @@ def write_recipe(
     """Write recipe.json: how a model was trained, in how many steps, and on how many examples."""
     summary = {"recipe": recipe, "schedule": asdict(schedule), "steps": len(curve), **counts}
     (folder / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-
-
-def _digest(described: Mapping[str, Any]) -> str:
-    text = json.dumps(described, sort_keys=True, default=str)
-    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -75,7 +75,7 @@ def test_a_change_that_fails_changes_nothing(index: Index, store: Knowledge) -> 
     with pytest.raises(ValueError, match="no more"):
         make_snapshot(index, WordVectors(), broken)
     assert open_knowledge(index).fingerprint == store.fingerprint
-    assert sorted(path.name for path in (index.folder / "knowledge").iterdir()) == ["1", "current", "lock"]
+    assert sorted(path.name for path in (index.folder / "knowledge").iterdir()) == ["1", "current"]
 
 
 @pytest.mark.guarantee("G8")
@@ -103,7 +103,7 @@ def test_killed_in_a_change(index: Index, store: Knowledge, when: str) -> None:
     assert open_knowledge(index).fingerprint == store.fingerprint
     grown = add_extracts(index, WordVectors(), [ONE])
     assert open_knowledge(index).fingerprint == grown.fingerprint and "Ada" in grown.entities
-    assert {path.name for path in (index.folder / "knowledge").iterdir()} == {"1", "2", "current", "lock"}
+    assert {path.name for path in (index.folder / "knowledge").iterdir()} == {"1", "2", "current"}
 
 
 @pytest.mark.guarantee("G8")

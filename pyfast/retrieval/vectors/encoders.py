@@ -153,12 +153,7 @@ class SparseEmbedder:
 
     @cached_property
     def _model(self) -> Any:
-        with explained():
-            from sentence_transformers import SparseEncoder
-            from transformers.utils.logging import disable_progress_bar
-        disable_progress_bar()  # type: ignore[no-untyped-call]
-        with loading(self.folder, "a sparse encoder", RuntimeError):
-            return placed(SparseEncoder, self.folder, self._hardware)
+        return open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
 
     @cached_property
     def dimensions(self) -> int:
@@ -226,8 +221,7 @@ class ColBERT:
                 f"{self.folder}: a late-interaction model that is not an ONNX file needs sentence-transformers 6"
                 f" or newer, but this is {version}: pip install 'sentence-transformers>=6'"
             )
-        with loading(self.folder, "a late-interaction model", RuntimeError):
-            return placed(sentence_transformers.MultiVectorEncoder, self.folder, self._hardware)
+        return open_sentence_model("MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware)
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
@@ -246,12 +240,18 @@ class ColBERT:
             return [np.asarray(vectors, np.float32) for vectors in made]
 
 
-def placed(kind: Any, folder: Path, hardware: Hardware) -> Any:
-    """Load a model of a class of sentence-transformers on its device, in its precision."""
-    import torch
-
-    model = kind(str(folder), device=torch_device(hardware), local_files_only=True)
-    return model.to(getattr(torch, hardware.precision)).eval()
+def open_sentence_model(kind: str, what: str, folder: Path, hardware: Hardware) -> Any:
+    """Load a model of the class `kind` of sentence-transformers on its device, in its precision. Raises
+    `InputError` if the folder has no such model. `what` names it in the message."""
+    with explained():
+        import sentence_transformers
+        import torch
+        from transformers.utils.logging import disable_progress_bar
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    with loading(folder, what, RuntimeError):
+        made: Any = getattr(sentence_transformers, kind)
+        model = made(str(folder), device=torch_device(hardware), local_files_only=True)
+        return model.to(getattr(torch, hardware.precision)).eval()
 
 
 def _is_late(folder: Path) -> bool:
