@@ -154,7 +154,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class. Any other parameter is an argument
     or, if it is keyword-only, an option. The docstring says under `Args:` what it means."""
     hints = get_type_hints(command, include_extras=True)
-    summary, meant = _documented(command)
+    summary, _, documented = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")
+    meant = dict(re.findall(r"^    (\w+): (.*(?:\n     .*)*)", documented, re.MULTILINE))
     groups: dict[str, tuple[type[Options], list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(command).parameters.values():
@@ -190,13 +191,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     called.__doc__ = summary
     return called
-
-
-def _documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says before `Args:`, and there of each parameter."""
-    summary, _, meant = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")
-    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", meant, re.MULTILINE)
-    return summary, dict(entries)
 
 
 def _group(hint: Any) -> tuple[type[Options], list[str]] | None:

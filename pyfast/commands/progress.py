@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from pyfast.commands.terminal import clock, console, left_out, plain, say, tell_unusable, tokens
+from pyfast.commands.terminal import clock, console, counts, plain, say, tell_unusable, tokens
 from pyfast.errors import CallError, RunError
 from pyfast.utils.text_forms import counted
 
@@ -72,7 +72,9 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     )
     tell_unusable(session, run.path)
     if session.left_out:
-        say(f"passages that did not fit into prompts: {left_out(session)} (a larger context window has more room)")
+        say(
+            f"passages that did not fit into prompts: {counts(session.left_out)} (a larger context window has more room)"
+        )
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

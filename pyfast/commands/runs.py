@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pyfast.commands.arguments import RunFolder, with_options
 from pyfast.commands.terminal import (
     clock,
+    counts,
     in_money,
     json_line,
-    left_out,
     plain,
     say,
     show_table,
@@ -70,7 +70,7 @@ def status(
         say(f"tokens by role: {'; '.join(each)}")
     tell_unusable(status, run)
     if status.left_out:
-        say(f"passages that did not fit into prompts: {left_out(status)}")
+        say(f"passages that did not fit into prompts: {counts(status.left_out)}")
     if status.seconds:
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
         say(f"seconds of a question: {shown}{' (without reused LLM calls)' if status.reused else ''}")

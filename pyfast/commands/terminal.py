@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from textwrap import fill
@@ -70,27 +70,21 @@ def in_money(amount: float, currency: str | None) -> str:
     return f"{amount:,.{2 if amount >= 1 else 6}f} {plain(currency or '')}"
 
 
-def fall_backs(used: Summary | Status) -> str:
-    """Write the number of fallbacks for each prompt. Empty if there were none."""
-    return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.fall_backs.items()))
+def counts(by_name: Mapping[str, int]) -> str:
+    """Write names with their counts, in the order of the names."""
+    return ", ".join(f"{plain(name)} {count}" for name, count in sorted(by_name.items()))
 
 
 def tell_unusable(used: Summary | Status, run: Path) -> None:
     """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
-        say(f"no usable answer to: {fall_backs(used)}")
+        say(f"no usable answer to: {counts(used.fall_backs)}")
     if used.repaired:
-        each = ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.repaired.items()))
-        say(f"replies that did not fit, and were mended or lost some items: {each}")
+        say(f"replies that did not fit, and were mended or lost some items: {counts(used.repaired)}")
     if used.nothing_found:
         say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
         say(f"the LLM's replies to a question: pyfast show {run} ID --prompts")
-
-
-def left_out(used: Summary | Status) -> str:
-    """Write how many passages did not fit into each prompt. Empty if all passages fitted."""
-    return ", ".join(f"{plain(name)} {count}" for name, count in sorted(used.left_out.items()))
 
 
 def clock(seconds: float) -> str:

@@ -454,11 +454,8 @@ class OpenAIServers:
         self, model: str, urls: Sequence[str], weights: Sequence[float] | None, options: http.ServerOptions
     ):
         numbers = [1.0] * len(urls) if weights is None else weights
-        if (
-            not isinstance(numbers, list | tuple)
-            or not all(isinstance(weight, int | float) and 0 < weight < math.inf for weight in numbers)
-            or len(numbers) != len(urls)
-        ):
+        is_for_each = isinstance(numbers, list | tuple) and len(numbers) == len(urls)
+        if not is_for_each or not all(isinstance(one, int | float) and 0 < one < math.inf for one in numbers):
             raise InputError(f"weights: expected {len(urls)} numbers above 0, one for each server")
         if len(set(urls)) < len(urls):
             raise InputError("the same server is given twice")

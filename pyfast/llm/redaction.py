@@ -171,9 +171,8 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
     values: dict[str, str] = {}
     secrets: list[str] = []
     for name, value in (given or {}).items():
-        if not (isinstance(value, str) and f"{name}{value}".isascii() and value.isprintable()) or not _NAME.match(
-            name
-        ):
+        can_be_sent = isinstance(value, str) and f"{name}{value}".isascii() and value.isprintable()
+        if not can_be_sent or not _NAME.match(name):
             raise InputError(f"{option}: {name!r} and its value must be texts that an HTTP header can contain")
         if value.startswith("$"):
             found = os.environ.get(value[1:], "").strip()

@@ -19,6 +19,25 @@ def open_folder(rest: str, **options: Any) -> Transformers:
     return take_options("transformers", Transformers, f"transformers:{rest}", local.find_folder(rest), **options)
 
 
+def open_model(folder: Path, precision: str = "float32") -> tuple[Any, Any]:
+    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError` if the
+    folder has no model, or the model cannot be opened.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    local.find_folder(str(folder))
+    source: dict[str, Any] = {"pretrained_model_name_or_path": folder, "local_files_only": True}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+        kind = getattr(torch, precision)
+        return AutoModelForCausalLM.from_pretrained(**source, dtype=kind, use_safetensors=True), tokenizer
+    except (OSError, ValueError) as error:
+        raise ModelNotFoundError(f"{folder}: {one_line(error)}") from None
+
+
 class Transformers:
     """A model in float32, which runs in a thread. Prompts can be messages or embeddings.
 
@@ -55,18 +74,9 @@ class Transformers:
 
     def _load(self) -> None:
         try:
-            import torch
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-            from transformers.utils.logging import disable_progress_bar
+            model, self._tokenizer = open_model(self._folder)
         except ImportError as error:
             raise ModelNotFoundError(f"not installed: {error.name}; pip install 'pyfast-qa[train]'") from None
-        disable_progress_bar()  # type: ignore[no-untyped-call]
-        source: dict[str, Any] = {"pretrained_model_name_or_path": self._folder, "local_files_only": True}
-        try:
-            self._tokenizer = AutoTokenizer.from_pretrained(**source)
-            model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            raise ModelNotFoundError(f"{self._folder}: {one_line(error)}") from None
         self._model = model.eval()
         self.context_window = self._wanted or model.config.max_position_embeddings
 

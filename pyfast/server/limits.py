@@ -65,11 +65,8 @@ class Limits:
             if name not in known:
                 raise InputError(f"limit {name}: unknown. The limits are: {', '.join(known)}")
             least = 0 if name == "queue" else 1
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | known[name])
-                or not least <= value < math.inf
-            ):
+            is_number = isinstance(value, int | known[name]) and not isinstance(value, bool)
+            if not is_number or not least <= value < math.inf:
                 raise InputError(f"limit {name}: expected a number of at least {least}, got {value}")
         return cls(**(given or {}))
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from pyfast.llm.transformers import open_model
 from pyfast.training.devices import Devices, Estimate
 from pyfast.training.loop import Batches, Point, Schedule, fit
-from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, open_model, with_lora
+from pyfast.training.lora import ALL_PROJECTIONS, Precision, completion_losses, learning, with_lora
 
 ADAPTER = "adapter"
 

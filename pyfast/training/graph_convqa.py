@@ -29,11 +29,12 @@ from pyfast.knowledge.conversation import (
 from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.knowledge.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.llm.local import chat, folder_digest, folder_hash
+from pyfast.llm.transformers import open_model
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit, write_recipe
-from pyfast.training.lora import completion_loss, learning, open_model, save_merged, with_lora
+from pyfast.training.lora import completion_loss, learning, save_merged, with_lora
 from pyfast.utils.log import LOG
 
 _INERT: Mapping[str, tuple[str, object]] = {

@@ -9,32 +9,15 @@ from typing import Any, Literal
 
 import torch
 
-from pyfast.errors import InputError, ModelNotFoundError
+from pyfast.errors import InputError
+from pyfast.llm.local import find_folder
+from pyfast.llm.transformers import open_model
 
 Precision = Literal["float32", "bfloat16"]
 """The precision of the weights that are not trained. Trained weights are always in float32"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
 """The projections of attention and MLP (HSEQ, A.3.4)"""
-
-
-def open_model(folder: Path, precision: Precision = "float32") -> tuple[Any, Any]:
-    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError` if the
-    folder has no model, or the model cannot be opened.
-    """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    if not (folder / "config.json").is_file():
-        raise ModelNotFoundError(f"no model folder at {folder} (it has no config.json)")
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, precision), use_safetensors=True, local_files_only=True
-        )
-        return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ModelNotFoundError(f"{folder}: {' '.join(str(error).split())}") from None
 
 
 def with_lora(
@@ -118,9 +101,7 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: exists; choose another folder")
-
-    if not (adapter / "adapter_config.json").is_file():
-        raise ModelNotFoundError(f"no adapter at {adapter} (it has no adapter_config.json)")
+    find_folder(str(adapter), "adapter", "adapter_config.json")
     model, tokenizer = open_model(model_folder)
     try:
         changed = PeftModel.from_pretrained(model, adapter)

@@ -250,7 +250,8 @@ def test_llama_cpp_and_transformers_agree_on_an_adapter(tmp_path: Path) -> None:
 
     from pyfast.llm.llamacpp import embedded_model, import_runtime, start_server
     from pyfast.llm.local import chat_tokens
-    from pyfast.training.lora import ALL_PROJECTIONS, open_model, with_lora, write_gguf
+    from pyfast.llm.transformers import open_model
+    from pyfast.training.lora import ALL_PROJECTIONS, with_lora, write_gguf
 
     folder = converted_model()
     model, tokenizer = open_model(folder)

@@ -24,12 +24,13 @@ from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape
 from pyfast.knowledge.conversation.injection import Framed, embedded, open_trained
 from pyfast.llm import Request, open_llm
 from pyfast.llm.local import chat, folder_digest
+from pyfast.llm.transformers import open_model
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.graph_convqa import MOST_TOKENS
 from pyfast.training.graph_convqa import Example, Recipe, loss_of, make_examples, train
 from pyfast.training.loop import Schedule
-from pyfast.training.lora import completion_loss, learning, open_model, with_lora
+from pyfast.training.lora import completion_loss, learning, with_lora
 
 RECIPE = Recipe(k=4, passages=20, memory="random", max_prompt_tokens=400, lora_rank=4, lora_alpha=8)
 SCHEDULE = Schedule(epochs=2, accumulation=2, learning_rate=1e-2, save_every=2)
