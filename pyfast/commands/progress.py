@@ -72,9 +72,8 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     )
     tell_unusable(session, run.path)
     if session.left_out:
-        say(
-            f"passages that did not fit into prompts: {counts(session.left_out)} (a larger context window has more room)"
-        )
+        left_out = counts(session.left_out)
+        say(f"passages that did not fit into prompts: {left_out} (a larger context window has more room)")
     if session.states["failed"] == ended:
         raise CallError(f"every question failed, the first because: {session.first_failure}")
 

@@ -159,14 +159,12 @@ class Session:
         by_id, places = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
-        segments: Int64 = places[at[by_id[at] == wanted]]
-        return segments
+        return places[at[by_id[at] == wanted]]
 
     def passages(self, ids: Sequence[int]) -> list[int]:
         """Return the numbers in the index of the passages with these ids. An id is left out if the index has
         no such passage, for example because its document was deleted."""
-        passages: list[int] = np.searchsorted(self.index.passages, self.segments(ids)).tolist()
-        return passages
+        return np.searchsorted(self.index.passages, self.segments(ids)).tolist()
 
     @cached_property
     def _passages(self) -> tuple[Any, Int64]:

@@ -134,8 +134,7 @@ class Facts:
     def with_any_of(self, triples: Int32) -> Int64:
         """Return the numbers of the facts that have at least one of these triples, ascending."""
         held = np.flatnonzero(np.isin(self.triples, triples))
-        facts: Int64 = np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
-        return facts
+        return np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
         """Return (facts, positions): the facts about each of the `entities`, and for each fact the position

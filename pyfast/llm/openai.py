@@ -500,8 +500,7 @@ class OpenAIServers:
         no longer answers.
         """
         stop = tenacity.stop_after_attempt(self._options.attempts)
-        answer: Completion = await self._options.retries(OutageError, stop)(self._ask_all, request)
-        return answer
+        return await self._options.retries(OutageError, stop)(self._ask_all, request)
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""

@@ -239,8 +239,7 @@ def with_defaults(llm: LLM) -> FullLLM:
         8192
     """
     full: Any = llm if _members(llm).issuperset(_MEMBERS) else InFront(llm)
-    complete: FullLLM = full
-    return complete
+    return full
 
 
 def _members(llm: LLM) -> set[str]:
@@ -251,14 +250,12 @@ def _members(llm: LLM) -> set[str]:
 def weights_of(llm: LLM) -> str:
     """Return a checksum of the folder from which an LLM was loaded. The result is empty for an LLM on a
     server."""
-    weights: str = getattr(llm, "weights", "")
-    return weights
+    return getattr(llm, "weights", "")
 
 
 def device_of(llm: LLM) -> str:
     """Return the device on which this process makes embeddings for an LLM: `cuda` or `cpu`."""
-    device: str = getattr(llm, "device", "cpu")
-    return device
+    return getattr(llm, "device", "cpu")
 
 
 def _forwarded(name: str, default: object = None) -> Any:
@@ -287,8 +284,7 @@ class InFront:
                 f"{name} has no fingerprint, so a run could be resumed with a different model: add the line "
                 f'`fingerprint = "{name.lower()}-1"` to the class, and change it whenever its replies change'
             )
-        fingerprint: str = self._llm.fingerprint
-        return fingerprint
+        return self._llm.fingerprint
 
     async def start(self) -> None:
         """Start the wrapped model. Raises its errors."""

@@ -245,8 +245,7 @@ class SharedEngine:
     @property
     def window(self) -> int:
         """The size of the engine's context window, in tokens."""
-        window: int = self.engines[0].vllm_config.model_config.max_model_len
-        return window
+        return self.engines[0].vllm_config.model_config.max_model_len
 
     def number_of(self, adapter: Path) -> int:
         """Return the number by which the engine knows an adapter, from 1."""

@@ -134,8 +134,8 @@ class Gpu:
     def current(self) -> AbstractContextManager[Any]:
         """Make the GPU of the arrays the current GPU while the `with` block runs."""
         if self.torch:
-            return self.library.cuda.device(self.device)  # type: ignore[no-any-return]
-        return self.device if self.device is not None else self.library.cuda.Device()  # type: ignore[no-any-return]
+            return self.library.cuda.device(self.device)
+        return self.device if self.device is not None else self.library.cuda.Device()
 
     def stream(self) -> int:
         """Return the address of the library's current CUDA stream."""

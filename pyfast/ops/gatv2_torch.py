@@ -270,8 +270,7 @@ def _index(name: str, value: Any, like: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
         narrow = name == "indices" and str(getattr(value, "dtype", "")).endswith("int32")
         if like.is_cuda:
-            tensor: Tensor = Gpu(like).array(name, value, "int32" if narrow else "int64")
-            return tensor
+            return Gpu(like).array(name, value, "int32" if narrow else "int64")
         numbers = array(name, value, np.int32 if narrow else np.int64)
         # torch warns about memory that it must not write.
         return torch.from_numpy(np.require(numbers, requirements="W"))

@@ -44,8 +44,7 @@ def graph_rank(
         [1.0, 0.75, 0.0]
     """
     if on_gpu(backend, semantic):
-        on_device: Float32 = gpu.graph_rank(semantic, structural, pool_offsets, alpha)
-        return on_device
+        return gpu.graph_rank(semantic, structural, pool_offsets, alpha)
     return call(
         native.graph_rank,
         semantic=array("semantic", semantic, np.float32),

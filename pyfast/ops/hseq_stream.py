@@ -127,8 +127,7 @@ class Stream:
             ArrayError: The cursors or `width` are malformed.
         """
         if on_gpu(backend, self.order):
-            there: Lists = gpu.window(self._there(), _parts(cursors), width)
-            return there
+            return gpu.window(self._there(), _parts(cursors), width)
         stream, places, count = self._arrays(), _plain(cursors), thread_count(threads)
         return call(native.hseq_window, size=len(self), stream=stream, cursors=places, width=width, threads=count)
 

@@ -62,8 +62,7 @@ def maxsim(
         [0.75, 2.0]
     """
     if on_gpu(backend, queries, tokens):
-        on_device: Float32 = gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales, precision)
-        return on_device
+        return gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales, precision)
     if precision != "float32":
         raise ArrayError(f"precision: {precision!r} needs arrays on a GPU; the CPU has 'float32'")
     asked, dimensions = _matrix("queries", queries, np.float32)

@@ -62,8 +62,7 @@ def weighted_degree(
         [2.0, 4.0, 2.0]
     """
     if on_gpu(backend, doc_ids):
-        on_device: Float32 = gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
-        return on_device
+        return gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
     return call(
         native.weighted_degree,
         **pools(pool_offsets, doc_ids),

@@ -52,8 +52,7 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 def smooth_idf(passages: npt.NDArray[np.integer[Any]], total: int | Int64) -> Float32:
     """Return the smoothed idf of each term, from the number of passages that have it: float32[terms]. `total` is
     the number of all passages. It can differ between terms."""
-    idf: Float32 = np.log(np.float32(total + 1) / (passages.astype(np.float32) + np.float32(1))) + np.float32(1)
-    return idf
+    return np.log(np.float32(total + 1) / (passages.astype(np.float32) + np.float32(1))) + np.float32(1)
 
 
 def tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:

@@ -187,8 +187,7 @@ class _Joined(Index):
 
     def _term_ids(self, name: str) -> Int32:
         sizes = [len(own.arrays[name]) for own in self._owns]
-        ids: Int32 = (self._array(name) + np.repeat(self._first_term[:-1], sizes)).astype(np.int32)
-        return ids
+        return (self._array(name) + np.repeat(self._first_term[:-1], sizes)).astype(np.int32)
 
     def _offsets(self, name: str) -> Int64:
         return np.append(0, np.cumsum(self._array(name)))
@@ -201,8 +200,7 @@ class _Joined(Index):
     @property
     def passages(self) -> Int64:
         """The segment of each passage in the corpus of all documents."""
-        segments: Int64 = self._base.passages[self._base_rows]
-        return segments
+        return self._base.passages[self._base_rows]
 
     @property
     def cells(self) -> Cells:

@@ -181,8 +181,7 @@ def open_retriever(name: str, index: object) -> Retriever:
     """Open a retriever for an index, by its name or `MODULE:NAME`. Raises `InputError` if there is no such
     retriever, or it does not have the interface `Retriever`.
     """
-    retriever: Retriever = _opened("retrievers", name, index, "search", name)
-    return retriever
+    return _opened("retrievers", name, index, "search", name)
 
 
 def open_rerankers(name: str, index: object) -> tuple[Reranker, ...]:

@@ -155,8 +155,7 @@ def traces(
 
 def _rounded(numbers: Float32) -> list[float]:
     """Round numbers for a trace."""
-    rounded: list[float] = np.round(numbers.astype(np.float64), _DIGITS).tolist()
-    return rounded
+    return np.round(numbers.astype(np.float64), _DIGITS).tolist()
 
 
 def _strongest_edges(
@@ -215,8 +214,7 @@ def _rank(groups: Int64, count: int) -> Int64:
     """Return the position of each item within its group. `groups` has the group of each item: ascending
     numbers below `count`.
     """
-    ranks: Int64 = np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
-    return ranks
+    return np.arange(len(groups)) - np.searchsorted(groups, np.arange(count))[groups]
 
 
 Rank = Literal["graph_rank", "bridge_rank"]

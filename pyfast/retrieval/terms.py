@@ -105,8 +105,7 @@ class Analysis:
         stemmers: dict[str, Any] = _of_this_thread.__dict__  # A stemmer is not thread-safe.
         if self.stemmer not in stemmers:
             stemmers[self.stemmer] = _snowball().Stemmer(self.stemmer)
-        stems: list[str] = stemmers[self.stemmer].stemWords(words)
-        return stems
+        return stemmers[self.stemmer].stemWords(words)
 
 
 WORDS = Analysis()
@@ -215,8 +214,7 @@ class Terms(Sequence[str]):
         # `pa.array` and `to_numpy` would import pandas.
         places = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
         try:
-            names: list[str] = self.as_arrow().take(places).to_pylist()
-            return names
+            return self.as_arrow().take(places).to_pylist()
         except UnicodeDecodeError as error:
             raise IndexFormatError("the terms of the index are damaged; build it again") from error
 

@@ -203,5 +203,4 @@ def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
                 if with_keys and path not in OPEN:
                     operation["security"] = [{"key": []}]
         app.openapi_schema = made
-    described: dict[str, Any] = app.openapi_schema
-    return described
+    return app.openapi_schema

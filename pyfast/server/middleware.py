@@ -181,8 +181,7 @@ class JsonRoute(APIRoute):
             except ValidationError as error:
                 faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
                 raise RequestValidationError(faults) from None
-            answer: Response = await endpoint(asked, request)
-            return answer
+            return await endpoint(asked, request)
 
         return handle
 

@@ -97,8 +97,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        text: bytes = generate_latest(self._registry)
-        return text
+        return generate_latest(self._registry)
 
 
 class Service:

@@ -175,8 +175,7 @@ class MappedFile:
             )
         if not size:
             return np.empty(shape, wanted)
-        array: npt.NDArray[Any] = self.data[begin:].view(wanted).reshape(shape)
-        return array
+        return self.data[begin:].view(wanted).reshape(shape)
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
         """Memory-map the array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""

@@ -159,8 +159,7 @@ class Commit:
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of the index: how its parts are made."""
-        parameters: Mapping[str, Any] = self.manifest["parameters"]
-        return parameters
+        return self.manifest["parameters"]
 
     @property
     def is_one(self) -> bool:

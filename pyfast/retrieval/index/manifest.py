@@ -81,8 +81,7 @@ def live_documents(folder: Path, entry: Mapping[str, Any]) -> Mask:
     bits = np.fromfile(folder / entry["deleted"], np.uint8)
     if len(bits) != -(-entry["documents"] // 8):
         raise IndexFormatError(f"{folder}: {entry['deleted']} does not match its part; build the index again")
-    live: Mask = np.unpackbits(bits, count=entry["documents"]) == 0
-    return live
+    return np.unpackbits(bits, count=entry["documents"]) == 0
 
 
 def map_part(folder: Path, manifest: dict[str, Any], name: str) -> MappedFolder:

@@ -67,8 +67,7 @@ class Part:
         documents = source[passages]
         if len(documents) and (documents.min() < 0 or documents.max() >= len(live)):
             raise self._damaged("a passage belongs to no document")
-        kept: Mask = live[documents]
-        return kept
+        return live[documents]
 
     def _damaged(self, fault: str) -> IndexFormatError:
         where = self.files.folder if self.files else "a part"

@@ -141,8 +141,7 @@ def _first_line(error: Exception) -> str:
 
 def unit(vectors: Float32) -> Float32:
     """Give each vector the length 1. A vector of zeros stays."""
-    of_length_1: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return of_length_1
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 SERVER = "openai:"

@@ -118,8 +118,7 @@ class OnnxModel:
         def output(one: Any) -> Float32:
             given = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
             arrays = {name: np.array([given[name]], np.int64) for name in names}
-            result: Float32 = self._session.run(None, arrays)[0][0]
-            return result
+            return self._session.run(None, arrays)[0][0]
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
             return list(threads.map(output, self._tokenizer.encode_batch(list(texts))))

@@ -63,8 +63,7 @@ class Vectors:
     def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
         """Return the vectors of texts, float32[..., dimensions]. `places` are the numbers of the texts."""
         if self.rows is None or self.late is None:
-            vectors: Float32 = self.matrix[places]
-            return vectors
+            return self.matrix[places]
         rows = self.rows[places]
         vectors = self.matrix[np.minimum(rows, len(self.matrix) - 1)]
         is_late = rows >= len(self.matrix)
@@ -104,20 +103,17 @@ class Vectors:
         place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # the last: of no row
         place_of[self.rows] = np.arange(len(self.rows))
         late = _nearest(self.late, queries, k) + len(self.matrix)
-        candidates: Int64 = place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
-        return candidates
+        return place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
 
     def _coded(self, queries: Float32, k: int) -> Int64:
-        rows: Int64 = self.codes.search(queries, min(k, len(self.matrix)))[1]
-        return rows
+        return self.codes.search(queries, min(k, len(self.matrix)))[1]
 
     def cosines(self, places: npt.NDArray[np.integer[Any]], query: Float32) -> Float32:
         """Compute the cosines (float32) of some texts' vectors with a query's vector. `places` are the
         numbers of the texts. The products of a cosine are added in a fixed order, so that the result is
         always the same, bit for bit.
         """
-        cosines: Float32 = np.einsum("...d,...d->...", self.of(places), query)
-        return cosines
+        return np.einsum("...d,...d->...", self.of(places), query)
 
 
 class DeviceVectors:
@@ -140,8 +136,7 @@ class DeviceVectors:
 
     def of(self, places: npt.NDArray[np.integer[Any]]) -> Float32:
         """Return the vectors of texts, as in `Vectors`."""
-        vectors: Float32 = self._matrix[places]
-        return vectors
+        return self._matrix[places]
 
     def search(self, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """Find the `k` nearest texts for each query, as in `Vectors`. Of more than 100 texts with equal cosines,
