@@ -14,8 +14,8 @@ import numpy as np
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
-from pyfast.retrieval.vectors.embeddings import find_model, model_digest
-from pyfast.retrieval.vectors.encoders import MODEL, open_model, open_sentence_model, packaged_model
+from pyfast.retrieval.vectors.embeddings import find_model, model_digest, open_sentence_model
+from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model
 from pyfast.utils.options import Hardware
 
 _PACKAGED = "reranker_en"

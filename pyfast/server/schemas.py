@@ -254,11 +254,13 @@ class Model(BaseModel):
     owned_by: str
 
 
-class ModelList(BaseModel):
-    """All names that requests can use as `model`."""
-
+class _List(BaseModel, Generic[T]):
     object: Literal["list"]
-    data: list[Model]
+    data: list[T]
+
+
+class ModelList(_List[Model]):
+    """All names that requests can use as `model`."""
 
 
 class RetrieveRequest(_Search):
@@ -339,9 +341,7 @@ class FileDeleted(BaseModel):
     deleted: Literal[True]
 
 
-class _Page(BaseModel, Generic[T]):
-    object: Literal["list"]
-    data: list[T]
+class _Page(_List[T], Generic[T]):
     first_id: str | None
     last_id: str | None
     has_more: bool
@@ -375,11 +375,8 @@ class BatchFault(BaseModel):
     param: str | None
 
 
-class BatchFaults(BaseModel):
+class BatchFaults(_List[BatchFault]):
     """The errors in a batch and in the lines of its file."""
-
-    object: Literal["list"]
-    data: list[BatchFault]
 
 
 class RequestCounts(BaseModel):

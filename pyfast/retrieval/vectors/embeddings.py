@@ -24,6 +24,7 @@ import numpy as np
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval.vectors.hardware import Stopwatch, torch_device
+from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 if TYPE_CHECKING:
@@ -89,6 +90,20 @@ def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]
         yield
     except known as error:
         raise InputError(f"{folder}: cannot be loaded as {what}: {_first_line(error)}") from None
+
+
+def open_sentence_model(kind: str, what: str, folder: Path, hardware: Hardware) -> Any:
+    """Load a model of the class `kind` of sentence-transformers on its device, in its precision. Raises
+    `InputError` if the folder has no such model. `what` names it in the message."""
+    with explained():
+        import sentence_transformers
+        import torch
+        from transformers.utils.logging import disable_progress_bar
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    with loading(folder, what, RuntimeError):
+        made: Any = getattr(sentence_transformers, kind)
+        model = made(str(folder), device=torch_device(hardware), local_files_only=True)
+        return model.to(getattr(torch, hardware.precision)).eval()
 
 
 def model_digest(folder: Path) -> str:
@@ -276,13 +291,8 @@ class _OfSentenceTransformers:
     """A model that `Bert` cannot load. It can be a static model, which only averages the vectors of tokens."""
 
     def __init__(self, folder: Path, device: str, precision: str) -> None:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()  # type: ignore[no-untyped-call]
-        model = SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
-        self._model: Any = model.to(getattr(torch, precision))
+        on = Hardware(device, precision)  # type: ignore[arg-type]
+        self._model = open_sentence_model("SentenceTransformer", "an embedding model", folder, on)
         self.device = device
         self.mixes = False
         self.dimensions = int(self._model.get_embedding_dimension() or 0)

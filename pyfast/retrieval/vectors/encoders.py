@@ -32,7 +32,6 @@ from pyfast.retrieval.vectors.embeddings import (
     model_digest,
     unit,
 )
-from pyfast.retrieval.vectors.hardware import torch_device
 from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
@@ -152,7 +151,7 @@ class SparseEmbedder:
 
     @cached_property
     def _model(self) -> Any:
-        return open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
+        return embeddings.open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
 
     @cached_property
     def dimensions(self) -> int:
@@ -220,7 +219,9 @@ class ColBERT:
                 f"{self.folder}: a late-interaction model that is not an ONNX file needs sentence-transformers 6"
                 f" or newer, but this is {version}: pip install 'sentence-transformers>=6'"
             )
-        return open_sentence_model("MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware)
+        return embeddings.open_sentence_model(
+            "MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware
+        )
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
@@ -237,20 +238,6 @@ class ColBERT:
                 some = list(texts[start : start + at_once])
                 made += encode(some, batch_size=at_once, convert_to_numpy=True, show_progress_bar=False)
             return [np.asarray(vectors, np.float32) for vectors in made]
-
-
-def open_sentence_model(kind: str, what: str, folder: Path, hardware: Hardware) -> Any:
-    """Load a model of the class `kind` of sentence-transformers on its device, in its precision. Raises
-    `InputError` if the folder has no such model. `what` names it in the message."""
-    with explained():
-        import sentence_transformers
-        import torch
-        from transformers.utils.logging import disable_progress_bar
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    with loading(folder, what, RuntimeError):
-        made: Any = getattr(sentence_transformers, kind)
-        model = made(str(folder), device=torch_device(hardware), local_files_only=True)
-        return model.to(getattr(torch, hardware.precision)).eval()
 
 
 def _is_late(folder: Path) -> bool:
