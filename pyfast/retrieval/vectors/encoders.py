@@ -30,6 +30,7 @@ from pyfast.retrieval.vectors.embeddings import (
     find_model,
     loading,
     model_digest,
+    open_sentence_model,
     unit,
 )
 from pyfast.utils.extras import explained
@@ -151,7 +152,7 @@ class SparseEmbedder:
 
     @cached_property
     def _model(self) -> Any:
-        return embeddings.open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
+        return open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
 
     @cached_property
     def dimensions(self) -> int:
@@ -219,9 +220,7 @@ class ColBERT:
                 f"{self.folder}: a late-interaction model that is not an ONNX file needs sentence-transformers 6"
                 f" or newer, but this is {version}: pip install 'sentence-transformers>=6'"
             )
-        return embeddings.open_sentence_model(
-            "MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware
-        )
+        return open_sentence_model("MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware)
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
