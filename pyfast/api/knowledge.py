@@ -131,7 +131,7 @@ def build_knowledge(
             )
         assert session is not None
         LOG.info(
-            "extraction finished: %d questions, %d LLM calls, %d tokens in, %d out",
+            "extraction finished: %d chunks, %d LLM calls, %d tokens in, %d out",
             status.questions,
             session.llm_calls,
             session.prompt_tokens,

@@ -141,6 +141,8 @@ def build_knowledge(
         LOG.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
         LOG.warning("no LLM has read %d chunks yet: `pyfast knowledge build --llm` reads them", unread)
+    if not len(store):
+        LOG.warning("the knowledge graph has no triples, so systems find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
         LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))

@@ -82,8 +82,8 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
     """Run an SQL query whose result has only integers. Returns int32[rows, columns]."""
-    rows = database.execute(query).fetchall()
-    return np.array(rows, np.int32) if rows else np.empty((0, query.count(",") + 1), np.int32)
+    cursor = database.execute(query)
+    return np.array(cursor.fetchall(), np.int32).reshape(-1, len(cursor.description))
 
 
 def signed(segment: int) -> int:

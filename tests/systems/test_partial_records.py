@@ -7,12 +7,15 @@ from typing import Any
 import orjson
 import pytest
 from runs import Watched, go
+from word_vectors import WordVectors
 
 import pyfast
+from pyfast.corpus import TextDocument
 from pyfast.engine import Answer, Budget, Context, Question, Record, answer_all
 from pyfast.errors import CallError
-from pyfast.knowledge import Session
+from pyfast.knowledge import Session, add_extracts
 from pyfast.llm import Completion, Request
+from pyfast.retrieval import build_index
 from pyfast.systems import load_system, names
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
@@ -85,3 +88,12 @@ def test_what_cannot_be_written_fails_nobody_else(tmp_path: Path, small: pyfast.
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "answers.jsonl").read_bytes().splitlines()]
     assert reasons[0] == reasons[2] == "ValueError: poison"
     assert reasons[1].startswith("ValueError: poison; what was found until then cannot be written: ")
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load_system(name).opens and name != "graph_convqa"])
+def test_an_empty_graph_is_no_error(name: str, tmp_path: Path) -> None:
+    """An LLM may have found no triple in any text."""
+    index = build_index([TextDocument("a", "Moon", "the moon is far away")], tmp_path / "index")
+    session = Session(index, add_extracts(index, WordVectors(), []))
+    record = answered(name, session, Refusing())
+    assert record.state == "answered", record.reason
