@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from pyfast.api.index import index_of
 from pyfast.corpus import Document, KnowledgeGraph, Table
-from pyfast.engine import Question, Questions, Record, Status, Summary, read_questions, read_status
+from pyfast.engine import Question, Questions, Record, Status, Summary, read_status
 from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prefix_cache import CachedTokens, cached_tokens
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.question_files import own_columns, records_of_gold
+from pyfast.engine.questions import questions_in, unrestricted
 from pyfast.engine.run_folder import ANSWERS, JOURNAL
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
@@ -334,13 +335,23 @@ def _documents_of(run: Run) -> Callable[[str], Document | None]:
 
 
 def questions_of(run: Path) -> Iterator[Question]:
-    """Read the questions of a run from the file that its run.toml names. If the file no longer exists, the
-    function logs a warning and returns no question."""
+    """Read the questions of a run, as the run saw them, from the file that its run.toml names. If the file no
+    longer exists, or has other questions now, the function logs a warning and returns no question."""
     try:
-        return read_questions(recorded_path(run, "questions"))
+        return _asked(run).read()
     except InputError as error:
         LOG.warning("%s; questions are shown by id", error)
         return iter(())
+
+
+def _asked(run: Path) -> Questions:
+    """Open the questions of a run. Raises `InputError` if their file is not there, or has other questions now."""
+    path, of_run = recorded_path(run, "questions"), partial(recorded_value, run, "questions")
+    asked = questions_in(path, of_run("count"))
+    asked = unrestricted(asked) if of_run("documents") == "all" else asked
+    if asked.digest != of_run("digest"):
+        raise InputError(f"{path}: its questions have changed since the run {run}")
+    return asked
 
 
 def _rows_of(run: Run | str | Path) -> Rows | None:
@@ -421,6 +432,12 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
         return [record for _, record in records_of_gold(Path(gold), json.loads(columns))]
     place = own_gold(run)
     _say_gold(place)
+    path = folder_of(run)
+    if path is not None and place == file_of_questions(path):
+        try:
+            _asked(path)
+        except InputError as error:
+            LOG.warning("%s; its gold answers may be those of other questions", error)
     return place
 
 

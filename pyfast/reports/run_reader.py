@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pyfast.api.run import GoldLike, Run, questions_of, scores_and_gold
 from pyfast.engine import Question, Record
-from pyfast.engine.configuration import CONFIGURATION, read_configuration, recorded_value
+from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal.journal_reader import ended_questions
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.run_folder import JOURNAL
@@ -104,12 +104,9 @@ class RunReader:
 
 def read_asked(run: Path) -> Asked:
     """Read the questions of a run from the file that its run.toml names, as the run saw them. If the file no
-    longer exists, the function logs a warning and returns no question.
+    longer exists, or has other questions now, the function logs a warning and returns no question.
     """
-    questions = questions_of(run)
-    if recorded_value(run, "questions", "documents") == "all":
-        questions = (replace(question, documents=()) for question in questions)
-    return Asked(questions)
+    return Asked(questions_of(run))
 
 
 @dataclass(frozen=True, slots=True)

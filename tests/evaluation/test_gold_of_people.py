@@ -327,3 +327,27 @@ def test_gold_with_evidence_alone_is_scored_by_the_script_of_hotpotqa() -> None:
     (values,) = hotpotqa([(record, gold)])
     assert values is not None and values["sp_em"] == 1.0 and "em" not in values and "joint_em" not in values
     assert hotpotqa([(record, Gold(id="q"))]) == [None]
+
+
+def test_a_file_whose_questions_have_changed_since_the_run(
+    small: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new texts are not shown beside old answers. Corrected gold and later questions are no change."""
+    path, run = tmp_path / "q.csv", tmp_path / "run"
+    header, first = "id,question,answer\n", "a,Who discovered Titan?,Huygens\n"
+    path.write_text(f"{header}{first}b,Who discovered Pluto?,Tombaugh\n", encoding="utf-8")
+    pyfast.answer(path, index=small, llm="instant", run=run)
+    caplog.set_level(logging.WARNING, "pyfast")
+
+    def exported() -> list[str | None]:
+        caplog.clear()
+        return pyfast.Run(run).to_arrow().column("question").to_pylist()
+
+    path.write_text(f"{header}{first}b,Who discovered Pluto?,Clyde Tombaugh\nc,When?,1930\n", encoding="utf-8")
+    assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"] and not caplog.messages
+    path.write_text(f"{header}{first}b,Who discovered Ceres?,Piazzi\n", encoding="utf-8")
+    assert exported() == [None, None]
+    assert sum("its questions have changed since the run" in message for message in caplog.messages) == 2
+    caplog.clear()
+    pyfast.evaluate(run)
+    assert "its gold answers may be those of other questions" in caplog.text
