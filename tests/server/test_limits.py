@@ -15,6 +15,7 @@ from http_server import TITAN, Gate, serving, until
 import pyfast
 from pyfast.errors import InputError, LLMUnavailableError
 from pyfast.llm import Completion, Request
+from pyfast.server.http_server import listening
 from pyfast.server.limits import read_keys
 from pyfast.utils.options import ServerOptions
 
@@ -371,3 +372,11 @@ async def test_it_starts_while_the_llm_is_down(tmp_path: Path) -> None:
                 assert (reply.status, await reply.json()) == (200, {"status": "ready"})
         finally:
             await runner.cleanup()
+
+
+def test_an_answer_does_not_wait_for_the_network() -> None:
+    """Its headers and its body are sent one after the other. Without this option, the system holds the body back."""
+    with listening("127.0.0.1", 0, 1.0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
