@@ -375,7 +375,7 @@ async def test_it_starts_while_the_llm_is_down(tmp_path: Path) -> None:
 
 
 def test_an_answer_does_not_wait_for_the_network() -> None:
-    """Its headers and its body are sent one after the other. Without this option, the system holds the body back."""
+    """Headers and body are sent one after the other. Without this option, the system holds the body back."""
     with listening("127.0.0.1", 0, 1.0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
