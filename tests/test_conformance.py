@@ -44,7 +44,9 @@ BAD = {
     "LEAKING": {
         "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s>, <bos>, <think>,"
     },
-    "STUBBORN": {"malformed answers": "with some replies of the LLM, the system did not finish: not done within"},
+    "STUBBORN": {
+        "malformed answers": "with some replies of the LLM, the system did not finish: not finished within"
+    },
     "BROKEN": {"answers": "30 of 30 questions failed, q0 because: KeyError: 'q'"},
     "UNWRITABLE": {"answers": "the run ended: TypeError: "},
 }

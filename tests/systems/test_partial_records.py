@@ -29,8 +29,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-WITHOUT_EVIDENCE = ("direct", "cot", "self_consistency", "adaptive_rag")
-"""adaptive_rag here: the LLM says that the question needs none"""
+WITHOUT_EVIDENCE = ("direct", "cot", "self_consistency", "adaptive_rag", "slimplm")
+"""adaptive_rag and slimplm here: the LLM says that the question needs none"""
 
 
 class Refusing(Watched):

@@ -286,10 +286,11 @@ def _malformed(checked: _Checked) -> str:
     fails, the cause must be an error of pyfast, not of Python, and not the time limit."""
     when = "questions with malformed LLM replies"
     records = _beside(checked, "malformed", marked(checked.questions), CheckLLM(spoiled), when)
-    for reason in (record.get("reason") or "" for record in records):
+    for record in records:
+        reason = record.get("reason") or ""
         if _FOREIGN.match(reason):
             raise _NotHeldError(f"a reply of the LLM made the system raise {reason}")
-        if "not done within" in reason:
+        if record.get("error") == "budget":
             raise _NotHeldError(f"with some replies of the LLM, the system did not finish: {reason}")
     return _states(records)
 

@@ -27,8 +27,8 @@ WORDINGS = Prompt(
     name="wordings",
     system=(
         "You word a question in other ways that have the same meaning and the same answer. Reply in JSON with"
-        " the field wordings: a list of objects with question, the question in other words, and translation, the"
-        " same in the other language, each of at most 400 characters. All wordings are different."
+        " the field wordings: a list of at most 20 objects with question, the question in other words, and"
+        " translation, the same in the other language, each of at most 400 characters. All wordings are different."
     ),
     user="Number of wordings: $count\nOther language: $language\nQuestion: $question",
     answer=WordingsFields,

@@ -76,7 +76,7 @@ CHECK = Prompt(
     ),
     user="Passages:\n$context\n\nQuery: $query",
     answer=CheckedFields,
-    max_tokens=160,
+    max_tokens=240,
     role="extract",
 )
 

@@ -31,7 +31,7 @@ HEURISTIC = Prompt(
     ),
     user="Question: $question",
     answer=HeuristicFields,
-    max_tokens=400,
+    max_tokens=500,
     role="draft",
 )
 
