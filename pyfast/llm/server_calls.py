@@ -128,7 +128,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise unreadable
     if re.search(r"[@?#]", match[2]):
         raise InputError(
-            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY, and a"
+            "an LLM's URL must not contain a password, query or fragment; put the key into OPENAI_API_KEY, and a"
             ' query into the option query, such as query={"api-version": "..."}'
         )
     try:

@@ -524,7 +524,7 @@ def test_without_an_llm_it_is_said_that_chunks_wait(
     store = build_knowledge(index, embedder=WordVectors(), run_job=work)  # type: ignore[arg-type]
     assert len(by_llm(store)) > 0 and store.manifest["chunk_tokens"] == TOKENS
     assert caplog.messages[-1] == (
-        f"{waiting(index)} chunks still wait for an LLM: `pyfast knowledge build --llm` resumes"
+        f"{waiting(index)} chunks are still waiting for an LLM; to resume, run `pyfast knowledge build --llm`"
     )
 
 

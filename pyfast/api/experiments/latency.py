@@ -116,7 +116,9 @@ class Bench:
                     is_real = low > old_high or high < old_low
                     changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
-            raise InputError("the two results share no load of a system: give the same rates and clients")
+            raise InputError(
+                "the two results have no system and load in common; measure with the same rates and clients"
+            )
         return changes
 
 
@@ -181,7 +183,7 @@ def bench(
     """
     at_least_one("concurrency", concurrency)
     if not (load.rates or load.clients or load.sweep or load.trace):
-        raise InputError("no load: give rates, clients, trace or sweep")
+        raise InputError("no load: set rates, clients, trace or sweep")
     for number in load.clients:
         at_least_one("clients", number)
     systems = [system] if isinstance(system, str | System) else list(system)
