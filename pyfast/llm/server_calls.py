@@ -99,7 +99,7 @@ class RateLimit:
             while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
                 check()
                 await asyncio.sleep(rest)
-            # The sum makes up for late timers. Without it, a thousand requests a minute would become fewer.
+            # The sum makes up for late timers. Without it, a thousand requests per minute would become fewer.
             self._requests = max(self._requests, clock() - self._request_s) + self._request_s
             self._tokens = max(self._tokens, clock() - self._request_s) + self._token_s * tokens
         return clock() - came
