@@ -40,7 +40,7 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
         arrivals: The distribution of the gaps between questions. `constant`: equal gaps. `poisson`: exponential
             gaps. `gamma`: a gamma distribution with the shape `burstiness`, the same parameter as in
             `vllm bench serve`.
-        rate: Questions a second, on average.
+        rate: Questions per second, on average.
         count: The number of questions.
         seed: The seed of the random gaps. The same seed always gives the same times.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
