@@ -78,7 +78,7 @@ def counts(by_name: Mapping[str, int]) -> str:
 def tell_unusable(used: Summary | Status, run: Path) -> None:
     """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
-        say(f"no usable answer to: {counts(used.fall_backs)}")
+        say(f"prompts without a usable reply: {counts(used.fall_backs)}")
     if used.repaired:
         say(
             f"replies that did not fit their schema, and were repaired or lost some items: {counts(used.repaired)}"

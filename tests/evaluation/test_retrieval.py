@@ -169,7 +169,7 @@ def test_other_arguments_that_do_not_fit(small: Index) -> None:
         pyfast.evaluate_retrieval(small, [line], at=[0])
     with pytest.raises(InputError, match="given twice"):
         pyfast.evaluate_retrieval(small, [line], ["", RetrievalSetting()])
-    with pytest.raises(InputError, match="no question names"):
+    with pytest.raises(InputError, match="no question lists"):
         pyfast.evaluate_retrieval(small, [{"id": "q", "question": "moon"}])
     assert RetrievalSetting.parse(
         str(RetrievalSetting("x:y", "bridge_rank", True, "cross", 7))
