@@ -43,7 +43,7 @@ BAD = [
     ("hseq", "prior", "-1", "prior"),
     ("mtqa", "rows", "0", "rows"),
     ("mtqa", "weights", "diagonal", "known: uniform, gaussian, const-C, vert-S, hor-S, vert&hor-S"),
-    ("mtqa", "weights", "const-1.5", "there are"),
+    ("mtqa", "weights", "const-1.5", "known: "),
     ("mtqa", "weights", "[[0.1, 0.2]]", "expected a list of 2 lists of 4 numbers from 0 to 1"),
     ("mtqa", "weights", "[[0,0,0,0],[0,0,0,2]]", "expected a list of 2 lists"),
     ("mtqa", "weights", "[[0,0,0,0],[0,0,0,true]]", "expected a list of 2 lists"),
