@@ -176,9 +176,7 @@ class Run:
             0.31
         """
         if self.path is None:
-            raise InputError(
-                "a run in memory does not keep the names of models; pass a folder to pyfast.answer as `run`"
-            )
+            raise InputError("a run in memory keeps no names of models; pass a folder to pyfast.answer as `run`")
         return sum(money_by_id(self.path, listed(prices)).values())
 
     def to_arrow(

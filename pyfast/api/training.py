@@ -420,9 +420,7 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
             if one.id in asked if by_id else normalise(str(text)) in texts:
                 shared.append(one.id)
         if shared:
-            raise InputError(
-                f"{run}: contains {len(shared)} questions from {file}, the first of them {shared[0]!r}"
-            )
+            raise InputError(f"{run}: has {len(shared)} questions from {file}, the first of them {shared[0]!r}")
 
 
 @dataclass(frozen=True, slots=True)

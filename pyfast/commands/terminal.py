@@ -80,9 +80,7 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
     if used.fall_backs:
         say(f"prompts without a usable reply: {counts(used.fall_backs)}")
     if used.repaired:
-        say(
-            f"replies that did not fit their schema, and were repaired or lost some items: {counts(used.repaired)}"
-        )
+        say(f"replies that were repaired, or lost unusable items: {counts(used.repaired)}")
     if used.nothing_found:
         say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):

@@ -149,9 +149,7 @@ def _of_table(
     above = list(islice(records, MOST_ABOVE))
     start = _header([() if isinstance(row, Unread) else row for _, row in above], asked) or 0
     if start:
-        _say(
-            str(path), f"{unit} {above[start][0]} contains the names of the columns; what is above it is left out"
-        )
+        _say(str(path), f"{unit} {above[start][0]} contains the column names; what is above it is left out")
     header: tuple[str, ...] | None = None
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"

@@ -249,9 +249,7 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     """
     code = next((name for name in names if ":" in name), None)
     if code is not None:
-        raise InputError(
-            f"the gold sets the metric {code!r}, but MODULE:NAME is allowed only on the command line (--metric)"
-        )
+        raise InputError(f"the gold sets the metric {code!r}: MODULE:NAME is allowed only on the command line")
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 

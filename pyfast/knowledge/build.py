@@ -142,9 +142,7 @@ def build_knowledge(
             "%d chunks are still waiting for an LLM; to resume, run `pyfast knowledge build --llm`", waiting
         )
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        LOG.warning(
-            "%d chunks have not been read by an LLM yet; to read them, run `pyfast knowledge build --llm`", unread
-        )
+        LOG.warning("%d chunks have not been read by an LLM: run `pyfast knowledge build --llm`", unread)
     if not len(store):
         LOG.warning("the knowledge graph has no triples, so systems find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}

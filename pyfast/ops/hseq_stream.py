@@ -315,8 +315,7 @@ def hseq_stream(
     ends = subtree_ends(parents) if subtree_end is None else integers("subtree_end", subtree_end)
     if not len(levels) == len(parents) == len(ends):
         raise ArrayError(
-            "level, parent, subtree_end: expected the same number of each,"
-            f" got {len(levels)}, {len(parents)}, {len(ends)}"
+            f"level, parent, subtree_end: expected equal lengths, got {len(levels)}, {len(parents)}, {len(ends)}"
         )
     if order is None:
         best_first = array("priority", list(priority), np.uint8)

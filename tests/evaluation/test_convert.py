@@ -298,7 +298,7 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
     write(tmp_path / "two" / "a.json", [HOTPOT])
     shutil.copy(tmp_path / "two" / "a.json", tmp_path / "two" / "b.json")
-    with pytest.raises(InputError, match=r"found a\.json, b\.json: pass the file itself"):
+    with pytest.raises(InputError, match=r"found a\.json, b\.json: pass one of them"):
         pyfast.convert("hotpotqa", tmp_path / "two", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")
@@ -344,5 +344,5 @@ def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
     write(source, passages[2:])
     with pytest.raises(InputError, match="no passage 'Titan', which is gold evidence"):
         pyfast.convert("hipporag", source, tmp_path / "other")
-    with pytest.raises(InputError, match="expected the corpus file"):
+    with pytest.raises(InputError, match="expected the corpus, NAME"):
         pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")
