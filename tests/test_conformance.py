@@ -118,7 +118,7 @@ def test_an_agent_in_free_text_passes() -> None:
 def test_what_cannot_be_checked_is_said_at_once() -> None:
     with pytest.raises(InputError, match="unknown system 'nothing'"):
         check_system("nothing")
-    with pytest.raises(InputError, match=r"\./my\.py: a file is named as MODULE:NAME, such as my:NAME"):
+    with pytest.raises(InputError, match=r"\./my\.py: for a file, use MODULE:NAME, such as my:NAME"):
         check_system("./my.py")
     with pytest.raises(InputError, match="rag has no setting 'alpha'"):
         check_system("rag", settings={"alpha": "1"})
@@ -164,5 +164,5 @@ def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
     status, text = told("bad_systems:BROKEN")
     assert status == 1 and text.startswith("FAIL  answers: 30 of 30 questions failed, q0 because: KeyError: 'q'\n")
     assert text.endswith("bad_systems:BROKEN breaks 2 of pyfast's promises: answers, malformed answers\n")
-    assert told("nothing")[1].startswith("pyfast: unknown system 'nothing'; there are: ")
+    assert told("nothing")[1].startswith("pyfast: unknown system 'nothing'; known: ")
     assert list(tmp_path.iterdir()) == []

@@ -210,7 +210,7 @@ def test_damage_that_is_no_text_is_one_line(run: Path) -> None:
     damaged = content.replace(b"CREATE TABLE sessions (", b"CREATE TABLE sessions \xf9")
     assert damaged != content
     journal.write_bytes(damaged)
-    with pytest.raises(InputError, match="damaged: what it defines is no text"):
+    with pytest.raises(InputError, match="damaged: its schema is not text"):
         read_status(run)
     go(run, direct, Watched(), ask_about(3))  # it is set aside
     assert read_status(run).ended == 3

@@ -102,7 +102,7 @@ def configure(
         replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
         replaced.check(chosen.name, made.prompts)
     if index is None and chosen.needs_index:
-        raise InputError(f"{chosen.name} searches an index: give one (--index, or index=), made by `pyfast index`")
+        raise InputError(f"{chosen.name} needs an index: pass one (--index or index=), made with `pyfast index`")
     opened = None if index is None else index_of(index, run)
     if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
         newest = max(commit_numbers(opened.folder))

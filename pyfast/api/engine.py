@@ -242,7 +242,7 @@ class Engine:
         )
         turns = [turn for _, turn in read_question(question, 1)]
         if len(turns) != 1:
-            raise InputError("a conversation has several answers: give it to answer_many")
+            raise InputError("a conversation has several answers: pass it to answer_many")
         async with self.view(filter) as view:
             turns = _narrowed(turns, documents, view)
             prepared = await self._prepare(view, system, settings)
@@ -514,7 +514,7 @@ class Engine:
 
     def _entered(self) -> Callable[[Index | None], Runtime]:
         if self._runtime is None:
-            raise InputError("this engine is not entered: use `async with pyfast.Engine(...) as engine`")
+            raise InputError("this engine has not been entered: use `async with pyfast.Engine(...) as engine`")
         return self._runtime
 
     async def _answer(
@@ -587,7 +587,7 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
     for turn in turns:
         both = tuple(uri for uri in turn.documents or documents if uri in allowed)
         if not both:
-            raise InputError(f"question {turn.id}: names only documents that are not in `documents`")
+            raise InputError(f"question {turn.id}: none of its documents is in `documents`")
         narrowed.append(replace(turn, documents=both))
     return narrowed
 
@@ -596,7 +596,7 @@ def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
     """Make the folder of a run, and register its `flush` and `close` with `stack`. Raises `InputError` if
     `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"journal: {path} exists already; give a new folder")
+        raise InputError(f"journal: {path} already exists; use a new folder")
     folder = RunFolder(path, {})
     stack.callback(folder.close)
     stack.callback(folder.flush)
@@ -607,7 +607,7 @@ def _refuse_module(system: str | System) -> None:
     """Raise `InputError` if the system is given as `MODULE:NAME`. This text may come from a request, and a
     request must not import modules."""
     if isinstance(system, str) and ":" in system:
-        raise InputError(f"{system}: give the engine a System, or the name of an installed one")
+        raise InputError(f"{system}: pass the engine a System or the name of an installed one")
 
 
 _Prepared = tuple[Ask, PromptOverrides | None, str]

@@ -132,7 +132,7 @@ def estimate(
     service: ServiceTimes | None = None
     if based_on is None:
         if isinstance(questions, int):
-            raise InputError("questions: to estimate from their number alone, give an earlier run (based_on)")
+            raise InputError("questions: to estimate from their number alone, pass an earlier run (based_on)")
         tried = answer(
             asked.read(),
             index=index,

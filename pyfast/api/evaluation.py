@@ -145,7 +145,7 @@ def export(
     if wide and sources:
         raise InputError("export: wide and sources cannot be used together")
     if prices is not None and sources:
-        raise InputError("sources: a table with a row for each source has no money")
+        raise InputError("sources: a table with a row for each source cannot show money")
     lines, known = gold_of(runs[0], gold) if gold is not None else None, listed(prices)
     if gold is None and not (sources or wide):
         warn_of_other_gold(runs)

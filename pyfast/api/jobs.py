@@ -180,7 +180,7 @@ def begin(job: Job) -> None:
     """
     assert job.folder is not None
     if job.options.restart and (aside := set_aside(job.folder)) is not None:
-        LOG.info("the old run is now %s", aside)
+        LOG.info("the old run was moved to %s", aside)
     job.check()
 
 

@@ -94,7 +94,7 @@ def build_knowledge(
     """
     options.only("build_knowledge", *OF_EXTRACTION)
     if cluster is not None and llm is None:
-        raise InputError("ray: use it with an LLM, because rules read the texts in this process")
+        raise InputError("ray: can only be used with an LLM, because rules read the texts in this process")
     used = None if llm is None else opened(llm, llm_options)
     if used is not None:
         check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)
@@ -103,7 +103,7 @@ def build_knowledge(
 
     if used is not None and any(model.spec.startswith("embedded") for model in used.full().values()):
         raise InputError(
-            "the embedded model is too small to extract a graph: give another --llm, or none, to use rules"
+            "the embedded model is too small to extract a graph: use another --llm, or none (to use rules)"
         )
     limits, models = Budget.parse(budget or {}), None if used is None else used.full()
     at_most = at_once(concurrency, models or {})

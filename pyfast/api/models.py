@@ -66,16 +66,16 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
     for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
         each[read_role(role)] = llm
     if not each:
-        raise InputError("llm: no model is given")
+        raise InputError("llm: no model was given")
     options_of: dict[Role, dict[str, Any]] = {role: {} for role in each}
     for name, value in (options or {}).items():
         before, dot, after = name.partition(".")
         of, option = (read_role(before), after) if dot else (DEFAULT_ROLE, name)
         if of not in each:
-            raise InputError(f"LLM option {name}: no LLM is given for the role {of!r}")
+            raise InputError(f"LLM option {name}: no LLM was given for the role {of!r}")
         if not isinstance(each[of], str):
             raise InputError(
-                "llm_options: only for an LLM that is given as text; otherwise, give them to pyfast.open_llm"
+                "llm_options: can only be used with an LLM given as text; otherwise, pass them to pyfast.open_llm"
             )
         options_of[of][option] = value
     made: dict[str, LLM] = {}

@@ -94,7 +94,7 @@ def _check_named(given: GivenLLM) -> None:
     object. If an LLM is behind a Batch API, only one process can collect the calls of a run."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
-            raise InputError(f"llm {role}: with ray, give a text, such as vllm:MODEL: each worker opens it")
+            raise InputError(f"llm {role}: with ray, pass text such as vllm:MODEL, because each worker opens it")
         if llm.startswith("batch:"):
             raise InputError("batch: cannot be used with ray, because one process must collect the calls of a run")
 
@@ -105,7 +105,7 @@ def _handed(given: AnswerArguments) -> AnswerArguments:
     sent."""
     _check_named(given.llm)
     if not isinstance(given.system, str):
-        raise InputError("system: with ray, give a name or MODULE:NAME, because each worker loads it")
+        raise InputError("system: with ray, pass a name or MODULE:NAME, because each worker loads it")
     assert given.run is not None
     prompts = given.options.prompts
     of_workers = replace(

@@ -66,7 +66,7 @@ class RetrievalSetting:
                 given[name] = int(value)
         names = [field.name for field in fields(RetrievalSetting)]
         if unknown := given.keys() - set(names):
-            raise InputError(f"setting {text!r}: no key {sorted(unknown)[0]!r}; the keys are: {', '.join(names)}")
+            raise InputError(f"setting {text!r}: unknown key {sorted(unknown)[0]!r}; known: {', '.join(names)}")
         setting = RetrievalSetting(**given)
         setting.check()
         return setting
@@ -242,7 +242,7 @@ def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQu
         ]
     asked = [one for one in every if one.supporting and one.question.strip()]
     if not asked:
-        raise InputError("no question names its gold evidence (`supporting`)")
+        raise InputError("no question lists its gold evidence (`supporting`)")
     return asked, tuple(one.id for one in every if not one.supporting)
 
 

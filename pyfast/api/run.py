@@ -131,7 +131,7 @@ class Run:
             ...     print(call.prompt, call.messages, call.completion)
         """
         if self.path is None:
-            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         return calls_of(self.path / JOURNAL, id)
 
     def prefix_cache(self, tokens: float = math.inf) -> dict[str, CachedTokens]:
@@ -155,7 +155,7 @@ class Run:
             ...     print(name, used.tokens - used.cached)
         """
         if self.path is None:
-            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         return cached_tokens(self.path / JOURNAL, tokens)
 
     def money(self, prices: str | Path | Prices) -> float:
@@ -176,7 +176,7 @@ class Run:
             0.31
         """
         if self.path is None:
-            raise InputError("a run in memory has no names of models; give pyfast.answer a folder as `run`")
+            raise InputError("a run in memory keeps no names of models; pass a folder to pyfast.answer as `run`")
         return sum(money_by_id(self.path, listed(prices)).values())
 
     def to_arrow(
@@ -289,7 +289,7 @@ def results_of(
     cost."""
     run = run if isinstance(run, Run) else Run(run)
     if sources and (gold is not None or metrics is not None):
-        raise InputError("sources: a table with a row for each source has no gold and no metrics")
+        raise InputError("sources: a table with a row for each source cannot show gold or metrics")
     scores = None if sources else scores_and_gold(run, gold, metrics)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
@@ -445,12 +445,12 @@ def own_gold(run: Run | str | Path) -> Path:
     """Return the file with the gold answers of a run's questions. Raises `InputError` as `gold_of` does."""
     path = folder_of(run)
     if path is None:
-        raise InputError("the run is in memory: give the gold")
+        raise InputError("the run is in memory: pass the gold")
     answers_of(run)  # A folder that is no run is not a question of its gold.
     try:
         place = file_of_questions(path)
     except InputError as error:
-        raise InputError(f"{error}; give the gold (--gold)") from None
+        raise InputError(f"{error}; pass the gold (--gold)") from None
     beside = place.with_name(GOLD)
     return beside if beside.is_file() else place
 

@@ -64,7 +64,7 @@ def summarize_index(
         llm: The model that writes the summaries, or a text that names it. Its role is `read`.
         out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
             the run of each layer. The knowledge graph of `index` is copied only with communities.
-        of: What the summaries are of: `clusters` of passages, or `communities` of the knowledge graph.
+        of: What is summarized: `clusters` of passages, or `communities` of the knowledge graph.
         overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
             clusters or communities again that are the same as before, unless `options.restart` is set.
         embedder: A model of sentence-transformers, by name or folder: whose vectors form clusters, or that of the
@@ -97,7 +97,7 @@ def summarize_index(
     options.only("summarize_index", *OF_EXTRACTION)
     source, place, most = index_of(index), Path(out), at_least_one("layers", layers)
     if place.exists() and not overwrite:
-        raise InputError(f"{place} exists already: use overwrite to replace it")
+        raise InputError(f"{place} already exists: use overwrite to replace it")
     encoder = Embedder(embedder, source.hardware)
     made_of = cluster_layers(source, encoder) if of == "clusters" else community_layers(source, encoder, most)
     begun = {"documents": source.manifest["corpus"], "embedder": encoder.fingerprint, **made_of.begun}
@@ -106,9 +106,7 @@ def summarize_index(
         if options.restart:
             shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
         elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
-            raise InputError(
-                f"{place}: was started with other documents, options or another embedder: use restart"
-            )
+            raise InputError(f"{place}: was started with different documents, options or embedder: use restart")
         write_atomically(marker, orjson.dumps(begun))
         job = partial(Job, system="summarize", ask=made_of.ask, prompts=(made_of.prompt,))
 

@@ -179,7 +179,7 @@ def train_hseq_iterator(
     recipe = _recipe(settings, options)
     golds = _golds(sources)
     if (head is not None) != (recipe.settings.guidance == "head"):
-        raise InputError("guidance=head and head=LLM belong together: give both, or neither")
+        raise InputError("guidance=head and head=LLM belong together: set both or neither")
     if head is not None:
         recipe = replace(recipe, guidance=_guidance(golds, head, Path(out) / "guidance"))
     curve = train(
@@ -343,7 +343,7 @@ def distill(
     for one in given:
         folder = folder_of(one)
         if folder is None:
-            raise InputError("a run in memory keeps no prompts; give pyfast.answer a folder as `run`")
+            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         run = Run(folder)
         texts, sides = dict[str, str](), dict[str, bool]()
         talks: dict[str, bool] = {}  # All turns of a conversation are on the side of its first turn.
@@ -401,7 +401,7 @@ def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]
         return {one.id for one in scored if (one.figures["f1"] or 0) >= options.min_f1}
     judged = Path(options.right)
     if recorded_value(judged, "system", "name") != "judge":
-        raise InputError(f"right: expected gold, all or the folder of a run of `pyfast judge`, not {judged}")
+        raise InputError(f"right: expected gold, all or the folder of a `pyfast judge` run, not {judged}")
     sides = [side for side in "ab" if recorded_path(judged, f"run_{side}").resolve() == run.path.resolve()]
     if not sides:
         raise InputError(f"{judged}: is not a judgement of {run.path}")
@@ -420,7 +420,7 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
             if one.id in asked if by_id else normalise(str(text)) in texts:
                 shared.append(one.id)
         if shared:
-            raise InputError(f"{run}: has {len(shared)} questions of {file}, the first of them {shared[0]!r}")
+            raise InputError(f"{run}: has {len(shared)} questions from {file}, the first of them {shared[0]!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +486,7 @@ def calibrate_cascade(
     share = sum(right) / max(len(right), 1)
     if not 0 < share < 1:
         told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
-        raise InputError(f"{told if right else 'the runs have no answer of cascade'}: there is nothing to fit")
+        raise InputError(f"{told if right else 'the runs have no answer from cascade'}: there is nothing to fit")
     weights = fitted(np.array(features), np.array(right))
     expected = [confidence_of(one, weights) for one in features]
     losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]

@@ -48,7 +48,7 @@ def answer(
             store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Estimate LLM calls, tokens and price without answering anything.
         based_on: With --dry-run: an earlier run of the system to estimate from.
-        prices: With --dry-run: the file of a price list, for the price.
+        prices: With --dry-run: a price list, to estimate the price.
     """
     import pyfast.api.answer
     import pyfast.api.estimate

@@ -122,12 +122,12 @@ class Scoring(Options):
     `turns`, each with `answers`. Default: the file gold.jsonl in the folder of the run's questions or, if there is
     no such file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
-    """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, with
-    evidence if it has `supporting`, or if it names none: em_f1 and evidence, or hits for conversations."""
+    """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus
+    evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for conversations."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """The file of a price list, to show costs in money."""
+    """A price list (a file), to show costs in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

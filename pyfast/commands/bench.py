@@ -74,7 +74,7 @@ def _show(result: Bench) -> None:
         for load in result.loads
     )
     show_table(["load", "answered", "failed", *heads], rows)
-    say("means of a question: milliseconds by stage, LLM calls, tokens of prompts, of these computed, of replies")
+    say("means per question: milliseconds by stage, LLM calls, tokens in prompts (all, computed) and in replies")
     used = ("llm_calls", "total_input_tokens", "total_computed_tokens", "total_output_tokens")
     means = (
         [

@@ -79,7 +79,7 @@ def evaluate(
         check_new(per_question, output.overwrite, KINDS)
     output.check()
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
-        raise InputError("these options are for the judge's run: also give --judge LLM")
+        raise InputError("these options apply to the judge's run: also use --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_gold(runs)
@@ -199,7 +199,7 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
             calls, reused, into, out = (round(each * questions) for each in (cost.llm_calls, cost.reused, *tokens))
             say(
                 f"{plain(cost.run)}: {reused} of {calls} LLM calls ({into} tokens in, {out} out) were reused."
-                " They count in the calls, tokens and money, but not in the seconds"
+                " They count towards the calls, tokens and money, but not in the seconds"
             )
 
 
@@ -267,9 +267,9 @@ def compare(
 
     if answers:
         if len(runs) != 2:
-            raise InputError(f"--answers: give two runs, not {len(runs)}")
+            raise InputError(f"--answers: expected two runs, got {len(runs)}")
         if scoring != Scoring() or judged:
-            raise InputError("--answers: takes no gold, and of the other options only --json and --out")
+            raise InputError("--answers: can be combined only with --json and --out, and needs no gold")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         _tell(output, changes, lambda: [one.as_json() for one in changes], lambda: _show_changes(changes))
         return
@@ -281,7 +281,7 @@ def compare(
 
 def _show_changes(changes: list[AnswerChange]) -> None:
     only = sum(change.differs == ("evidence",) for change in changes)
-    say(f"{counted(len(changes) - only, 'answer')} changed, {only} more only in the evidence")
+    say(f"{counted(len(changes) - only, 'answer')} changed, {only} more changed only in the evidence")
     for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
@@ -296,7 +296,7 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 def _show_comparison(comparison: Comparison) -> None:
     from pyfast.evaluation.tables import cost_grid, difference_grid
 
-    say(f"{counted(comparison.questions, 'question')} that all runs have answered; means of a question:")
+    say(f"{counted(comparison.questions, 'question')} that all runs have answered; means per question:")
     show_table(*cost_grid(comparison), keys=2)
     _show_reused((cost, comparison.questions) for cost in comparison.costs)
     show_table(*difference_grid(comparison), keys=2)
@@ -374,5 +374,5 @@ def _show_retrieval(report: RetrievalReport) -> None:
     for note in _notes(replace(report, without_gold=())):
         say(note)
     if lacking := len(report.without_gold):
-        forms = "question names no gold evidence and is", "questions name no gold evidence and are"
+        forms = "question lists no gold evidence and is", "questions list no gold evidence and are"
         say(f"{counted(lacking, *forms)} not scored")

@@ -180,7 +180,7 @@ def _change(
     reading: ReadingAgain,
     in_full: bool = False,
 ) -> None:
-    """Change an index by what files have, and tell what changed: with `in_full`, each document."""
+    """Change an index to match files, and print what changed: with `in_full`, each document."""
     with unread_listed() as unread, console().status("reading and indexing"):
         change = change_by(index, sources, on_unread=unread.append, **asdict(reading))
     if in_full:
@@ -215,7 +215,7 @@ def summarize(
     Args:
         out: The folder of the second index.
         llm: The LLM that writes the summaries, as in `pyfast answer`.
-        of: What the summaries are of: clusters of passages, or communities of the knowledge graph.
+        of: What is summarized: clusters of passages, or communities of the knowledge graph.
         overwrite: Replace an existing index. The LLM reads only clusters and communities that have changed.
         embedder: The model of sentence-transformers, by its name or folder, whose vectors group passages into
             clusters. With communities: the model of the knowledge graph's vectors.

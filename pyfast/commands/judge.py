@@ -53,7 +53,7 @@ def judge(
         for one in judged.rows
     )
     show_table(["dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %"], rows)
-    say(plain(f"A: {run_a}, B: {run_b}; rate: of A, a tie half a win; swayed: ties where the order decided"))
+    say(plain(f"A: {run_a}, B: {run_b}; rate: wins of A (a tie is half a win); swayed: ties due to the order"))
     if judged.failed:
         say(f"{judged.failed} pairs could not be judged; --retry-failed tries them again")
 

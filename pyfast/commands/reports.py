@@ -89,7 +89,7 @@ def show(
     from pyfast.reports import wrong_questions
 
     if (id is None) != wrong:
-        raise InputError("show: give the id of a question, or --wrong")
+        raise InputError("show: needs the id of a question, or --wrong")
     if limit is not None and not wrong:
         raise InputError("show: --limit can only be used with --wrong")
     ids = wrong_questions(run, scoring.gold)[:limit] if id is None else [id]

@@ -36,7 +36,7 @@ def status(
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
-        prices: The file of a price list, to show the cost in money.
+        prices: A price list (a file), to show the cost in money.
     """
     from pyfast.api.run import Run
     from pyfast.evaluation import read_prices
@@ -73,7 +73,7 @@ def status(
         say(f"passages that did not fit into prompts: {counts(status.left_out)}")
     if status.seconds:
         shown = ", ".join(f"p{percent} {seconds:.2f}" for percent, seconds in status.seconds.items())
-        say(f"seconds of a question: {shown}{' (without reused LLM calls)' if status.reused else ''}")
+        say(f"seconds per question: {shown}{' (without reused LLM calls)' if status.reused else ''}")
     if status.stages:
         heads = ("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
         rows = (
@@ -86,7 +86,7 @@ def status(
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
         say("running: the time of a batch counts for each question in it")
     if cached:
-        say("tokens of prompts, and those that a prefix cache would leave to compute (estimate):")
+        say("tokens in prompts, and how many of them are computed with a prefix cache (estimate):")
         show_table(
             ("prompt", "calls", "tokens/question", "computed/question"),
             (

@@ -29,7 +29,7 @@ def serve(
     """Answer questions over HTTP, through OpenAI's API. API keys come from PYFAST_API_KEYS.
 
     Args:
-        index: An index, or NAME=INDEX; repeatable. Requests that name no index use the first.
+        index: An index, or NAME=INDEX; repeatable. Requests without an index use the first.
         system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
         host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
@@ -43,7 +43,7 @@ def serve(
 
     settings = _by_system(pairs("--set", setting))
     if settings.keys() - set(system or ()):
-        raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: name the system with --system too")
+        raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: add the system with --system")
     # The server opens the indexes itself, after `dedicate_process`. Only so it can close them after a new commit.
     indexes = {name: partial(searched.open, path, hardware) for name, path in _indexes(index).items()}
     dedicate_process()

@@ -60,7 +60,7 @@ def tokens(used: Summary | Status) -> str:
     """Write token counts as text, in the same form for all commands."""
     computed = (used.prompt_tokens - used.cached_tokens) / max(sum(used.states.values()), 1)
     cached = used.cached_tokens / max(used.prompt_tokens, 1)
-    share = f" ({cached:.1%} cached, {computed:.0f} computed a question)" if cached else ""
+    share = f" ({cached:.1%} cached, {computed:.0f} computed per question)" if cached else ""
     reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
 
@@ -78,9 +78,9 @@ def counts(by_name: Mapping[str, int]) -> str:
 def tell_unusable(used: Summary | Status, run: Path) -> None:
     """If replies were not usable, print their number and where to see them."""
     if used.fall_backs:
-        say(f"no usable answer to: {counts(used.fall_backs)}")
+        say(f"prompts without a usable reply: {counts(used.fall_backs)}")
     if used.repaired:
-        say(f"replies that did not fit, and were mended or lost some items: {counts(used.repaired)}")
+        say(f"replies that were repaired, or lost unusable items: {counts(used.repaired)}")
     if used.nothing_found:
         say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):

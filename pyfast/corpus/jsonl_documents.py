@@ -164,7 +164,7 @@ def documents_of_records(
                     raise _Fault(f"the text is empty, so no search finds this record, which also has {keys}")
                 continue
             if _is_question(record):
-                advice = f'leave {path.name} out, or give the line a "kind" if it is one'
+                advice = f'leave {path.name} out, or add a "kind" to the line if it is one'
                 raise GoldError(f"{place}: a question or its gold, not a document: {advice}")
             if line and _has_float(record):
                 record = parse_as_written(line)
@@ -334,7 +334,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
         raise _Fault(f"{name} is {_shown(value)}, not a list of strings")
     for item in value:
         if not isinstance(item, str):
-            raise _Fault(f"{name} contains {_shown(item)}, not only strings")
+            raise _Fault(f"{name} contains {_shown(item)}, which is not a string")
     return tuple(value)
 
 

@@ -431,7 +431,9 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
             others[f"{place}/*" if kind == "files" else place] = uri
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
-            raise InputError(f"{place}: the index also has documents from there, with similar uris; name it too")
+            raise InputError(
+                f"{place}: the index also has documents from there, with similar uris; add it to the sources"
+            )
     return sorted(found)
 
 

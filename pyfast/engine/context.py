@@ -129,7 +129,7 @@ class Runtime:
     def required_index(self) -> Index:
         """Return the index. Raises `InputError` if the run has no index."""
         if self.index is None:
-            raise InputError("this system searches an index: the run needs one")
+            raise InputError("this system needs an index, but the run has none")
         return self.index
 
     def batched(
@@ -298,7 +298,7 @@ class Context:
         """Limit the time of the question to `seconds` (None: no limit). The time runs while the `with` block
         runs.
 
-        The time of an outage, in which the LLM answers no call, does not count. Raises `TimeoutError` if the
+        The time of an outage, in which the LLM does not answer, does not count. Raises `TimeoutError` if the
         time is over.
         """
         progress = self._runtime.progress

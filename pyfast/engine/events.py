@@ -17,7 +17,7 @@ class Event:
 
     kind: Literal["starting", "started", "answered", "waiting", "answering", "progress"]
     """What happened. `starting`: the LLM is loaded or probed. `started`: pyfast starts to answer questions.
-    `answered`: one more question has its record. `waiting`: the LLM answers no call, and the run waits.
+    `answered`: one more question has its record. `waiting`: the LLM does not answer, and the run waits.
     `answering`: the LLM answers again. `progress`: workers of a cluster have answered more questions, or rules
     have read more documents for a knowledge graph. This event comes about once a second and has no records
     """

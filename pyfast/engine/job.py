@@ -235,7 +235,7 @@ async def _in_folder(
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, path / ANSWERS)
         if folder.journal.salvaged is not None:
-            LOG.warning("the journal was damaged; what could be read was taken from %s", folder.journal.salvaged)
+            LOG.warning("the journal was damaged; recovered what could be read from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
             LOG.info("%d of %d questions are answered; continuing", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.
@@ -306,5 +306,5 @@ def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
     if waiting is None:
         LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
         return Event("answering", done, total)
-    LOG.warning("%s does not answer; waiting for it: %s", waiting.llm, waiting.reason)
+    LOG.warning("%s is not answering; waiting for it: %s", waiting.llm, waiting.reason)
     return Event("waiting", done, total, waiting=waiting)

@@ -1,4 +1,4 @@
-"""Outages: times in which an LLM answers no call. Calls wait for the end of an outage, and nothing is lost.
+"""Outages: times in which an LLM does not answer. Calls wait for the end of an outage, and nothing is lost.
 
 A call can fail in transit for two reasons: there is an outage, or something is wrong with this call. If other
 calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. In an
@@ -254,10 +254,10 @@ class Outages:
                 raise CallError(error.said) from None
             except TimeoutError as error:
                 if timeout is not None and timeout.expired():
-                    fault, allowed = OutageError(f"the LLM gave no answer within {limit or 0:g} s", "slow"), 1
+                    fault, allowed = OutageError(f"the LLM did not answer within {limit or 0:g} s", "slow"), 1
                 else:  # The LLM's own time limit ended the call.
                     why = str(error) or type(error).__name__
-                    fault, allowed = OutageError(f"the LLM gave no answer in time: {why}", "slow"), _FAULTS["slow"]
+                    fault, allowed = OutageError(f"the LLM did not answer in time: {why}", "slow"), _FAULTS["slow"]
             if allowed == 1 and is_last and clock is not None and clock.ends > loop.time():
                 continue  # The clock stood still during an outage, so the question has time left.
             if self._is_closed:
@@ -423,7 +423,7 @@ class Outages:
             self._latest = error
             return False
         except TimeoutError:
-            self._latest = OutageError(f"the LLM gave no answer within {sum(_PROBES_S):g} s", "slow")
+            self._latest = OutageError(f"the LLM did not answer within {sum(_PROBES_S):g} s", "slow")
             return False
         except LLMUnavailableError:
             raise

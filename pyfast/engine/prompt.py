@@ -43,7 +43,7 @@ _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "proh
 @cache
 def _note(reason: str) -> None:
     """Note that servers have an unknown reason why an answer ended, once for each reason."""
-    LOG.info("an LLM ends its answers with %r, which pyfast does not know; it uses answers that fit", reason)
+    LOG.info("an LLM ended its answers with the unknown finish reason %r; pyfast uses those that fit", reason)
 
 
 _SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question

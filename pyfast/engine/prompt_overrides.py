@@ -90,11 +90,11 @@ class PromptOverrides:
     def _check_places(self, prompt: Prompt[Any], text: PromptText) -> None:
         where = f"{self.path}: prompt {prompt.name!r}"
         places = prompt.places
-        has = f"there are: {_listed(places)}" if places else "there are none"
+        has = f"known: {_listed(places)}" if places else "it has none"
         for place in text.leave_out:
             if place not in places:
                 raise InputError(
-                    f"{where}: leave_out names {_listed([place])}, which is not a placeholder of "
+                    f"{where}: leave_out lists {_listed([place])}, which is not a placeholder of "
                     f"this prompt; {has}"
                 )
         if text.user is None:
@@ -104,7 +104,7 @@ class PromptOverrides:
             if place not in places:
                 raise InputError(f"{where}: user has the unknown placeholder {_listed([place])}; {has}")
             if place in text.leave_out:
-                raise InputError(f"{where}: user has {_listed([place])}, although leave_out names it")
+                raise InputError(f"{where}: user has {_listed([place])}, although leave_out lists it")
         missing = [place for place in places if place not in own and place not in text.leave_out]
         if missing:
             named = orjson.dumps(missing).decode()
@@ -147,7 +147,7 @@ def _text(path: Path, name: str, table: Any) -> PromptText:
         raise InputError(f"{where}: expected a table, [{name}], with system, user or both")
     for key, value in table.items():
         if key not in _KEYS:
-            raise InputError(f"{where}: unknown key {key!r}; there are: {', '.join(_KEYS)}")
+            raise InputError(f"{where}: unknown key {key!r}; known: {', '.join(_KEYS)}")
         if key == "leave_out":
             if not isinstance(value, list) or not all(isinstance(place, str) for place in value):
                 raise InputError(f'{where}: leave_out: expected a list of texts, such as ["path"]')

@@ -149,7 +149,7 @@ def _of_table(
     above = list(islice(records, MOST_ABOVE))
     start = _header([() if isinstance(row, Unread) else row for _, row in above], asked) or 0
     if start:
-        _say(str(path), f"{unit} {above[start][0]} has the names of the columns; what is above it is left out")
+        _say(str(path), f"{unit} {above[start][0]} contains the column names; what is above it is left out")
     header: tuple[str, ...] | None = None
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
@@ -237,7 +237,7 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
         if name is not None:
             fields["answers"] = fields[name]
             if source:
-                _say(source, f"there is no `answers`; `{name}` has the gold answers")
+                _say(source, f"there is no `answers`; the gold answers are taken from `{name}`")
     if "answers" in fields:
         fields["answers"] = texts_of(fields["answers"])
     if isinstance(named := fields.get("supporting"), str) and named.strip():

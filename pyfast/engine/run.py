@@ -122,7 +122,7 @@ async def answer_all(
         stop: After this event is set, no new question starts. Questions in progress finish. A conversation stops
             after the turn that is in progress.
         replaced: Prompts that replace the system's own.
-        outage_seconds: How many seconds to wait for an LLM that answers no call.
+        outage_seconds: How many seconds to wait for an LLM that does not answer.
         on_outage: A function that is called with the outage when it starts, and with None when it ends.
         lost: How many questions are tried again because they failed in earlier sessions. Their calls may fail
             again, so the run accepts this number of additional failed calls before it stops.

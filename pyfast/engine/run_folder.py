@@ -93,12 +93,12 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
                 f"{path}: was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only the same code resumes it; give another folder, or use --restart or --accept-code (its "
+                " but only the same code resumes it; use another folder, --restart or --accept-code (its "
                 "answers then come from both)"
             )
         raise InputError(
-            f"{path}: was started with different values: {'; '.join(changed)}. Give the same values or another "
-            "folder, or use --restart"
+            f"{path}: was started with different values: {'; '.join(changed)}. Use the same values, another "
+            "folder, or --restart"
         )
     check_journal(path)
 

@@ -221,7 +221,7 @@ def with_figures(scored: Sequence[Scored], figures: Sequence[str]) -> Sequence[S
     Raises `InputError` if no question has one of the figures."""
     known = names_of(scored)
     if unknown := [name for name in figures if name not in known]:
-        raise InputError(f"no figure {unknown[0]!r}; there are: {', '.join(known)}")
+        raise InputError(f"unknown figure {unknown[0]!r}; known: {', '.join(known)}")
     names = figures or known
     return [
         replace(one, shares={name: one.shares[name] for name in names if name in one.shares}) for one in scored
@@ -249,7 +249,7 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     """
     code = next((name for name in names if ":" in name), None)
     if code is not None:
-        raise InputError(f"the gold names the metric {code!r}: only a command may name MODULE:NAME (--metric)")
+        raise InputError(f"the gold sets the metric {code!r}: MODULE:NAME is allowed only on the command line")
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 

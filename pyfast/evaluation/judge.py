@@ -139,11 +139,11 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
     try:
         path = questions or recorded_path(run_a, "questions")
     except InputError as error:
-        raise InputError(f"{error}; give it with --questions") from None
+        raise InputError(f"{error}; pass them with --questions") from None
     count, digest = asked[0]
     asked_now = questions_in(path, count)
     if (asked_now.count, asked_now.digest) != (count, digest):
-        raise InputError(f"{path}: not the questions that {run_a} answers; give them with --questions")
+        raise InputError(f"{path}: not the questions that {run_a} answers; pass them with --questions")
     return Pairs(path, count, run_a, run_b)
 
 

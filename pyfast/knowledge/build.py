@@ -106,7 +106,7 @@ def build_knowledge(
     repair(index)
     folder = extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:
-        LOG.info("the extraction that was stopped is now %s", aside)
+        LOG.info("the stopped extraction was moved to %s", aside)
     size = chunk_size(index, chunk_tokens)  # A wrong size is refused before the first LLM call.
     # for each extraction in which every chunk failed: the most frequent reason and its count. Otherwise None
     outcomes: list[tuple[str, int] | None] = []
@@ -138,14 +138,16 @@ def build_knowledge(
             "--retry-failed` tries them again"
         )
     if waiting := extraction_results(folder).waiting:
-        LOG.warning("%d chunks still wait for an LLM: `pyfast knowledge build --llm` resumes", waiting)
+        LOG.warning(
+            "%d chunks are still waiting for an LLM; to resume, run `pyfast knowledge build --llm`", waiting
+        )
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        LOG.warning("no LLM has read %d chunks yet: `pyfast knowledge build --llm` reads them", unread)
+        LOG.warning("%d chunks have not been read by an LLM: run `pyfast knowledge build --llm`", unread)
     if not len(store):
         LOG.warning("the knowledge graph has no triples, so systems find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
-        LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` names them", len(models))
+        LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` lists them", len(models))
     return store
 
 

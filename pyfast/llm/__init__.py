@@ -53,7 +53,7 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         return _checked(spec, plugins.load("llms", kind)(rest, **options))
     # A server with an unknown prefix: the message leaves out its URL, which may hold a password.
     if "://" in spec:
-        raise InputError(f"unknown LLM {kind!r}; there are: {', '.join(plugins.names('llms'))}, or MODULE:NAME")
+        raise InputError(f"unknown LLM {kind!r}; known: {', '.join(plugins.names('llms'))}, or MODULE:NAME")
     opener = plugins.load("llms", spec)
     if not callable(opener):
         if options:

@@ -40,9 +40,11 @@ def split_options(spec: str) -> tuple[str, dict[str, Any]]:
     except (ValueError, TypeError):
         raise InputError(f"{shown_url(address)}: expected options as a JSON object after the URL") from None
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise InputError(f"unknown option {unknown[0]!r}; there are: {', '.join(sorted(_OPTIONS))}")
+        raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
     if keys_in(address.partition("://")[2]):
-        raise InputError('the URL has a key, which files would record; give {"headers": {"NAME": "$VARIABLE"}}')
+        raise InputError(
+            'the URL contains a key, which would be written to files; use {"headers": {"NAME": "$VARIABLE"}}'
+        )
     return address, options
 
 
@@ -102,7 +104,9 @@ class Endpoint(ABC):
         items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
         by_number = {str(item.get("index")): item for item in items}
         if len(items) != texts or by_number.keys() != set(map(str, range(texts))):
-            raise self.fault(f"{len(items)} results for {texts} texts, or not with the numbers (index) from 0")
+            raise self.fault(
+                f"with {len(items)} results for {texts} texts, or their `index` values are not 0, 1, 2, …"
+            )
         return [by_number[str(place)] for place in range(texts)]
 
     def values(self, jobs: Sequence[tuple[Sequence[str], str]]) -> list[list[Any]]:

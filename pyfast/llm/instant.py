@@ -130,7 +130,7 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
 
 
 def _unsupported(keyword: str) -> InputError:
-    return InputError(f"the LLM instant cannot follow {keyword!r} in a JSON schema; give the field examples")
+    return InputError(f"the LLM instant cannot follow {keyword!r} in a JSON schema; add `examples` to the field")
 
 
 def _choice(values: list[Any]) -> Writer:

@@ -203,7 +203,7 @@ class LlamaCpp:
                 server.handle_chat_completions(body, on_chunk)
             # llama.cpp raises these for a request that it cannot read.
             except (ValueError, RuntimeError) as error:
-                raise CallError(f"llama.cpp refuses the request: {one_line(error)}") from None
+                raise CallError(f"llama.cpp refused the request: {one_line(error)}") from None
         if self._closing.is_set():
             raise LLMUnavailableError(f"{self.spec} was closed during the call")
         return _assemble(chunks)
@@ -229,7 +229,7 @@ def _assemble(chunks: list[bytes]) -> Completion:
     for chunk in chunks:
         data = orjson.loads(chunk)
         if "error" in data:
-            raise CallError(f"llama.cpp refuses the request: {error_text(chunk)}")
+            raise CallError(f"llama.cpp refused the request: {error_text(chunk)}")
         pieces.append(_text_in(data))
         for choice in data["choices"]:
             finish_reason = choice["finish_reason"] or finish_reason

@@ -45,7 +45,7 @@ def check_window(size: int, request: Request, window: int) -> None:
     """Raise `CallError` if a prompt of `size` tokens and its answer are larger than the context window."""
     if size + request.max_tokens > window:
         raise CallError(
-            f"a prompt of {size} tokens and {request.max_tokens} for the answer are more than the context"
+            f"a prompt of {size} tokens and {request.max_tokens} for the answer exceed the context"
             f" window of {window}"
         )
 
@@ -128,7 +128,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         # The model's own earlier replies may be shortened: some templates leave out reasoning.
         if all(each.content.strip() in text for each in messages if each.role != "assistant"):
             return text
-    raise InputError(f"{tokenizer.name_or_path}: its chat template refuses the prompt: {because}")
+    raise InputError(f"{tokenizer.name_or_path}: its chat template rejected the prompt: {because}")
 
 
 def prompt_tokens(tokenizer: Any, request: Request, **options: Any) -> list[int]:
@@ -150,7 +150,7 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
     except Exception as error:  # A tokenizer may raise any exception.
         raise InputError(
-            f"{tokenizer.name_or_path}: its tokenizer refuses the prompt: {one_line(error)}"
+            f"{tokenizer.name_or_path}: its tokenizer rejected the prompt: {one_line(error)}"
         ) from None
     return tokens
 

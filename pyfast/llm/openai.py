@@ -102,7 +102,7 @@ class OpenAI:
         check_no_secret(extra, self._key)
         if own := sorted(_OWN_FIELDS & extra.keys()):
             raise InputError(
-                f"extra: pyfast sets {', '.join(own)} itself; give temperature and seed as options of the run"
+                f"extra: pyfast sets {', '.join(own)} itself; set temperature and seed as options of the run"
             )
         self._query, secrets = from_environment("query", options.query, self._key)
         self._headers, others = from_environment("headers", options.headers, self._key)
@@ -354,7 +354,7 @@ class OpenAI:
         message = choice.get("message")
         refusal = message.get("refusal") if isinstance(message, dict) else None
         if not text and isinstance(refusal, str) and refusal:
-            raise AnswerError(f"the LLM refuses: {one_line(self._hidden(refusal))}")
+            raise AnswerError(f"the LLM refused: {one_line(self._hidden(refusal))}")
         text, reason = (
             self._hidden(without_controls(value)) if isinstance(value, str) else value
             for value in (text, choice.get("finish_reason"))

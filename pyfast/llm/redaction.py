@@ -157,7 +157,7 @@ def api_key() -> str:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError(
-            "OPENAI_API_KEY has a character that no HTTP header can contain, such as a line break; set it again"
+            "OPENAI_API_KEY contains a character that HTTP headers do not allow, such as a newline; set it again"
         )
     return key
 

@@ -45,7 +45,7 @@ def read_role(name: str) -> Role:
     for role in ROLES:
         if role == name:
             return role
-    raise InputError(f"unknown role {name!r}; there are: {', '.join(ROLES)}")
+    raise InputError(f"unknown role {name!r}; known: {', '.join(ROLES)}")
 
 
 def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
@@ -53,7 +53,7 @@ def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> N
     `given` are the roles with a model. `who` is the name of the system, for the message."""
     missing = [role for role in asked if role not in given]
     if missing and DEFAULT_ROLE not in given:
-        raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; give one for each, or a default")
+        raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; set one for each, or a default")
 
 
 def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:

@@ -99,7 +99,7 @@ class RateLimit:
             while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
                 check()
                 await asyncio.sleep(rest)
-            # The sum makes up for late timers. Without it, a thousand requests a minute would become fewer.
+            # The sum makes up for late timers. Without it, a thousand requests per minute would become fewer.
             self._requests = max(self._requests, clock() - self._request_s) + self._request_s
             self._tokens = max(self._tokens, clock() - self._request_s) + self._token_s * tokens
         return clock() - came
@@ -128,7 +128,7 @@ def parse_spec(spec: str) -> tuple[str, str]:
         raise unreadable
     if re.search(r"[@?#]", match[2]):
         raise InputError(
-            "an LLM's URL must have no password, no query and no fragment; put the key into OPENAI_API_KEY, and a"
+            "an LLM's URL must not contain a password, query or fragment; put the key into OPENAI_API_KEY, and a"
             ' query into the option query, such as query={"api-version": "..."}'
         )
     try:

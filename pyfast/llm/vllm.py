@@ -217,7 +217,7 @@ class Vllm:
                     f"the engine of {self.spec} has died; {local.LOG_VARIABLE}=1 shows its log"
                 ) from None
             # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
-            raise CallError(f"vLLM refuses the request: {one_line(error.__cause__ or error)}") from None
+            raise CallError(f"vLLM refused the request: {one_line(error.__cause__ or error)}") from None
         (answer,) = done.outputs
         counts = size, done.num_cached_tokens or 0, len(answer.token_ids)
         return Completion(answer.text, answer.finish_reason or "unknown", *counts)

@@ -217,7 +217,7 @@ def adapter_rank(adapter: Path) -> int:
         rank: int = orjson.loads((adapter / "adapter_config.json").read_bytes())["r"]
         return max(8, 1 << (rank - 1).bit_length())
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{adapter}: adapter_config.json names no rank") from None
+        raise InputError(f"{adapter}: adapter_config.json does not contain a rank") from None
 
 
 class SharedEngine:

@@ -85,7 +85,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     if wanted.kind in "iu":
         limits = np.iinfo(wanted)
         if int(given.min()) < limits.min or int(given.max()) > limits.max:
-            raise ArrayError(f"{name}: has a number that does not fit {wanted}")
+            raise ArrayError(f"{name}: contains a number that does not fit {wanted}")
     with np.errstate(over="ignore"):  # It becomes infinite, and the core then refuses it by name.
         return np.ascontiguousarray(given, dtype=wanted)
 

@@ -135,7 +135,7 @@ def list_segments(
     wanted = array("listed", listed, np.int64)
     for name, of in zip(scores, numbers, strict=True):
         if len(of) != len(wanted):
-            raise ArrayError(f"scores[{name!r}]: must hold one number per segment that is listed")
+            raise ArrayError(f"scores[{name!r}]: must contain one number for each listed segment")
     return call(
         native.list_segments,
         columns=_columns(segments, _LISTED),

@@ -275,7 +275,10 @@ def shared_terms(
     indptr, indices, weights, _ = forward(X)
     documents = array("i, j", [i, j], np.int64)
     if documents.min() < 0 or documents.max() >= len(indptr) - 1:
-        raise ArrayError(f"i, j: expected documents of the forward index of {len(indptr) - 1} documents")
+        raise ArrayError(
+            f"i, j: expected document numbers from 0 to {len(indptr) - 2},"
+            f" as the forward index has {len(indptr) - 1} documents"
+        )
     (a, of_a), (b, of_b) = (_row(indices, weights, slice(*indptr[d : d + 2].tolist())) for d in documents.tolist())
     terms, at_a, at_b = np.intersect1d(a, b, assume_unique=True, return_indices=True)
     shares = term_weights(weight, of_a[at_a], of_b[at_b]).astype(np.float32)

@@ -63,7 +63,7 @@ class Gatv2Arguments:
         for name, x in (("x_src", self.x_src), ("x_dst", self.x_dst)):
             if len(x.shape) != 3 or tuple(x.shape[1:]) != (heads, channels):
                 raise ArrayError(
-                    f"{name}: expected [nodes, {heads}, {channels}] as att has it, got shape {tuple(x.shape)}"
+                    f"{name}: expected [nodes, {heads}, {channels}], to match att; got shape {tuple(x.shape)}"
                 )
             if x.dtype != att.dtype:
                 raise ArrayError(f"{name}: is {x.dtype}, but att is {att.dtype}")

@@ -275,7 +275,9 @@ def _index(name: str, value: Any, like: Tensor) -> Tensor:
         # torch warns about memory that it must not write.
         return torch.from_numpy(np.require(numbers, requirements="W"))
     if value.dim() != 1 or value.dtype.is_floating_point or value.dtype.is_complex:
-        raise ArrayError(f"{name}: expected integers of one dimension, got {value.dtype}{list(value.shape)}")
+        raise ArrayError(
+            f"{name}: expected a one-dimensional integer tensor, got {value.dtype}{list(value.shape)}"
+        )
     narrow = name == "indices" and value.dtype == torch.int32
     return _beside(name, value, like).to(torch.int32 if narrow else torch.int64).contiguous()
 

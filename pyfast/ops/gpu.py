@@ -86,7 +86,7 @@ def evidence_graph(
         max_terms: The documents of no pool have more entries in X together.
     """
     if not isinstance(weight, str) or idf != "corpus":
-        raise ArrayError("weight, idf: a GPU supports 'sum', 'dot' and 'min', and idf='corpus'")
+        raise ArrayError("on a GPU, weight must be 'sum', 'dot' or 'min', and idf must be 'corpus'")
     if (max_pool is None) != (max_terms is None) or min(max_pool or 0, max_terms or 0) < 0:
         raise ArrayError("max_pool, max_terms: expected two numbers of at least 0, or neither")
     gpu = Gpu(doc_ids, pool_offsets)
@@ -120,7 +120,7 @@ def evidence_graph(
 def weighted_degree(X: Any, pool_offsets: Any, doc_ids: Any, weight: Any, idf: str) -> Any:
     """Compute the weighted degree of each node."""
     if weight not in ("sum", "dot") or idf != "corpus":
-        raise ArrayError("weight, idf: a GPU supports the degrees of 'sum' and 'dot', and idf='corpus'")
+        raise ArrayError("on a GPU, weighted_degree needs weight='sum' or 'dot', and idf='corpus'")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         x, pools = _pools(gpu, X, pool_offsets, doc_ids)
@@ -275,7 +275,7 @@ def maxsim(
     with gpu.current():
         for name, value in (("queries", queries), ("tokens", tokens), ("pairs", pairs)):
             if len(getattr(value, "shape", ())) != 2:
-                raise ArrayError(f"{name}: expected an array of two dimensions")
+                raise ArrayError(f"{name}: expected a two-dimensional array")
         asked = gpu.array("queries", queries.reshape(-1), "float32")
         dimensions = int(queries.shape[1])
         if int(tokens.shape[1]) != dimensions or int(pairs.shape[1]) != 2:

@@ -43,7 +43,7 @@ class Cursors:
         """Return the cursors of some consecutive questions. The step of the slice must be 1."""
         first, last, step = which.indices(len(self))
         if step != 1:
-            raise ArrayError(f"cursors: expected a slice of steps of 1, got {which}")
+            raise ArrayError(f"cursors: expected a slice with a step of 1, got {which}")
         lists = (_slice(lists, first, max(first, last)) for lists in (self.selected, self.priors))
         return Cursors(self.place[which], *lists)
 
@@ -315,7 +315,7 @@ def hseq_stream(
     ends = subtree_ends(parents) if subtree_end is None else integers("subtree_end", subtree_end)
     if not len(levels) == len(parents) == len(ends):
         raise ArrayError(
-            f"level, parent, subtree_end: expected as many of each, got {len(levels)}, {len(parents)}, {len(ends)}"
+            f"level, parent, subtree_end: expected equal lengths, got {len(levels)}, {len(parents)}, {len(ends)}"
         )
     if order is None:
         best_first = array("priority", list(priority), np.uint8)

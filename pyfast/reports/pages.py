@@ -118,7 +118,7 @@ def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path
     folders = [run.path if isinstance(run, Run) else Path(run) for run in given]
     known = [folder for folder in folders if folder is not None]
     if not known or len(known) < len(folders):
-        raise InputError("a report needs runs with folders; give pyfast.answer a folder as `run`")
+        raise InputError("a report needs runs with folders; pass a folder to pyfast.answer as `run`")
     if len({folder.resolve() for folder in known}) < len(known):
         raise InputError(f"{known[0]}: given twice")
     return known

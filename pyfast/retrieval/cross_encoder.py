@@ -67,7 +67,7 @@ class _OfSentenceTransformers:
         model = open_sentence_model("CrossEncoder", "a cross-encoder", self._folder, self._hardware)
         if model.num_labels != 1:
             raise InputError(
-                f"{self._folder}: a cross-encoder gives one score for a pair, but this gives {model.num_labels}"
+                f"{self._folder}: a cross-encoder must return one score per pair, not {model.num_labels}"
             )
         return model
 

@@ -49,7 +49,7 @@ async def upload(request: Request) -> FileObject:
         async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
             given, purpose = form.get("file"), form.get("purpose")
             if not isinstance(given, UploadFile) or purpose != "batch":
-                raise ApiError(400, "give a file, and the purpose batch", "invalid_request", param="file")
+                raise ApiError(400, "send a file with the purpose batch", "invalid_request", param="file")
             if (given.size or 0) > limits.file_bytes:
                 raise too_large("file", limits.file_bytes)
             path = batches.files.new_path()

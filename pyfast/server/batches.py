@@ -341,7 +341,7 @@ class Batches:
             where = f"body.{place}" if place else "body"
             raise ApiError(400, f"{where}: {fault}", "invalid_request", param=field) from None
         if self.service.read(asked, self._key).history:
-            what = "a batch cannot contain conversations: give one question"
+            what = "a batch cannot contain conversations: send one question"
             raise ApiError(400, what, "has_history", param="messages")
         return custom_id, asked
 

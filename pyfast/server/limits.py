@@ -63,7 +63,7 @@ class Limits:
         known = {field.name: type(getattr(limits, field.name)) for field in fields(cls)}
         for name, value in (given or {}).items():
             if name not in known:
-                raise InputError(f"limit {name}: unknown. The limits are: {', '.join(known)}")
+                raise InputError(f"limit {name}: unknown; known: {', '.join(known)}")
             least = 0 if name == "queue" else 1
             is_number = isinstance(value, int | known[name]) and not isinstance(value, bool)
             if not is_number or not least <= value < math.inf:
@@ -89,7 +89,7 @@ class Queue:
         """Raise `ApiError` 429 if the queue is full."""
         if self.admitted >= self._limit:
             pause = max(1, math.ceil(self._seconds))
-            raise ApiError(429, "too many questions wait; try again later", "queue_full", retry_after=pause)
+            raise ApiError(429, "too many questions are waiting; try again later", "queue_full", retry_after=pause)
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:

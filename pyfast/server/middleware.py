@@ -91,7 +91,7 @@ class Guard:
         # Every key is compared, each in constant time: the time tells nothing of them.
         known = [one for key, one in self._keys if hmac.compare_digest(key, given.strip())]
         if scheme.lower() != b"bearer" or not known:
-            raise ApiError(401, "give an API key of this server: Authorization: Bearer KEY", "invalid_api_key")
+            raise ApiError(401, "send an API key for this server: Authorization: Bearer KEY", "invalid_api_key")
         if known[0].filter and path == "/metrics":
             raise ApiError(403, "this key cannot see what others ask", "forbidden")
         try:

@@ -333,7 +333,7 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
             )
         indexes[called] = index
     if not indexes:
-        raise InputError("no index is given: give None for a server without one")
+        raise InputError("no index was given: pass None for a server without one")
     return indexes
 
 
@@ -350,7 +350,7 @@ def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, An
                 raise
             del settings[name]  # graph_convqa, for one, needs what was trained
     if not settings:
-        raise InputError("no system is given")
+        raise InputError("no system was given")
     return settings
 
 
@@ -359,7 +359,7 @@ def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[s
     known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.model_fields}
     for one in given:
         if one not in known:
-            raise InputError(f"client_settings: {one!r} is not a setting of a served system; give SYSTEM.NAME")
+            raise InputError(f"client_settings: {one!r} is not a setting of a served system; use SYSTEM.NAME")
     return frozenset(given)
 
 
@@ -367,4 +367,4 @@ def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
     system = load_system(name)
     system.configure(values)
     if system.needs_index and not has_index:
-        raise InputError(f"{name} searches an index: give the server one")
+        raise InputError(f"{name} needs an index: pass one to the server")

@@ -232,7 +232,7 @@ def _refused(name: str, table: Sequence[Inert]) -> str:
     """Return a sentence that names the values of other settings with which the setting `name` has no effect, such
     as "Not with `graph=off`." The text is empty if the setting always has an effect."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
-    return f" Not with {', '.join(beside)}." if beside else ""
+    return f" Not with {' or '.join(beside)}." if beside else ""
 
 
 def _in_words(annotation: Any) -> str:

@@ -160,7 +160,7 @@ class Settings(system.Reading, system.Abstaining):
     @model_validator(mode="after")
     def _no_minimum(self) -> Self:
         if self.effort != "paper" and "final_min" in self.model_fields_set:
-            raise ValueError(f"final_min has no effect with effort={self.effort}: give effort=paper")
+            raise ValueError(f"final_min has no effect with effort={self.effort}: use effort=paper")
         return self
 
 

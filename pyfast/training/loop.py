@@ -265,7 +265,7 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
         with safe_open(path, framework="pt") as file:
             metadata, names = file.metadata() or {}, set(file.keys())
             if metadata.get("training") != digest:
-                raise InputError(f"{path}: of another training (data, model or schedule); choose another folder")
+                raise InputError(f"{path}: from another training (data, model or schedule); choose another folder")
             step = int(metadata["step"])
             for name, parameter in parameters.items():
                 parameter.data.copy_(file.get_tensor(name))

@@ -78,7 +78,7 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     try:
         held = _only_here(aside)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
     if held is None:
         raise InputError(f"{folder}: another process is building it")
     try:
@@ -175,7 +175,7 @@ def refuse_links(folder: Path) -> None:
             if entry.is_symlink():
                 raise InputError(
                     f"{entry.path}: a symbolic link; pyfast writes only into the folder itself: put the file there"
-                    " in its place, or give another folder"
+                    " in its place, or use another folder"
                 )
 
 

@@ -149,7 +149,7 @@ class RunOptions(Options):
     """A TOML file with prompts that replace the system's own."""
     follow_ups: FollowUps = "off"
     sample: Annotated[int | None, Option(min=1, max=10**9)] = None
-    """Take only N questions, drawn uniformly. The same N always draws the same questions.
+    """Answer only N questions, drawn uniformly at random. The same N always draws the same questions.
 
     A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
     documents: Documents = "own"
@@ -161,7 +161,7 @@ class RunOptions(Options):
 
     The run's folder then gets a copy of the questions with pyfast's names"""
     outage: Annotated[float, Option(min=0.0)] = 30.0
-    """How many minutes to wait for an LLM that answers no call. 0: stop at once.
+    """How many minutes to wait for an LLM that does not answer. 0: stop at once.
 
     This happens if the LLM cannot be reached, is overloaded or has internal errors. After this time, the run
     stops, and you can resume it"""
@@ -312,7 +312,7 @@ class Load(Options):
     gets an answer."""
 
     rates: Annotated[Sequence[float], Option(flag="--rate", typed=list[float] | None, read="several")] = ()
-    """Open loop: the number of questions that arrive in a second, even if earlier ones are not finished;
+    """Open loop: the number of questions that arrive per second, even if earlier ones are not finished;
     repeatable."""
     arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
     """Open loop: the distribution of the gaps between two questions."""
@@ -327,7 +327,7 @@ class Load(Options):
     """Closed loop: the number of clients, each of which asks its next question when its last one is
     answered; repeatable."""
     sweep: bool = False
-    """Find the highest number of questions a second that this process can answer.
+    """Find the highest number of questions per second that this process can answer.
 
     `bench` doubles the number of clients until the throughput rises by less than 5 %. Then it measures open loops
     at 50, 70, 80 and 90 % of the highest throughput"""
@@ -339,7 +339,7 @@ class Load(Options):
     warm_up: Annotated[int, Option(min=0)] = 20
     """Number of questions to ask first without measuring them."""
     repeats: Annotated[int, Option(min=1)] = 3
-    """How often to measure each load.
+    """How many times to measure each load.
 
     Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
     objective: float | None = None
@@ -357,7 +357,7 @@ class ServerOptions(Options):
     batches, and when it is stopped."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait for an LLM that answers no call. 0: reply with status 503 at once."""
+    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 at once."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"
@@ -577,7 +577,7 @@ def read_values(
             raise InputError(f"{where[:-1]}: expected a table")
         for name, value in part.items():
             if name not in wanted[kind]:
-                hint = did_you_mean(name, wanted[kind]) or f"; there are: {', '.join(wanted[kind])}"
+                hint = did_you_mean(name, wanted[kind]) or f"; known: {', '.join(wanted[kind])}"
                 raise InputError(f"{where}{name}: no such option{hint}")
             if not _fits(value, of := told(kind.__dataclass_fields__[name].type)[0]):
                 raise InputError(f"{where}{name}: expected {_in_words(of)}, got {value!r}")

@@ -56,10 +56,10 @@ def load(kind: Kind, name: str) -> Any:
         what, file = kind.removesuffix("s"), Path(name)
         if file.suffix == ".py":
             raise InputError(
-                f"{name}: a file is named as MODULE:NAME, such as {file.stem}:NAME, where NAME is the variable"
+                f"{name}: for a file, use MODULE:NAME, such as {file.stem}:NAME, where NAME is the variable"
                 f" with the {what}; run the command in the folder of the file"
             )
-        raise InputError(f"unknown {what} {name!r}; there are: {', '.join(names(kind))}, or MODULE:NAME")
+        raise InputError(f"unknown {what} {name!r}; known: {', '.join(names(kind))}, or MODULE:NAME")
     module, _, attribute = (entry.value if entry is not None else name).partition(":")
     try:
         loaded: Any = import_module(module)

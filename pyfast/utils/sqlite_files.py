@@ -108,7 +108,7 @@ class _Watched(sqlite3.Connection):
                 self._steps = 0
                 return super().cursor(_Cursor).execute(*statement)
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
-            error = sqlite3.DatabaseError("damaged: what it defines is no text")
+            error = sqlite3.DatabaseError("damaged: its schema is not text")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error from None
 

@@ -144,7 +144,7 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
     ("given", "said"),
     [
         ({"system": "nonsense"}, "unknown system 'nonsense'"),
-        ({"system": "rag"}, "rag searches an index"),
+        ({"system": "rag"}, "rag needs an index"),
         ({"settings": {"k": 3}}, "direct has no setting 'k'"),
         ({"budget": {"calls": 0}}, "budget calls"),
         ({"max_failures": "x"}, "max_failures x"),
@@ -152,7 +152,10 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
         ({"restart": True}, "need the folder of a run"),
         ({"concurrency": 0}, "concurrency: expected a number of at least 1, got 0"),
         ({"limit": -1}, "limit: expected a number of at least 1"),
-        ({"llm": Watched(), "llm_options": {"slots": 3}}, "llm_options: only for an LLM that is given as text"),
+        (
+            {"llm": Watched(), "llm_options": {"slots": 3}},
+            "llm_options: can only be used with an LLM given as text",
+        ),
     ],
 )
 def test_what_does_not_fit(given: dict[str, Any], said: str) -> None:
@@ -450,7 +453,7 @@ def test_it_logs_and_prints_nothing(
         )
     assert capfd.readouterr() == ("", "")
     assert any("left out" in message and "b.exe" in message for message in caplog.messages)
-    assert any("the old run is now" in message for message in caplog.messages)
+    assert any("the old run was moved to" in message for message in caplog.messages)
 
 
 def test_documents_from_values(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_leaving_the_engine(small: pyfast.Index) -> None:
         await until(lambda: llm.working)
         llm.open.set()
     assert {(await task).state for task in tasks} <= {"answered", "failed"}
-    with pytest.raises(InputError, match="not entered"):
+    with pytest.raises(InputError, match="has not been entered"):
         await engine.answer("Who?", system="rag")
     again = Gate()
     with pytest.raises(ZeroDivisionError):
@@ -200,7 +200,7 @@ async def test_conversations_and_history(small: pyfast.Index) -> None:
         history = [("Who is Huygens?", said)]
         third = await engine.answer("When?", system="graph_convqa", settings=settings, history=history)
         assert third.trace["query"] == one[1].trace["query"] == f"Who is Huygens? {said} When?"
-        with pytest.raises(InputError, match="give it to answer_many"):
+        with pytest.raises(InputError, match="pass it to answer_many"):
             await engine.answer(talk, system="rag")
 
 
@@ -217,7 +217,7 @@ async def test_hits(small: pyfast.Index) -> None:
     ("given", "said"),
     [
         ({"system": "nonsense"}, "unknown system"),
-        ({"system": "os:system"}, "give the engine a System"),
+        ({"system": "os:system"}, "pass the engine a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
         ({"system": "rag", "question": ""}, "needs a `question`"),
     ],
@@ -256,7 +256,7 @@ async def test_a_run_in_a_folder_beside_other_callers(small: pyfast.Index, tmp_p
         run = await engine.answer_run(QUESTIONS, tmp_path / "run", system="n2n")
         assert run.session is not None and run.session.replayed == 0
     assert (tmp_path / "run" / "answers.jsonl").read_bytes() == (tmp_path / "whole" / "answers.jsonl").read_bytes()
-    with pytest.raises(InputError, match="not entered"):
+    with pytest.raises(InputError, match="has not been entered"):
         await engine.answer_run(QUESTIONS, tmp_path / "run")
 
 
@@ -268,6 +268,6 @@ async def test_a_journal_keeps_what_a_run_keeps(small: pyfast.Index, tmp_path: P
     assert sorted(line["id"] for line in kept) == sorted(record.id for record in records)
     with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
         assert journal.execute("SELECT count(*) FROM completions").fetchone() == (5,)
-    with pytest.raises(InputError, match="give a new folder"):
+    with pytest.raises(InputError, match="use a new folder"):
         async with pyfast.Engine(small, "instant", journal=folder):
             pass

@@ -137,8 +137,8 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
 @pytest.mark.parametrize(
     ("llm", "options", "fault"),
     [
-        ({}, {}, "no model is given"),
-        ({"default": "instant", "iterator": "instant"}, {}, "unknown role 'iterator'; there are: default, plan"),
+        ({}, {}, "no model was given"),
+        ({"default": "instant", "iterator": "instant"}, {}, "unknown role 'iterator'; known: default, plan"),
         (
             {"default": "instant", "think": "instant"},
             {},
@@ -146,9 +146,9 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
         ),
         ({"pick": "instant", "plan": "instant"}, {}, "hseq: no LLM for its roles answer, judge"),
         (dict.fromkeys(("default", "plan", "pick", "answer", "judge"), "instant"), {}, "of the role 'default'"),
-        ({"default": "instant"}, {"pick.slots": 3}, "no LLM is given for the role 'pick'"),
+        ({"default": "instant"}, {"pick.slots": 3}, "no LLM was given for the role 'pick'"),
         ({"default": "instant", "pick": "instant"}, {"pick.slot": 3}, "option not known"),
-        ({"default": "instant", "pick": Model("m")}, {"pick.slots": 3}, "an LLM that is given as text"),
+        ({"default": "instant", "pick": Model("m")}, {"pick.slots": 3}, "an LLM given as text"),
         ({"default": "instant"}, {"iterator.slots": 3}, "unknown role 'iterator'"),
     ],
 )

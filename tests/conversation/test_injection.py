@@ -111,7 +111,7 @@ def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
     for weights in ("", own):  # behind a server nobody knows
         check_llm(str(tmp_path), "cpu", weights)
     with pytest.raises(
-        InputError, match=r"a different model from the one that answers now; give .*/model as the LLM"
+        InputError, match=r"a different model from the one that answers now; use .*/model as the LLM"
     ):
         check_llm(str(tmp_path), "cpu", "0123456789abcdef")
     (model / "config.json").write_text((model / "config.json").read_text() + " ")

@@ -78,7 +78,7 @@ def test_without_a_role_for_the_system(tokenizer: Any, template: str) -> None:
     ("template", "message"),
     [
         (None, "has no chat template"),
-        ("{{ raise_exception('not\nthis') }}", "refuses the prompt: not this$"),
+        ("{{ raise_exception('not\nthis') }}", "rejected the prompt: not this$"),
         ("<model>", "leaves out a part of the prompt"),
     ],
 )

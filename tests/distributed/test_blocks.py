@@ -295,9 +295,9 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, give a text"),
+        ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, pass text"),
         ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: cannot be used with ray"),
-        ({"system": pyfast.systems.load_system("direct")}, "system: with ray, give a name"),
+        ({"system": pyfast.systems.load_system("direct")}, "system: with ray, pass a name"),
         ({"on_step": print}, "on_step: cannot be used with ray"),
         ({"run": None}, "ray needs the folder of a run"),
         ({"workers": 0}, "workers: expected a number of at least 1"),
@@ -314,10 +314,10 @@ def test_what_workers_cannot_do_is_refused(given, fault: str, tmp_path: Path, mo
 
 def test_ray_without_work_for_workers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
-    with pytest.raises(InputError, match="ray: use it with vectors"):
+    with pytest.raises(InputError, match="ray: can only be used with vectors"):
         pyfast.build_index(
             [{"id": "a", "title": "", "text": "A moon."}], tmp_path / "index", cluster=pyfast.Cluster("local")
         )
-    with pytest.raises(InputError, match="ray: use it with an LLM"):
+    with pytest.raises(InputError, match="ray: can only be used with an LLM"):
         pyfast.build_knowledge(tmp_path / "index", cluster=pyfast.Cluster("local"))
     assert not (tmp_path / "index").exists()

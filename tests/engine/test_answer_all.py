@@ -149,7 +149,7 @@ def test_a_trace_that_cannot_be_written_fails_its_question_alone() -> None:
 
 def test_retrieval_without_an_index_stops_the_run() -> None:
     rag = load_system("rag")
-    with pytest.raises(InputError, match="the run needs one"):
+    with pytest.raises(InputError, match="but the run has none"):
         run(ask(2), rag.ask(rag.configure({})), print)
 
 

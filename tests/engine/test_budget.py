@@ -95,7 +95,7 @@ class Silent(Watched):
 
 LATE = [
     (Budget(seconds=0.3), "not finished within the question's 0.3 s"),
-    (Budget(call_seconds=0.3), "the LLM gave no answer within 0.3 s"),
+    (Budget(call_seconds=0.3), "the LLM did not answer within 0.3 s"),
 ]
 
 

@@ -61,7 +61,7 @@ def test_retrieval_is_the_indexs_search(small: Index) -> None:
 def test_without_an_index_there_is_nothing_to_retrieve() -> None:
     async def main(context: Callable[[], Context]) -> None:
         for ask in (lambda: context().retrieve("x", 3), lambda: context().retrieve_all(["x"], 3)):
-            with pytest.raises(InputError, match="searches an index"):
+            with pytest.raises(InputError, match="needs an index"):
                 await ask()
 
     run(main, None)

@@ -157,7 +157,7 @@ def test_a_call_that_is_never_answered_ends(place: Path) -> None:
     found = states(place / "late")
     assert found["failed"] > 0 and found["answered"] > 0
     reasons = {json.loads(line).get("reason") for line in answers(place / "late").splitlines()}
-    assert reasons == {None, "the LLM gave no answer within 1 s"}
+    assert reasons == {None, "the LLM did not answer within 1 s"}
 
 
 @pytest.mark.guarantee("G1")

@@ -111,7 +111,7 @@ def test_private_data_is_not_kept(small: pyfast.Index, tmp_path: Path) -> None:
     found = calls(run)
     assert found and all(call.messages is None and call.completion is not None for call in found)
     assert rows(run, "messages") == rows(run, "frames") == rows(run, "prompts") == 0
-    with pytest.raises(InputError, match="in memory keeps no prompts"):
+    with pytest.raises(InputError, match="in memory does not keep prompts"):
         pyfast.answer(["Who?"], llm="instant", system="direct").prompts("0")
     with pytest.raises(InputError, match="no finished question 'nobody'"):
         run.prompts("nobody")

@@ -394,7 +394,7 @@ def test_a_timeout_that_the_llm_raises_itself_is_no_reason_to_ask_all_the_time()
     llm = Poisoned(lambda: TimeoutError("read timed out"), "question 7")
     found, _, heard = answered(llm, ask=direct, budget=Budget(seconds=60.0))
     assert [record.id for record in found if record.state == "failed"] == ["q7"] and heard == []
-    assert found[7].reason == "the LLM gave no answer in time: read timed out" and llm.calls < 50
+    assert found[7].reason == "the LLM did not answer in time: read timed out" and llm.calls < 50
 
 
 @pytest.mark.parametrize("is_probe", [False, True])

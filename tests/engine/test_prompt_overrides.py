@@ -84,11 +84,11 @@ FAULTS = {
     "leave_out"
     ' = ["context","path","question"]',
     '[answer]\nuser = "$context $path $question $fact"': "prompt 'answer': user has the unknown placeholder $fact;"
-    " there are: $context, $path, $question",
+    " known: $context, $path, $question",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user has $path,"
-    " although leave_out names it",
-    '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out names $way,"
-    " which is not a placeholder of this prompt; there are: $context, $path, $question",
+    " although leave_out lists it",
+    '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out lists $way,"
+    " which is not a placeholder of this prompt; known: $context, $path, $question",
     '[direct]\nsystem = "x"': "n2n has no prompt 'direct'; it has: plan, extract, answer",
     '["an\\nswer"]\nsystem = "x"': "n2n has no prompt 'an\\nswer'; it has: plan, extract, answer",
 }
@@ -112,7 +112,7 @@ UNREADABLE = {
     '[answer]\nuser = "x"\nleave_out = [1]': "prompt 'answer': leave_out: expected a list of texts",
     "[answer]\nsystem = 3": "prompt 'answer': system: expected a non-empty text",
     '[answer]\nuser = " \\n"': "prompt 'answer': user: expected a non-empty text",
-    '[answer]\nsystem = "x"\nmax_tokens = 5': "prompt 'answer': unknown key 'max_tokens'; there are: ",
+    '[answer]\nsystem = "x"\nmax_tokens = 5': "prompt 'answer': unknown key 'max_tokens'; known: ",
     '[answer]\nsystem = "x"\n[answer]\nuser = "y"': "not TOML: ",
     "[" * 50_000: "not TOML: ",
 }

@@ -150,7 +150,7 @@ def test_holm_counts_only_the_figures_asked_for() -> None:
     report = pyfast.evaluate(b, gold, figures=["recall"])
     assert list(report.rows[0].figures) == ["recall"]
     assert report.rows[0]["recall"] == pyfast.evaluate(b, gold).rows[0]["recall"]
-    with pytest.raises(InputError, match="no figure 'rouge'; there are: em, f1, precision, recall"):
+    with pytest.raises(InputError, match="unknown figure 'rouge'; known: em, f1, precision, recall"):
         pyfast.compare([a, b], gold, figures=["em", "rouge"])
 
 
@@ -191,7 +191,7 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     for kind in ("csv", "parquet", "xlsx", "jsonl", "md", "tex"):
         pyfast.write_figures(reports, tmp_path / f"f.{kind}")
         pyfast.write_figures(found, tmp_path / f"d.{kind}")
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             pyfast.write_figures(found, tmp_path / f"d.{kind}")
     flat = [
         {"run": run, "by": row.by, "group": row.value, "questions": row.questions}
@@ -280,14 +280,14 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert pyfast.changed_answers(old, old) == []
     shown = processes.pyfast("compare", old, new, "--answers")
     lines = shown.stdout.splitlines()
-    assert lines[:3] == ["2 answers changed, 1 more only in the evidence", "", "b: answer: b?"]
+    assert lines[:3] == ["2 answers changed, 1 more changed only in the evidence", "", "b: answer: b?"]
     assert lines[3:5] == ["- answered: x", "+ answered: y"] and "\x1b" not in shown.stdout
     assert lines[-4:] == ["d: evidence: d?", "  answered: x", "-   1: 11", "+    3: 3 3"]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
-    assert "give two runs, not 1" in processes.pyfast("compare", old, "--answers").stderr
+    assert "expected two runs, got 1" in processes.pyfast("compare", old, "--answers").stderr
     refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
-    assert "of the other options only --json and --out" in refused and "two runs" not in refused
+    assert "can be combined only with --json and --out" in refused and "two runs" not in refused
     assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
     with (tmp_path / "c.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
@@ -331,7 +331,7 @@ def test_what_cannot_be_compared() -> None:
         pyfast.compare([a, b], GOLD)
     with pytest.raises(InputError, match="not a run folder"):
         pyfast.compare([a, Path("/nowhere")], GOLD)
-    with pytest.raises(InputError, match="the run is in memory: give the gold"):
+    with pytest.raises(InputError, match="the run is in memory: pass the gold"):
         pyfast.compare([a, b])
 
 

@@ -288,7 +288,7 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
     source = write(tmp_path / "dev.json", [{**HOTPOT, "context": "none"}])
     with pytest.raises(InputError, match=r"record 1: `context`"):
         pyfast.convert("hotpotqa", source, tmp_path / "out")
-    with pytest.raises(InputError, match="unknown data set 'squad'; there are: hotpotqa, "):
+    with pytest.raises(InputError, match="unknown data set 'squad'; known: hotpotqa, "):
         pyfast.convert("squad", source, tmp_path / "out")
     with pytest.raises(InputError, match="there is no such file"):
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
@@ -298,11 +298,11 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
     write(tmp_path / "two" / "a.json", [HOTPOT])
     shutil.copy(tmp_path / "two" / "a.json", tmp_path / "two" / "b.json")
-    with pytest.raises(InputError, match=r"found a\.json, b\.json: name the file"):
+    with pytest.raises(InputError, match=r"found a\.json, b\.json: pass one of them"):
         pyfast.convert("hotpotqa", tmp_path / "two", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")
 
 
@@ -344,5 +344,5 @@ def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
     write(source, passages[2:])
     with pytest.raises(InputError, match="no passage 'Titan', which is gold evidence"):
         pyfast.convert("hipporag", source, tmp_path / "other")
-    with pytest.raises(InputError, match="name the corpus"):
+    with pytest.raises(InputError, match="expected the corpus, NAME"):
         pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")

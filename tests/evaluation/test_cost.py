@@ -123,7 +123,7 @@ def test_sums_of_a_run(runs: list[Path], questions: Path, tmp_path: Path) -> Non
     assert wide[f"{run}: money"].to_dict() == pytest.approx(paid) and wide[f"{runs[1]}: money"].sum() > 0
     pyfast.export(runs, tmp_path / "plain.parquet", questions)
     assert "money" not in pd.read_parquet(tmp_path / "plain.parquet").columns
-    with pytest.raises(InputError, match="a row for each source has no money"):
+    with pytest.raises(InputError, match="a row for each source cannot show money"):
         pyfast.export(runs, tmp_path / "s.parquet", sources=True, prices=prices)
     with pytest.raises(InputError, match="in memory"):
         pyfast.answer(["Who?"], llm="instant", system="direct").money(prices)
@@ -281,7 +281,7 @@ def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path
     assert max(one.shares.values()) == one.shares["llm"] > 0.8
     four = pyfast.estimate(160, system="direct", based_on=tmp_path / "first", workers=4)
     assert four.hours is not None and four.hours.value == pytest.approx(one.hours.value / 4)
-    with pytest.raises(InputError, match="give an earlier run"):
+    with pytest.raises(InputError, match="pass an earlier run"):
         pyfast.estimate(10)
     with pytest.raises(InputError, match="workers: expected"):
         pyfast.estimate(10, system="direct", based_on=tmp_path / "first", workers=0)

@@ -168,7 +168,7 @@ def test_the_gold_names_its_metrics_and_nothing_else(tmp_path: Path) -> None:
     named = pyfast.evaluate(folder, [{**known, "metrics": ["tatqa"]}])
     assert values(named.rows[0]) == {"em": 1, "f1": 1}
     assert pyfast.evaluate(folder, [known]).rows[0]["em"].value == 0
-    with pytest.raises(InputError, match=r"only a command may name MODULE:NAME"):
+    with pytest.raises(InputError, match=r"MODULE:NAME is allowed only on the command line"):
         pyfast.evaluate(folder, [{**known, "metrics": ["os:system"]}])
 
 
@@ -262,7 +262,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         pyfast.evaluate(tmp_path, tmp_path / "missing")
     with pytest.raises(InputError, match="no question"):
         pyfast.evaluate(tmp_path, lines(tmp_path / "empty"))
-    with pytest.raises(InputError, match="the run does not record its file of questions; give the gold"):
+    with pytest.raises(InputError, match="the run does not record its file of questions; pass the gold"):
         pyfast.evaluate(tmp_path)
     lines(tmp_path / "answers.jsonl", *[answered("b", "x")] * 2)
     with pytest.raises(InputError, match="line 2: the id 'b' occurs twice"):

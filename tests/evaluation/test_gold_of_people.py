@@ -71,7 +71,7 @@ def test_a_field_that_takes_the_place_of_answers_is_said(
     path = jsonl(tmp_path / "q.jsonl", {"id": "a", "question": ASKED, name: 1971})
     with caplog.at_level(logging.WARNING, "pyfast"):
         assert answers(path) == {"a": ("1971",)} == answers(path)
-    assert [f"`{name}` has the gold answers" in one.getMessage() for one in caplog.records] == [True]
+    assert [f"the gold answers are taken from `{name}`" in one.getMessage() for one in caplog.records] == [True]
     both = jsonl(tmp_path / "both.jsonl", {"id": "a", "question": ASKED, name: "wrong", "answers": ["right"]})
     assert answers(both) == {"a": ("right",)}
 
@@ -141,7 +141,7 @@ def test_questions_on_another_sheet_and_below_titles(tmp_path: Path, caplog: pyt
     assert [one.text for one in read_questions(path)] == ["Asked?"] and [*answers(path).values()] == [("no",)]
     chosen = "sheet 'Asked' is read, the first with the columns of questions; 2 more sheets are not read"
     assert f"{path}: {chosen}" in caplog.messages
-    assert f"{path}: row 4 has the names of the columns; what is above it is left out" in caplog.messages
+    assert f"{path}: row 4 contains the column names; what is above it is left out" in caplog.messages
     book["Asked"]["B4"] = "Frage"
     book.save(path)
     assert [one.text for one in read_questions(path, columns={"question": "Frage"})] == ["Asked?"]
@@ -166,7 +166,7 @@ def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> 
     assert done.stderr.splitlines() == [
         f"{path}: the gold answers come from this file",
         f"{path}: questions have no `id`; each gets one that is made from its text",
-        f"{path}: there is no `answers`; `answer` has the gold answers",
+        f"{path}: there is no `answers`; the gold answers are taken from `answer`",
     ]
 
 

@@ -180,7 +180,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, other)
     with pytest.raises(InputError, match="not a run folder"):
         open_pairs(a, tmp_path / "none")
-    with pytest.raises(InputError, match=r"not the questions that .* answers; give them with --questions"):
+    with pytest.raises(InputError, match=r"not the questions that .* answers; pass them with --questions"):
         open_pairs(a, b, tmp_path / "others.jsonl")
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
     for broken in (lines[:1], lines[::-1], [*lines, lines[0]]):
@@ -199,7 +199,7 @@ def test_a_run_that_does_not_name_its_questions(tmp_path: Path) -> None:
     for places in ({"places": {"llm": "instant"}}, {"places": {"questions": 7}}, {}):
         write_configuration(a / "run.toml", {"questions": told["questions"], **places})
         with pytest.raises(
-            InputError, match=r"a: the run does not record its file of questions; give it with --questions"
+            InputError, match=r"a: the run does not record its file of questions; pass them with --questions"
         ):
             open_pairs(a, b)
     assert len(list(open_pairs(a, b, tmp_path / "asked.jsonl"))) == 1

@@ -220,7 +220,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(run: Path, tmp_path: 
 def test_no_file_is_replaced_unless_asked(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "questions.csv"
     out.write_text("my questions")
-    with pytest.raises(InputError, match=r"questions\.csv: exists already"):
+    with pytest.raises(InputError, match=r"questions\.csv: already exists"):
         pyfast.export([run], out)
     assert out.read_text() == "my questions"
     assert pyfast.export([run], out, overwrite=True) == len(ASKED) and out.read_text() != "my questions"
@@ -232,7 +232,7 @@ def test_the_scores_of_each_question_replace_no_file(run: Path, tmp_path: Path) 
     kept = tmp_path / "questions.csv"
     kept.write_text("my questions")
     done = CliRunner().invoke(app, ["evaluate", str(run), "--per-question", str(kept)])
-    assert isinstance(done.exception, InputError) and "exists already" in str(done.exception)
+    assert isinstance(done.exception, InputError) and "already exists" in str(done.exception)
     assert kept.read_text() == "my questions"
 
 

@@ -134,7 +134,7 @@ def test_the_command_says_what_the_api_says(
     expected = pyfast.evaluate_retrieval(small, file, settings, at=[3]).as_json()
     assert json.loads(done.output) == json.loads(json.dumps(expected))
     shown = CliRunner().invoke(app, asked).output
-    assert "recall@20" in shown and "1 question names no gold evidence" in shown
+    assert "recall@20" in shown and "1 question lists no gold evidence" in shown
 
 
 def test_a_table_is_the_gold_of_its_question(small: Index) -> None:
@@ -150,7 +150,7 @@ def test_a_table_is_the_gold_of_its_question(small: Index) -> None:
     [
         ("expand=on", "only ranking=bridge_rank"),
         ("ranking=best", "ranking: expected one of"),
-        ("speed=high", "no key 'speed'; the keys are: retriever"),
+        ("speed=high", "unknown key 'speed'; known: retriever"),
         ("pool=0", "pool: expected a number"),
         ("ranking=bridge_rank expand=yes", "unknown retriever 'yes'"),
         ("retriever=nothing", "unknown retriever 'nothing'"),
@@ -169,7 +169,7 @@ def test_other_arguments_that_do_not_fit(small: Index) -> None:
         pyfast.evaluate_retrieval(small, [line], at=[0])
     with pytest.raises(InputError, match="given twice"):
         pyfast.evaluate_retrieval(small, [line], ["", RetrievalSetting()])
-    with pytest.raises(InputError, match="no question names"):
+    with pytest.raises(InputError, match="no question lists"):
         pyfast.evaluate_retrieval(small, [{"id": "q", "question": "moon"}])
     assert RetrievalSetting.parse(
         str(RetrievalSetting("x:y", "bridge_rank", True, "cross", 7))

@@ -323,7 +323,7 @@ def test_what_an_llm_extracted_has_no_rules_beside_it(
     new = TextDocument("new", "Newcomer", "Pluto Platter met Quaoar Quick.")
     index = build_index([*read([examples / "corpus"]), new], index.folder, overwrite=True)
     assert rows(build(index, None)) == rows(store)
-    assert caplog.messages[-1].startswith("no LLM has read 1 chunks yet")
+    assert caplog.messages[-1].startswith("1 chunks have not been read by an LLM")
 
 
 def test_pruning_removes_and_adds_nothing(place: Callable[[], Index], examples: Path) -> None:
@@ -524,7 +524,7 @@ def test_without_an_llm_it_is_said_that_chunks_wait(
     store = build_knowledge(index, embedder=WordVectors(), run_job=work)  # type: ignore[arg-type]
     assert len(by_llm(store)) > 0 and store.manifest["chunk_tokens"] == TOKENS
     assert caplog.messages[-1] == (
-        f"{waiting(index)} chunks still wait for an LLM: `pyfast knowledge build --llm` resumes"
+        f"{waiting(index)} chunks are still waiting for an LLM; to resume, run `pyfast knowledge build --llm`"
     )
 
 

@@ -281,7 +281,7 @@ async def test_a_refusal_is_quoted() -> None:
     reply = body(None)
     reply["choices"][0]["message"]["refusal"] = "I must\nnot " + "x" * 10_000
     async with serving(replying(reply, body())[0]) as backend:
-        with pytest.raises(AnswerError, match="refuses: I must not x") as error:
+        with pytest.raises(AnswerError, match="refused: I must not x") as error:
             await backend.complete(ASK)
         assert len(str(error.value)) < 400
         assert (await backend.complete(ASK)).text == "Paris"

@@ -241,7 +241,7 @@ def test_a_key_that_no_header_can_hold_is_one_line(key: str, monkeypatch: pytest
         monkeypatch.setattr(os, "environ", {**os.environ, "OPENAI_API_KEY": key})
     else:
         monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(InputError, match="OPENAI_API_KEY has a character") as error:
+    with pytest.raises(InputError, match="OPENAI_API_KEY contains a character") as error:
         open_llm("openai:m@http://h")
     assert "test" not in str(error.value) and "\n" not in str(error.value)
 

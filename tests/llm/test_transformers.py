@@ -80,7 +80,7 @@ def test_the_seed_is_used(llm: LLM) -> None:
         ({"embeds": np.full((4, 32), np.nan, np.float32)}, "finite"),
         ({"embeds": np.zeros((300, 32), np.float32)}, "window of 300"),
         ({"messages": dialogue("word " * 300)}, "window of 300"),
-        ({"messages": dialogue("\ud800")}, "refuses the prompt"),
+        ({"messages": dialogue("\ud800")}, "rejected the prompt"),
     ],
     ids=["narrow", "none", "not finite", "too many", "too long", "not unicode"],
 )

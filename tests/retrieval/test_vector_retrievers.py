@@ -196,11 +196,11 @@ def test_vectors_that_do_not_fit(small: Index, tmp_path: Path) -> None:
     for given, message in [
         ("other:x", "expected dense, sparse, late"),
         (["dense", "dense"], "each at most once"),
-        ("sparse", "sparse: name the model"),
+        ("sparse", "sparse: give the model"),
     ]:
         with pytest.raises(InputError, match=message):
             pyfast.build_index([document], tmp_path / "index", vectors=given)
-    with pytest.raises(ModelNotFoundError, match="no folder of"):
+    with pytest.raises(ModelNotFoundError, match="there is no folder with"):
         pyfast.build_index([document], tmp_path / "index", vectors="dense:/nowhere")
     assert not (tmp_path / "index").exists()
     with pytest.raises(InputError, match="has no dense vectors"):

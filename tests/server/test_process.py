@@ -80,7 +80,7 @@ def test_several_indexes_and_settings(small: pyfast.Index, tmp_path: Path) -> No
     [
         (("--host", "0.0.0.0"), "set PYFAST_API_KEYS"),
         (("--limit", "speed=1"), "limit speed: unknown"),
-        (("--set", "rag.k=3"), "name the system with --system too"),
+        (("--set", "rag.k=3"), "add the system with --system"),
         (("--set", "k=3"), "expected SYSTEM.NAME=VALUE"),
         (("--index", "a=x", "--index", "a=y"), "given twice"),
     ],

@@ -194,7 +194,7 @@ PLANTS |= {
         ),
         "a manifest is read before the lock is taken": (
             _CHANGES,
-            '    with only_writer(folder, lambda: LOG.warning("another process changes %s: waiting for it", folder)):\n        yield _Writer(folder)\n',
+            '    with only_writer(folder, lambda: LOG.warning("another process is changing %s; waiting for it", folder)):\n        yield _Writer(folder)\n',
             "    writer = _Writer(folder)\n    with only_writer(folder, lambda: None):\n        yield writer\n",
         ),
         "two processes change an index at the same time": (

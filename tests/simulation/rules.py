@@ -105,7 +105,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers only the smallest calls" in told,
         "flips": any(one.flipped for one in history.sessions) and "does not belong to" in told,
-        "late": "late" in scenario.moods and ("answers no call" in told or "only the smallest calls" in told),
+        "late": "late" in scenario.moods and ("did not answer" in told or "only the smallest calls" in told),
     }
     if not any(causes.values()):
         yield f"session {number} ({session.ending}) ended with: {told}"

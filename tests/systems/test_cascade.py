@@ -322,5 +322,5 @@ def test_a_run_teaches_the_weights(small: Index, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="all 72 answers of cascade are wrong: there is nothing to fit"):
         calibrate_cascade(made, gold=[{"id": record.id, "answers": ["nothing"]} for record in made.records])
     other = pyfast.answer(asked, index=small, llm="instant", system="rag")
-    with pytest.raises(InputError, match="the runs have no answer of cascade: there is nothing to fit"):
+    with pytest.raises(InputError, match="the runs have no answer from cascade: there is nothing to fit"):
         calibrate_cascade(other, gold=gold)

@@ -467,27 +467,27 @@ def test_the_table_names_settings_that_there_are(name: str) -> None:
         (
             "n2n",
             {"graph": "off", "hop_min": "2"},
-            "hop_min has no effect with graph=off: leave it out, or give graph=on",
+            "hop_min has no effect with graph=off: leave it out, or use graph=on",
         ),
         (
             "n2n",
             {"ranking": "graph_rank", "alpha": "1", "centrality": "pagerank"},
-            "centrality has no effect with alpha=1.0: leave it out, or give another alpha",
+            "centrality has no effect with alpha=1.0: leave it out, or use another alpha",
         ),
         (
             "hseq",
             {"iterator": "off", "steps": "2"},
-            "steps has no effect with iterator=off: leave it out, or give iterator=llm or iterator=lexical",
+            "steps has no effect with iterator=off: leave it out, or use iterator=llm or iterator=lexical",
         ),
         (
             "graph_convqa",
             {"graph": "off", "memory": "off", "nodes": "9"},
-            "nodes has no effect with graph=off: leave it out, or give graph=on",
+            "nodes has no effect with graph=off: leave it out, or use graph=on",
         ),
         (
             "subqrag",
             {"update": "off", "shared_updates": "on"},
-            "shared_updates has no effect with update=off: leave it out, or give update=on",
+            "shared_updates has no effect with update=off: leave it out, or use update=on",
         ),
     ],
     ids=str,

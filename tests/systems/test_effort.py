@@ -155,6 +155,6 @@ def test_a_wrong_effort_is_refused(wrong: Any) -> None:
 
 
 def test_a_minimum_that_has_no_effect_is_refused() -> None:
-    with pytest.raises(InputError, match=r"final_min has no effect with effort=0\.5: give effort=paper"):
+    with pytest.raises(InputError, match=r"final_min has no effect with effort=0\.5: use effort=paper"):
         load_system("n2n").configure({"effort": "0.5", "final_min": "3"})
     assert load_system("n2n").configure({"preset": "paper"}).model_dump()["effort"] == "paper"

@@ -233,7 +233,7 @@ def test_levels_are_cut_from_below(plain: Index, tmp_path: Path) -> None:
 
 def test_an_index_without_a_graph_is_refused(plain: Index, made: tuple[Index, Scripted], tmp_path: Path) -> None:
     without = build_index([TextDocument("a", "Moon", "the moon is far away")], tmp_path / "index")
-    for index, told in ((without, "has no knowledge graph"), (made[0], "has reports already")):
+    for index, told in ((without, "has no knowledge graph"), (made[0], "already has reports")):
         with pytest.raises(InputError, match=told):
             summarize_index(index, Scripted(report=report), out=tmp_path / "OUT", of="communities")
     add_extracts(without, WordVectors(), [])  # type: ignore[arg-type]
@@ -377,7 +377,7 @@ def test_shares_leave_parts_out(whole: Session) -> None:
     first, second = llm.users("answer")
     assert "Reports:" not in first and "Texts:" not in first and "Relations:" in first
     assert "Relations:" not in second and "Texts:" in second and record.trace["reports"] == []
-    with pytest.raises(InputError, match="are more than 1 together"):
+    with pytest.raises(InputError, match="must add up to 1 at most"):
         run(whole.index, llm, [QUESTION], "graphrag", session=whole, report_share="0.6")
 
 

@@ -140,7 +140,7 @@ def test_what_falls_back_is_counted_by_the_prompt(known: Session, tmp_path: Path
         assert counts(url)["requests"] == 4 * (2 + 2)
         assert pyfast.Run(tmp_path / "run").status.fall_backs == {"plan": 4}  # as the journal has it
         shown = CliRunner().invoke(app, ["status", str(tmp_path / "run")]).stdout
-        assert "\nno usable answer to: plan 4\n" in shown
+        assert "\nprompts without a usable reply: plan 4\n" in shown
         strict = pyfast.answer(ask_about(4), index=known.index, llm=llm, options=pyfast.RunOptions(strict=True))
     reasons = Counter((record.reason or "")[:23] for record in strict.records)
     assert reasons == {"plan: malformed answer:": 4}

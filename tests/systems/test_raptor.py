@@ -217,7 +217,7 @@ def test_a_question_s_own_documents_are_read_alone(tree: Index, caplog: pytest.L
 def test_built_again_it_asks_only_for_what_changed(plain: Index, tmp_path: Path) -> None:
     first, again, changed = (Scripted(summarize=summary) for _ in range(3))
     before = summarize_index(plain, first, out=tmp_path / "TREE")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         summarize_index(plain, again, out=tmp_path / "TREE")
     after = summarize_index(plain, again, out=tmp_path / "TREE", overwrite=True)
     assert again.calls == [] and Nodes(after).texts == Nodes(before).texts
@@ -240,7 +240,7 @@ def test_the_command_makes_the_same_index(plain: Index, tmp_path: Path) -> None:
     assert Nodes(Index(by_command)).texts == Nodes(made).texts
     assert result.stdout == f"{by_command}: {made.corpus.documents} documents and summaries\n"
     again = CliRunner().invoke(app, command)
-    assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
+    assert isinstance(again.exception, InputError) and "already exists" in str(again.exception)
     assert CliRunner().invoke(app, [*command, "--overwrite"], catch_exceptions=False).exit_code == 0
 
 

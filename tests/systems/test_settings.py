@@ -42,8 +42,8 @@ BAD = [
     ("hseq", "threshold", "0.5", "threshold has no effect with iterator=llm"),
     ("hseq", "prior", "-1", "prior"),
     ("mtqa", "rows", "0", "rows"),
-    ("mtqa", "weights", "diagonal", "there are: uniform, gaussian, const-C, vert-S, hor-S, vert&hor-S"),
-    ("mtqa", "weights", "const-1.5", "there are"),
+    ("mtqa", "weights", "diagonal", "known: uniform, gaussian, const-C, vert-S, hor-S, vert&hor-S"),
+    ("mtqa", "weights", "const-1.5", "known: "),
     ("mtqa", "weights", "[[0.1, 0.2]]", "expected a list of 2 lists of 4 numbers from 0 to 1"),
     ("mtqa", "weights", "[[0,0,0,0],[0,0,0,2]]", "expected a list of 2 lists"),
     ("mtqa", "weights", "[[0,0,0,0],[0,0,0,true]]", "expected a list of 2 lists"),
@@ -63,7 +63,7 @@ def test_bad_settings_are_refused(system: str, name: str, value: str, told: str)
 def test_what_would_change_nothing_is_refused() -> None:
     with pytest.raises(
         InputError,
-        match=r"^n2n: alpha has no effect with ranking=bridge_rank: leave it out, or give ranking=graph_rank$",
+        match=r"^n2n: alpha has no effect with ranking=bridge_rank: leave it out, or use ranking=graph_rank$",
     ):
         load_system("n2n").configure({"alpha": "0.5"})
     with pytest.raises(InputError, match=r"^decompose: alpha has no effect with graph=off: leave it out$"):
@@ -76,7 +76,7 @@ def test_what_would_change_nothing_is_refused() -> None:
 def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> None:
     with pytest.raises(
         InputError,
-        match=rf"^hseq: guidance has no effect with iterator={iterator}: leave it out, or give iterator=",
+        match=rf"^hseq: guidance has no effect with iterator={iterator}: leave it out, or use iterator=",
     ):
         load_system("hseq").configure({"iterator": iterator, "guidance": "head"})
     assert load_system("hseq").configure({"iterator": iterator}).model_dump()["guidance"] == "off"
@@ -85,11 +85,11 @@ def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> N
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"source_text": "off", "triples": "off"}, "give retrieval=off"),
-        ({"retrieval": "off", "triples": "off"}, "leave it out, or give retrieval=on"),
+        ({"source_text": "off", "triples": "off"}, "use retrieval=off"),
+        ({"retrieval": "off", "triples": "off"}, "leave it out, or use retrieval=on"),
         (
             {"communication": "off", "weights": "const-0.5"},
-            "weights has no effect with communication=off: leave it out, or give communication=on",
+            "weights has no effect with communication=off: leave it out, or use communication=on",
         ),
     ],
     ids=str,
@@ -122,7 +122,7 @@ def test_good_settings_are_taken(system: str, settings: dict[str, str]) -> None:
 
 
 def test_unknown_systems_are_told_the_known() -> None:
-    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; there are: .*\bn2n, "):
+    with pytest.raises(InputError, match=r"unknown system '\.\./n2n'; known: .*\bn2n, "):
         load_system("../n2n")
     assert [load_system(name).name for name in names()] == names()
 

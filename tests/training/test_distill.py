@@ -118,7 +118,7 @@ def test_questions_of_a_test_are_refused(run: Path, questions: Path, tmp_path: P
     other = {"id": "q7", "question": "Which moon is red?", "answers": ["Io"]}
     assert refused(other) == ""  # the same id by chance, of another question
     assert refused(other, {**ASKED[3], "id": "x"}).endswith(
-        "has 1 questions of " + f"{test}, the first of them 'x'"
+        "has 1 questions from " + f"{test}, the first of them 'x'"
     )
     assert "the first of them 'q8'" in refused({"id": "q8", "answers": ["Io"]})  # a gold file without questions
     assert "the first of them 'y'" in refused(

@@ -100,5 +100,5 @@ async def test_the_adapter_is_a_part_of_the_model(model: Path, adapter: Path, tm
     with pytest.raises(ModelNotFoundError, match="no adapter at"):
         open_llm(f"vllm:{model}", lora=str(tmp_path))
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(InputError, match="names no rank"):
+    with pytest.raises(InputError, match="does not contain a rank"):
         open_llm(f"vllm:{model}", lora=str(tmp_path))

@@ -79,7 +79,7 @@ class Bench:
     """For each load: the median, the smallest and the largest value of each figure over the repetitions; the
     time of each stage; and the figures of each repetition"""
     saturation: float | None = None
-    """The highest number of questions a second that a sweep found. None without a sweep"""
+    """The highest number of questions per second that a sweep found. None without a sweep"""
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types. Figures have the names of `vllm bench serve`."""
@@ -116,7 +116,9 @@ class Bench:
                     is_real = low > old_high or high < old_low
                     changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
-            raise InputError("the two results share no load of a system: give the same rates and clients")
+            raise InputError(
+                "the two results have no system and load in common; measure with the same rates and clients"
+            )
         return changes
 
 
@@ -181,7 +183,7 @@ def bench(
     """
     at_least_one("concurrency", concurrency)
     if not (load.rates or load.clients or load.sweep or load.trace):
-        raise InputError("no load: give rates, clients, trace or sweep")
+        raise InputError("no load: set rates, clients, trace or sweep")
     for number in load.clients:
         at_least_one("clients", number)
     systems = [system] if isinstance(system, str | System) else list(system)
@@ -296,7 +298,7 @@ def _result(plan: _Load, samples: Sequence[Sequence[Sample]], objective: float |
 
 async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> float:
     """Double the number of clients until the throughput hardly rises. Return the highest throughput, in
-    questions a second."""
+    questions per second."""
     clients, most = 1, 0.0
     while clients <= _MOST_CLIENTS:
         result = await measure(_Load(f"{clients} clients", clients=clients))

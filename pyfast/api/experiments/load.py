@@ -40,7 +40,7 @@ def arrival_times(arrivals: Arrivals, rate: float, count: int, seed: int, bursti
         arrivals: The distribution of the gaps between questions. `constant`: equal gaps. `poisson`: exponential
             gaps. `gamma`: a gamma distribution with the shape `burstiness`, the same parameter as in
             `vllm bench serve`.
-        rate: Questions a second, on average.
+        rate: Questions per second, on average.
         count: The number of questions.
         seed: The seed of the random gaps. The same seed always gives the same times.
         burstiness: The shape of `gamma`. Below 1, arrivals come in bursts. Above 1, the gaps are more even
@@ -94,7 +94,7 @@ def read_trace(path: Path) -> Float64:
         if not math.isfinite(times[-1]) or (len(times) > 1 and times[-1] < times[-2]):
             raise InputError(f"{path}, line {number}: expected ascending numbers, got {line[:80]!r}")
     if not times:
-        raise InputError(f"{path}: has no arrival time")
+        raise InputError(f"{path}: contains no arrival time")
     return np.array(times) - times[0]
 
 

@@ -44,7 +44,7 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
         for percent, line in ((PERCENTILES[0], "o-"), (PERCENTILES[-1], "^--")):
             times, name = [load[f"p{percent}_e2el_ms"] for load in of_loop], f"{loop}, p{percent}"
             above.plot(throughput, times, line, color=f"C{number % 10}", label=name)
-    above.set(xlabel="questions a second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
+    above.set(xlabel="questions per second", ylabel="latency, ms", ylim=(0, None), title=str(result["system"]))
     above.legend(loc="upper left", bbox_to_anchor=(1, 1))
     start = [0.0] * len(loads)
     for stage in STAGES:

@@ -51,7 +51,7 @@ class Cell:
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
     throughput: float | None = None
-    """Questions a second, the mean over all seeds. None: not known"""
+    """Questions per second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
     """The latency with one client in seconds, as `p50`, `p95` and `p99`. Empty: not measured"""
     spread: Mapping[str, float] = field(default_factory=dict)

@@ -21,7 +21,7 @@ _WHOLE |= {".nt", ".ttl", ".turtle"}
 def check_cells(path: Path, cells: int) -> None:
     """Raise InputError if a table has too many cells."""
     if cells > MOST_CELLS:
-        raise InputError(f"{path}: a table of more than {MOST_CELLS:,} cells; split it into several files")
+        raise InputError(f"{path}: a table with more than {MOST_CELLS:,} cells; split it into several files")
 
 
 def check_growth(path: Path, packed: int, unpacked: int) -> None:

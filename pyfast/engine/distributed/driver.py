@@ -76,8 +76,8 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
         before = read_configuration(run / CONFIGURATION)
         if changed := differences(before, described, windows_of(described)):
             raise InputError(
-                f"{run}: was started with different values: {'; '.join(changed)}. Give the same values,"
-                " or another folder, or --restart"
+                f"{run}: was started with different values: {'; '.join(changed)}. Use the same values,"
+                " another folder, or --restart"
             )
     if not (run / CONFIGURATION).exists():
         write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
@@ -291,7 +291,7 @@ class _Driver:
         for member in list(self.members):  # a block that waits for another of its worker has no lease yet
             if not member.blocks or any(now - self.watched[block].since <= HUNG_S for block in member.blocks):
                 continue
-            LOG.warning("a worker hangs: another one takes its place")
+            LOG.warning("a worker is not responding; replacing it")
             self._replace(member)
 
     def _free(self, block: Block) -> bool:

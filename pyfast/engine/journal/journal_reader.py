@@ -152,7 +152,7 @@ class ServiceTimes:
     seconds: tuple[float, ...]
     """The seconds of each question, from its start to its end"""
     rate: float
-    """Questions a second while the usual number of questions was in progress"""
+    """Questions per second while the usual number of questions was in progress"""
     throughput: float
     """All questions, divided by the seconds in which at least one question was in progress"""
     shares: Mapping[str, float]

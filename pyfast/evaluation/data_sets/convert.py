@@ -68,11 +68,11 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     """
     converter = _CONVERTERS.get(name)
     if converter is None:
-        raise InputError(f"unknown data set {name!r}; there are: {', '.join(names())}")
+        raise InputError(f"unknown data set {name!r}; known: {', '.join(names())}")
     if not source.exists():
         raise InputError(f"{source}: there is no such file or folder")
     if out.exists():
-        raise InputError(f"{out}: exists already; choose another folder")
+        raise InputError(f"{out}: already exists; choose another folder")
     counts: Counter[Kind] = Counter()
     told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:

@@ -112,7 +112,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
     paths = sorted(source.rglob(pattern))
     if len(paths) != 1:
         listed = "none" if not paths else ", ".join(path.name for path in paths[:5])
-        raise InputError(f"{source}: expected one file of {what} ({pattern}), found {listed}: name the file")
+        raise InputError(f"{source}: expected one file of {what} ({pattern}), found {listed}: pass one of them")
     return paths[0]
 
 

@@ -153,7 +153,7 @@ def hipporag(source: Path) -> Pieces:
     """
     corpus = layout.one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
-        raise InputError(f"{corpus}: name the corpus, NAME{_CORPUS}; its questions are NAME.json beside it")
+        raise InputError(f"{corpus}: expected the corpus, NAME{_CORPUS}, with its questions in NAME.json")
     questions = corpus.with_name(corpus.name.removesuffix(_CORPUS) + ".json")
     documents = Documents()
     by_title: dict[str, dict[str, str]] = defaultdict(dict)

@@ -60,7 +60,7 @@ def _qrels(source: Path) -> Path:
     chosen = [path for path in splits if path.stem == "test"] or splits
     if len(chosen) != 1:
         listed = ", ".join(path.name for path in splits) or "none"
-        raise InputError(f"{folder}: expected the judgements of one split, found {listed}: name the file")
+        raise InputError(f"{folder}: expected the judgements of one split, found {listed}: pass one of them")
     return chosen[0]
 
 
@@ -112,7 +112,7 @@ def flashrag(source: Path) -> Pieces:
     for what, found, most in (("questions", questions, 1), ("a corpus", kinds["contents"], 1)):
         if len(found) > most or (what == "questions" and not found):
             listed = ", ".join(path.name for path in found) or "none"
-            raise InputError(f"{folder}: expected one file of {what}, found {listed}: name the file")
+            raise InputError(f"{folder}: expected one file of {what}, found {listed}: pass one of them")
     for path in kinds["contents"]:
         for each in layout.lines(path, _Contents):
             yield layout.passage(each.id, *_divided(each))

@@ -87,7 +87,7 @@ def check_llm(folder: str, device: str, weights: str) -> None:
     if own and weights not in ("", own):
         raise InputError(
             f"trained={folder}: the encoder there was trained with a different model from the one that answers"
-            f" now; give {Path(folder) / MODEL} as the LLM"
+            f" now; use {Path(folder) / MODEL} as the LLM"
         )
 
 

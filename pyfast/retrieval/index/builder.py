@@ -152,7 +152,7 @@ def build_index(
     with contextlib.ExitStack() as held:
         if is_index(out):
             held.enter_context(
-                only_writer(out, lambda: LOG.warning("another process changes %s: waiting for it", out))
+                only_writer(out, lambda: LOG.warning("another process is changing %s; waiting for it", out))
             )
         aside = held.enter_context(built_aside(out, unfinished=_STATE))
         _check_free(out, overwrite)  # another process may just have built it
@@ -171,7 +171,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
     if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
         raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
-        raise InputError(f"{out}: has an index already; give overwrite (--overwrite) to replace it")
+        raise InputError(f"{out}: already contains an index; use overwrite (--overwrite) to replace it")
 
 
 class _Build:

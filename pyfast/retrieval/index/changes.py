@@ -192,7 +192,7 @@ def add_documents(
         existing = writer.find(uris)
         if existing and not replace:
             raise InputError(
-                f"{folder}: holds a document {next(iter(existing))!r} already; use update to replace it"
+                f"{folder}: already contains the document {next(iter(existing))!r}; use update to replace it"
             )
         digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
@@ -486,5 +486,5 @@ def _writing(folder: Path) -> Iterator[_Writer]:
     """Start the next commit of an index. Waits while another process changes the index."""
     folder = folder.resolve()
     read_manifest(folder, check=False)  # what is no index is refused
-    with only_writer(folder, lambda: LOG.warning("another process changes %s: waiting for it", folder)):
+    with only_writer(folder, lambda: LOG.warning("another process is changing %s; waiting for it", folder)):
         yield _Writer(folder)

@@ -123,13 +123,13 @@ def _in_folder(model: str, kind: str, named: str) -> Path | None:
     if path.is_dir():
         return _checked(path.resolve(), kind)
     if model.startswith(("/", "./", "../", "~")):
-        raise ModelNotFoundError(f"no folder of {named} at {model}")
+        raise ModelNotFoundError(f"there is no folder with {named} at {model}")
     return None
 
 
 def _checked(folder: Path, kind: str) -> Path:
     if not any((folder / name).is_file() for name in ("config.json", "modules.json", "model.onnx")):
-        raise ModelNotFoundError(f"{folder} is no {kind}: it has no modules.json and no config.json")
+        raise ModelNotFoundError(f"{folder} is not a usable {kind}: it has neither modules.json nor config.json")
     return folder
 
 

@@ -345,7 +345,7 @@ def open_encoder(
     Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
     """
     if kind == "sparse" and not model:
-        raise InputError("sparse: name the model, as a folder or a name of the hub: sparse:MODEL")
+        raise InputError("sparse: give the model as sparse:MODEL, by its folder or its name on the hub")
     if kind == "dense" and model.startswith(SERVER):
         with explained():
             from pyfast.retrieval.vectors.endpoint_vectors import open_endpoint

@@ -71,7 +71,7 @@ class Units(system.WithKnowledge):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not self.source_text and not self.triples:
-            raise ValueError("units without source_text and triples are empty: give retrieval=off")
+            raise ValueError("units without source_text and triples are empty: use retrieval=off")
         return self
 
 
@@ -138,7 +138,7 @@ class Settings(Thinking):
     def _fit(self) -> Self:
         self.matrix()  # Refuse weights of the wrong shape.
         if self.weights_seed != SEED and self.weights not in DRAWN:
-            raise ValueError(f"weights_seed has no effect with weights={self.weights}: give {' or '.join(DRAWN)}")
+            raise ValueError(f"weights_seed has no effect with weights={self.weights}: use {' or '.join(DRAWN)}")
         return self
 
     def matrix(self) -> Weights:

@@ -40,7 +40,7 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
     stepped = _STEPPED.fullmatch(name)
     if stepped is None or float(stepped[2]) > 1:
         raise ValueError(
-            f"weights {name!r}: there are: {', '.join(SCHEMES)} (C and S from 0 to 1), or a matrix in JSON"
+            f"weights {name!r}: unknown; known: {', '.join(SCHEMES)} (C and S from 0 to 1), or a matrix in JSON"
         )
     kind, size = stepped[1], float(stepped[2])
 

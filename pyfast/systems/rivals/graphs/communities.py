@@ -129,7 +129,7 @@ def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
     Raises `InputError` if the index has reports already, or no knowledge graph with relations.
     """
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
-        raise InputError(f"{index.folder} has reports already: give the index of which they are")
+        raise InputError(f"{index.folder} already has reports: use the index from which they were made")
     if not has_knowledge(index):
         raise InputError(
             f"{index.folder} has no knowledge graph: `pyfast knowledge build {index.folder}` makes it"

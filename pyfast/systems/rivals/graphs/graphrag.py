@@ -96,7 +96,7 @@ class Settings(system.WithKnowledge, system.Answering):
     @model_validator(mode="after")
     def _shares(self) -> Settings:
         if self.report_share + self.text_share > 1:
-            raise ValueError("report_share and text_share are more than 1 together")
+            raise ValueError("report_share and text_share must add up to 1 at most")
         return self
 
 
