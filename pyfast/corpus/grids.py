@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -37,6 +37,7 @@ _LONGEST_NAME = 120
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
 _TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_DATE = re.compile(rf"{_YEAR.pattern}(?:[-/ ]\w{{1,4}}){{1,2}}|\d\d?([./-])\d\d?\1(?:\d\d){{1,2}}")
 _NUMBER = re.compile(r"[\W\d]{0,30}\d[\W\d]{0,30}[%\w]{0,3}")
 
 
@@ -280,7 +281,11 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     names = list(filter(None, cells[head]))
     if len(names) < 2:
         return [], start
-    named = len(names) == len(cells[head]) and not any(map(is_number, names))
+    below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
+    # A row index without a name leaves the corner above it empty.
+    named = all(cells[head][len(cells[head]) - len(names) :]) and (
+        (last is not None and head < last) or _names_columns(cells[head], below_head)
+    )
     captions: list[str] = []
     for row, below in pairwise(filled):
         if row == head or (last is not None and row >= last):
@@ -288,7 +293,7 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
         text = next(filter(None, cells[row]))
         spanned = any(span.row == row and span.columns > 1 for span in grid.spans)
         # Without an empty row or a span between them, "Name,," above "Bob,12,3" is a header without some names.
-        if not (spanned or below > row + 1 or named):
+        if not (spanned or below > row + 1 or (named and (cells[head][0] or cells[row][0]))):
             return captions, row
         captions.append(text)
     return captions, head
@@ -405,9 +410,43 @@ def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
 
 
 def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-    """Whether a row can only be a header: each column has a name, and one of them has only numbers below."""
-    is_named = len(header) > 1 and all(header)
-    return is_named and not any(is_number(it) or _NO_NAME.fullmatch(it) for it in header) and has_numbers(rows)
+    """Whether a row can only be a header: each column has a name, and one of them has only numbers below. Years
+    and dates are names if there are several in order, and none below them."""
+    if len(header) < 2 or not all(header) or any(map(_NO_NAME.fullmatch, header)):
+        return False
+    rows = [tuple(row) for row in rows]
+    if figures := [column for column, name in enumerate(header) if is_number(name)]:
+        times = [[int(it) for it in re.findall(r"\d+", header[column])] for column in figures]
+        below = (row[column] for row in rows for column in figures if column < len(row))
+        in_order = times in (sorted(times), sorted(times, reverse=True)) and times[0] != times[-1]
+        if not in_order or not all(_time(header[column]) for column in figures) or any(map(_time, below)):
+            return False
+    return has_numbers(rows)
+
+
+def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
+    """Whether a row names the columns below it: its numbers, if it has any, are no values like those below. They
+    are years or dates above amounts, have another unit, or count. In two columns, `Founded, 1999` above
+    `Staff, 250` can be a name and its value."""
+    figures = [(column, name) for column, name in enumerate(row) if is_number(name)]
+    values = [(name, cells[at]) for cells in below for at, name in figures if at < len(cells) and cells[at]]
+    like = [_form(name) == _form(value) for name, value in values if not _NO_NAME.fullmatch(value)]
+    counts = [int(name) for _, name in figures if name.isdecimal()]
+    steps = {other - one for one, other in pairwise(counts)}
+    if len(counts) == len(figures) and len(steps) == 1 and steps != {0}:
+        is_years = all(_time(name) for _, name in figures)
+        return not all(like) if is_years else len(counts) > 2 and len(counts) < len(row)
+    return not figures or (_filled(row) > 2 and 2 * sum(like) < len(like))
+
+
+def _form(text: str) -> str:
+    """What the values of a column have in common: that they are years or dates, or their unit."""
+    return _time(text) or re.sub(r"[\W\d_]+", "", text).lower()
+
+
+def _time(text: str) -> str:
+    """`year` for a year, `date` for a part of one or a date, and nothing for other texts."""
+    return "year" if _YEAR.fullmatch(text) else "date" if _DATE.fullmatch(text) else ""
 
 
 def _name(column: Sequence[str]) -> str:
