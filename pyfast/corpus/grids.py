@@ -74,6 +74,8 @@ class TableParts(NamedTuple):
     """The places in `rows` of the rows that a single cell fills"""
     above: str = ""
     """The text of the row above the header that a single cell fills, the last if there are several"""
+    foot: int = 0
+    """The number of the first row of the foot, which is in no group. 0: there is no foot"""
 
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
@@ -183,7 +185,8 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     A cell that fills a row can also be a note on the table or on the row above it. So a table is cut only if its
     first row names a group, or if its header stands again below each name. What is a sentence or stands directly
     above another name or at the end names no group. Such rows, and a total over all groups, come first, as a table
-    without a group. The last name counts alone: the name before it can be that of an empty group.
+    without a group. So do the rows of the foot. The last name counts alone: the name before it can be that of an
+    empty group.
     """
     rows, header = parts.rows, parts.header
     filling = set(parts.filling)
@@ -192,12 +195,15 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
         yield parts
         return
     caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
-    last = max((at for at in range(len(rows)) if at not in filling), default=-1)
+    body = [at for at in range(len(rows)) if not 0 < parts.foot <= parts.numbers[at]]
+    last = max((at for at in body if at not in filling), default=-1)
     found = [(parts.caption, Packed[tuple[str, ...]](), array("q"))]
     before = has_totals = False
     for at, (row, number) in enumerate(zip(rows, parts.numbers, strict=True)):
         text, into = " ".join(row[0].split()), found[-1]
-        if at in filling:
+        if 0 < parts.foot <= number:
+            into = found[0]
+        elif at in filling:
             has_totals |= before
             if at < last and at + 1 not in filling and _is_group(text):
                 found.append((" > ".join(filter(None, [caption, text])), Packed(), array("q")))
@@ -563,13 +569,15 @@ class Text:
         """Begin a page."""
         self._pages.append(self._size)
 
-    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "") -> None:
+    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "", foot: int = 0) -> None:
         """Add a table, which stands at the end of the text so far. An empty one is left out. `rows` and `most`
         are as in `grid_of`, which may raise `InputError`. `heads` is the number of header rows, if the file says
-        it."""
+        it, and `foot` that of the last rows that are below all groups."""
         cells, spans = grid_of(rows, most)
         if any(map(any, cells)):
-            self._tables.append((len(self._pages), self._size, caption, parts_of_grid(cells, spans, heads)))
+            parts = parts_of_grid(cells, spans, heads)
+            parts = parts._replace(foot=len(cells) - foot + 1 if foot else 0)
+            self._tables.append((len(self._pages), self._size, caption, parts))
 
     def tables(self) -> list[TableParts]:
         """Return the parts of each table. The caption has also what stands beside the table."""

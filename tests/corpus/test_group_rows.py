@@ -210,3 +210,17 @@ def test_a_title_above_a_sheet_of_pandas(tmp_path: Path) -> None:
     (table,) = read([tmp_path / "a.xlsx"], [])
     assert isinstance(table, Table) and (table.section, table.header) == ("Income", ("", "2023", "2024"))
     assert list(table.rows) == [("Rent", "1", "3"), ("Fees", "2", "4")]
+
+
+@pytest.mark.parametrize("name", ["Average", "World", "Total"])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_foot_of_a_page_is_in_no_group(name: str, place: str, tmp_path: Path) -> None:
+    foot = f"<tfoot><tr><td>{name}<td>3<tr><td colspan=2>Figures of 2025<tr><td>Median<td>2</tfoot>"
+    body = "<tr><td colspan=2>North<tr><td>Odda<td>4<tr><td>Sum<td>4<tr><td colspan=2>South<tr><td>Bodo<td>5"
+    head = "<thead><tr><th>Land<th>Pop</thead>"
+    parts = [head, foot, f"<tbody>{body}</tbody>"] if place == "first" else [head, f"<tbody>{body}</tbody>", foot]
+    (tmp_path / "a.html").write_text(f"<table>{''.join(parts)}</table>")
+    found = [one for one in read([tmp_path / "a.html"], []) if isinstance(one, Table)]
+    assert {one.section: [row[0] for row in one.rows] for one in found} == {
+        "": [name, "Figures of 2025", "Median"], "North": ["Odda", "Sum"], "South": ["Bodo"]
+    }  # fmt: skip

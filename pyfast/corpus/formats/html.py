@@ -310,7 +310,7 @@ def _is_layout(table: Any) -> bool:
     """Whether a table only arranges the parts of a page: it says so, or its one row or column has tables in it."""
     if str(table.get("role", "")).lower() in ("presentation", "none"):
         return True
-    rows = [row for group in _groups(table) for row in group]
+    rows = [row for group in _groups(table)[0] for row in group]
     if any(cell.name == "th" for row in rows for cell in row) or table.find("caption", recursive=False):
         return False
     widest = max((len(row) for row in rows), default=0)
@@ -319,8 +319,9 @@ def _is_layout(table: Any) -> bool:
     return len(rows) == 1 and table.find(["table", *_HEADINGS]) is not None
 
 
-def _groups(table: Any) -> list[list[list[Any]]]:
-    """The cells of the rows that are shown, in groups (head, bodies, foot): no cell reaches beyond its group."""
+def _groups(table: Any) -> tuple[list[list[list[Any]]], int]:
+    """The cells of the rows that are shown, in groups (head, bodies, foot), and the number of rows of the foot. No
+    cell reaches beyond its group."""
     groups: dict[str, list[list[list[Any]]]] = {"thead": [], "tbody": [], "tfoot": []}
     loose: list[list[Any]] | None = None
     for part in table.find_all([*groups, "tr"], recursive=False):
@@ -334,7 +335,7 @@ def _groups(table: Any) -> list[list[list[Any]]]:
         if loose is None:
             groups["tbody"].append(loose := [])
         loose.append(_cells(part))
-    return [*chain.from_iterable(groups.values())]
+    return [*chain.from_iterable(groups.values())], sum(map(len, groups["tfoot"]))
 
 
 def _cells(row: Any) -> list[Any]:
@@ -358,7 +359,7 @@ def _beside_rows(table: Any) -> Iterator[str]:
 
 
 def _add_table(table: Any, text: Text) -> None:
-    groups = _groups(table)
+    groups, foot = _groups(table)
 
     def spanning(cell: Any, left: int) -> tuple[str, int, int]:
         down = min(_span(cell, "rowspan", least=0) or left, left)  # 0 is down to the end of the group
@@ -371,7 +372,7 @@ def _add_table(table: Any, text: Text) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named)
+    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named, foot)
 
 
 def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
