@@ -515,8 +515,14 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
 
 
-POWER = re.compile(r"[-+\u2212]?[0-9]+")
-"""What is written as a power if it is raised after a digit, so that it does not look like another number"""
+_RAISED = re.compile(r"\s*[-+\u2212]?[0-9]")
+_BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
+
+
+def raised(before: str, text: str) -> str:
+    """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
+    `^` before it, so that it is no part of another number or of a word: `10^6`, `Rome^2`."""
+    return f"^{text}" if _BEFORE_RAISED.search(before) and _RAISED.match(text) else text
 
 
 FoundTable = tuple[int, int, str, TableParts]

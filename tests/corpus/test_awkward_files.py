@@ -799,7 +799,7 @@ def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
 
 
 def test_powers_in_sheets(tmp_path: Path) -> None:
-    """Runs of a cell with fonts of their own: a raised number behind a number is a power."""
+    """Runs of a cell with fonts of their own: a raised number behind a number is a power, behind a word a note."""
     openpyxl = pytest.importorskip("openpyxl")
     from openpyxl.cell.rich_text import CellRichText, TextBlock
     from openpyxl.cell.text import InlineFont
@@ -815,6 +815,6 @@ def test_powers_in_sheets(tmp_path: Path) -> None:
     book.save(tmp_path / "a.xlsx")
     (table,) = read([tmp_path / "a.xlsx"])
     assert isinstance(table, Table) and list(table.rows) == [
-        ("Aa", "2 × 10^6 m", "CO6 in note6"),
+        ("Aa", "2 × 10^6 m", "CO6 in note^6"),
         ("Bb", "2 × 106", "10"),
     ]

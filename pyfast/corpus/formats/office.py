@@ -11,7 +11,7 @@ from typing import Any
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_archive
 from pyfast.corpus.formats.xlsx import in_form
-from pyfast.corpus.grids import POWER, Text, title_of
+from pyfast.corpus.grids import Text, raised, title_of
 from pyfast.errors import InputError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -146,8 +146,7 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         said = OxmlElement("w:t")
         said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
         symbol.getparent().replace(symbol, said)
-    for run in list(body.iter(f"{_W}r")):
-        _mark_power(run, _W, run.find(f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']"))
+    _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     for equation in list(body.iter(f"{_M}oMath")):
         run = OxmlElement("w:r")
         run.text = _equation(equation)
@@ -159,15 +158,24 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
 
 
-def _mark_power(run: Any, space: str, raised: Any) -> None:
-    """Write a power, such as that of 10 with a raised 6, so that it is no other number. `raised` is the element
-    that raises the run, if there is one."""
-    before, said = run.getprevious(), run.find(f"{space}t")
-    if raised is None or raised.get("baseline", "1").startswith(("-", "0")) or said is None or before is None:
-        return
-    is_number = before.tag == run.tag and "".join(before.itertext())[-1:].isdigit()
-    if is_number and POWER.fullmatch((said.text or "").strip()):
-        said.text = f"^{said.text}"
+def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
+    """Write raised numbers so that they are no part of another number or of a word. `how` is the path of what
+    raises a run."""
+    above = [(run, run.find(how)) for run in runs]
+    up = {run for run, it in above if it is not None and not it.get("baseline", "1").startswith(("-", "0"))}
+    for run in up:
+        said, before = run.find(f"{space}t"), next(_runs_before(run), None)
+        if said is not None and before is not None and before not in up:  # A number can be in several runs.
+            said.text = raised("".join(before.itertext()), said.text or "")
+
+
+def _runs_before(run: Any) -> Iterator[Any]:
+    """The runs with text before a run in its paragraph, also those in links, from the last to the first."""
+    above = run
+    while above is not None and not above.tag.endswith("}p"):
+        for it in above.itersiblings(preceding=True):
+            yield from (one for one in reversed(list(it.iter(run.tag))) if any(one.itertext()))
+        above = above.getparent()
 
 
 def _join_to_next(paragraph: Any) -> None:
@@ -261,8 +269,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.page()
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        for run in slide._element.iter(f"{_A}r"):
-            _mark_power(run, _A, run.find(f"{_A}rPr[@baseline]"))
+        _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
         heading = slide.shapes.title
         title = heading.text_frame.text if heading is not None else ""
         shapes = list(_shapes(slide.shapes))

@@ -23,7 +23,8 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LOST = r"[\x02\ufffe]"
 _HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
 _BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W_A-Z]))(?=([^\W_]+))")
-_DIGITS = re.compile(r"\d+[-+\u2212]?\d+")  # of which the last ones can be raised, as a power is
+# A number of which the last digits can be raised, as a power is, or a word with the mark of a footnote.
+_DIGITS = re.compile(r"[^\W_]\d*[.,;:!?%)\]}\"'\u2019\u201d\xbb]?[-+\u2212]?\d+")
 _MARKED = re.compile(f"{_DIGITS.pattern}|{_HYPHEN.pattern}")
 # The beginning and the rest of a word that is broken at the end of a page.
 _CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
@@ -211,11 +212,12 @@ class _Characters:
 
     def text(self) -> str:
         """Return the text of the page. A power, such as that of 10 with a raised 6, is written so that it is no
-        other number. Behind a hyphen at the end of a line, an empty line stands before text of another block, such
-        as a footer: it has another size of font, or is far below."""
+        other number, and the mark of a footnote so that it is no part of a word. Behind a hyphen at the end of a
+        line, an empty line stands before text of another block, such as a footer: it has another size of font, or
+        is far below."""
 
         def marked(found: re.Match[str]) -> str:
-            if found[0][0].isdigit():
+            if found[0][-1].isdigit():
                 return self._with_power(found.start(), found[0])
             return "-\n\n" if self._are_apart(found.start() - 1, found.end()) else found[0]
 

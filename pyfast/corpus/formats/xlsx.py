@@ -19,7 +19,6 @@ from pyfast.corpus.formats.limits import check_archive, check_cells
 from pyfast.corpus.grids import (
     MOST_ABOVE,
     MOST_CUT,
-    POWER,
     Packed,
     Span,
     TableParts,
@@ -27,6 +26,7 @@ from pyfast.corpus.grids import (
     is_number,
     is_only_header,
     parts_of_grid,
+    raised,
     runs_of,
     title_of,
 )
@@ -164,11 +164,12 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
 def _with_powers(runs: list[Any]) -> str:
     """Join the texts of a cell that have fonts of their own. A power, such as that of 10 with a raised 6, is
-    written so that it is no other number."""
-    text = ""
+    written so that it is no other number, and the mark of a footnote so that it is no part of a word."""
+    text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        text += f"^{run}" if is_raised and text[-1:].isdigit() and POWER.fullmatch(str(run).strip()) else str(run)
+        text += raised(text, str(run)) if is_raised and not before else str(run)
+        before = is_raised
     return text
 
 
