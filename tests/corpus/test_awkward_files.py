@@ -818,3 +818,27 @@ def test_powers_in_sheets(tmp_path: Path) -> None:
         ("Aa", "2 × 10^6 m", "CO6 in note^6"),
         ("Bb", "2 × 106", "10"),
     ]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("plain", [1, 40, 2000])
+@pytest.mark.parametrize("said", [r"He said \"no\" twice", r"\"No\"", 'Two\nlines of \\"it\\"'])
+def test_quotes_with_backslashes(tmp_path: Path, mark: str, plain: int, said: str) -> None:
+    """Whichever records come before the first of them, and without a delimiter in any cell."""
+    path = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
+    lines = [
+        f"id{mark}text",
+        *(f"{k}{mark}plain" for k in range(plain)),
+        *(f'{k}{mark}"{said}"' for k in range(40)),
+    ]
+    path.write_text("\n".join([*lines, f"9{mark}plain"]) + "\n")
+    (table,), faults = found(path)
+    assert isinstance(table, Table) and table.header == ("id", "text") and not faults
+    assert list(table.rows[plain:]) == [(str(k), said.replace("\\", "")) for k in range(40)] + [("9", "plain")]
+
+
+def test_a_backslash_at_the_end_of_a_cell(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('place,note\n"C:\\temp\\","x"\n"D:\\","y \\" z"\n"E:\\",w\n')
+    (table,), faults = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and list(table.rows) == [("C:\\temp\\", "x"), ("E:\\", "w")]
+    assert len(faults) == 1 and "line 3" in faults[0].reason
