@@ -34,6 +34,9 @@ _SHOWN = 300
 """How many characters of a long cell stay in its row, and how many of other cells are in the title of its text"""
 _LONGEST_NAME = 120
 """How many characters the name of a group of rows has at most"""
+_NO_TITLE = re.compile(
+    r"\W*(?:untitled|anonymous|unnamed|unspecified|PowerPoint Presentation)?(?: document)?\W*", re.I
+)
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
 _TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
@@ -529,9 +532,11 @@ FoundTable = tuple[int, int, str, TableParts]
 """A table of a file: its page, where it stands, the caption beside it, and its parts"""
 
 
-def title_of(path: Path) -> str:
-    """Make a title from a file name: its words, without the suffix."""
-    return path.stem.replace("-", " ").replace("_", " ")
+def title_of(path: Path, said: str | None = "") -> str:
+    """Return the title that a file says it has. If it says none, or what programs write in place of one, return
+    the words of its name, without the suffix."""
+    title = (said or "").strip()
+    return path.stem.replace("-", " ").replace("_", " ") if _NO_TITLE.fullmatch(title) else title
 
 
 def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Document]:

@@ -34,7 +34,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     from docx.table import Table as DocxTable
 
     file = docx.Document(str(path))
-    _unwrap(file.element.body, _notes(file.part))
+    signs: dict[str, None] = {}
+    _unwrap(file.element.body, _notes(file.part, signs), signs)
     unknown = write_numbers(file)
     text = Text()
     title = caption = ""
@@ -55,7 +56,9 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         else:
             text.add(said)
         caption = (said if style == "Caption" else "") or ("" if said else caption)
-    yield from text.documents(uri, (file.core_properties.title or "").strip() or title or title_of(path))
+    yield from text.documents(uri, title_of(path, file.core_properties.title or title))
+    if signs:
+        yield Unread(path, f"symbols of fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
     if unknown:
         yield Unread(
             path, f"numbers of lists were left out, because their format is {', '.join(unknown)}", missing=False
@@ -119,8 +122,9 @@ def _docx_text(cell: Any) -> str:
     return "\n".join(line for line in map(str.strip, lines) if line)
 
 
-def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
-    """Change the tree of a document so that python-docx finds all of the text that people see."""
+def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None]) -> None:
+    """Change the tree of a document so that python-docx finds all of the text that people see. Symbols
+    without a known character, such as `Wingdings F06A`, are added to `signs`."""
     from docx.oxml import OxmlElement
 
     for choice in list(body.iter(f"{_MC}AlternateContent")):
@@ -144,7 +148,10 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         _remove(ruby)
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
-        said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
+        font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
+        said.text = _symbol(font, code)
+        if said.text == _NO_LETTER:
+            signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     for equation in list(body.iter(f"{_M}oMath")):
@@ -152,9 +159,10 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         run.text = _equation(equation)
         place_of = equation.getparent() if equation.getparent().tag == f"{_M}oMathPara" else equation
         place_of.addprevious(run)
-    for box in list(body.iter(f"{_W}txbxContent")):
+    # The last one first, because each comes directly behind its paragraph.
+    for box in reversed(list(body.iter(f"{_W}txbxContent"))):
         _put_after_paragraph(box, list(box))
-    for reference in list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference")):
+    for reference in reversed(list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference"))):
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
 
 
@@ -205,6 +213,14 @@ _SYMBOLS = {
     0xF2: "\u222b",
 }
 _SIGNS = {first + k: sign for first, signs in _SYMBOLS.items() for k, sign in enumerate(signs)}
+# Those of Wingdings that mean something in a text: boxes, ticks, crosses, arrows and bullets
+_WINGDINGS = dict(
+    zip(
+        b"\x28\x2a\x4a\x4c\x6c\x6e\x6f\x71\x75\x9f\xa7\xa8\xd8\xdf\xe0\xe1\xe2\xe8\xf0\xfb\xfc\xfd\xfe",
+        "\u260e\u2709\u263a\u2639\u25cf\u25a0\u25a1\u2751\u25c6\u2022\u25aa\u25fb\u27a2\u2190\u2192\u2191\u2193\u2794\u21e8\u2717\u2713\u2612\u2611",
+        strict=True,
+    )
+)
 _NO_LETTER = "\ufffd"
 
 
@@ -213,7 +229,9 @@ def _symbol(font: str, code: str) -> str:
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
     if 0xF000 <= number <= 0xF0FF:
         low = number - 0xF000
-        return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER) if font == "Symbol" else _NO_LETTER
+        if font == "Symbol":
+            return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER)
+        return _WINGDINGS.get(low, _NO_LETTER) if font == "Wingdings" else _NO_LETTER
     return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number <= 0x10FFFF else _NO_LETTER
 
 
@@ -228,7 +246,7 @@ def _put_after_paragraph(element: Any, blocks: list[Any]) -> None:
             paragraph.addnext(block)
 
 
-def _notes(part: Any) -> dict[str, list[Any]]:
+def _notes(part: Any, signs: dict[str, None]) -> dict[str, list[Any]]:
     """The paragraphs of footnotes and endnotes, by the tag and the id of the references to them."""
     from docx.oxml import parse_xml
 
@@ -237,7 +255,7 @@ def _notes(part: Any) -> dict[str, list[Any]]:
         kind = relation.reltype.rpartition("/")[2].removesuffix("s")
         if kind in ("footnote", "endnote") and not relation.is_external:
             tree = parse_xml(relation.target_part.blob)
-            _unwrap(tree, {})
+            _unwrap(tree, {}, signs)
             for note in tree.iterchildren(f"{_W}{kind}"):
                 notes[f"{_W}{kind}Reference{note.get(f'{_W}id')}"] = list(note)
     return notes
@@ -292,7 +310,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
                 unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
         text.add(said)
-    yield from text.documents(uri, (file.core_properties.title or "").strip() or title_of(path))
+    yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
     if hidden:
         yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)

@@ -74,7 +74,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
             lines.append([] if marks else characters.lines())
             text.close()
             page.close()
-        title = without_controls(pdf.get_metadata_value("Title")).strip() or title_of(path)
+        title = title_of(path, without_controls(pdf.get_metadata_value("Title")))
     finally:
         pdf.close()
     known = frozenset(word.lower().replace("\u2010", "-") for page in raw for word in _WORD.findall(page))
