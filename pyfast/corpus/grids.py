@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -34,9 +34,13 @@ _SHOWN = 300
 """How many characters of a long cell stay in its row, and how many of other cells are in the title of its text"""
 _LONGEST_NAME = 120
 """How many characters the name of a group of rows has at most"""
+_NO_TITLE = re.compile(
+    r"\W*(?:untitled|anonymous|unnamed|unspecified|PowerPoint Presentation)?(?: document)?\W*", re.I
+)
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
 _TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_DATE = re.compile(rf"{_YEAR.pattern}(?:[-/ ]\w{{1,4}}){{1,2}}|\d\d?([./-])\d\d?\1(?:\d\d){{1,2}}")
 _NUMBER = re.compile(r"[\W\d]{0,30}\d[\W\d]{0,30}[%\w]{0,3}")
 
 
@@ -73,6 +77,8 @@ class TableParts(NamedTuple):
     """The places in `rows` of the rows that a single cell fills"""
     above: str = ""
     """The text of the row above the header that a single cell fills, the last if there are several"""
+    foot: int = 0
+    """The number of the first row of the foot, which is in no group. 0: there is no foot"""
 
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
@@ -182,7 +188,8 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     A cell that fills a row can also be a note on the table or on the row above it. So a table is cut only if its
     first row names a group, or if its header stands again below each name. What is a sentence or stands directly
     above another name or at the end names no group. Such rows, and a total over all groups, come first, as a table
-    without a group. The last name counts alone: the name before it can be that of an empty group.
+    without a group. So do the rows of the foot. The last name counts alone: the name before it can be that of an
+    empty group.
     """
     rows, header = parts.rows, parts.header
     filling = set(parts.filling)
@@ -191,12 +198,15 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
         yield parts
         return
     caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
-    last = max((at for at in range(len(rows)) if at not in filling), default=-1)
+    body = [at for at in range(len(rows)) if not 0 < parts.foot <= parts.numbers[at]]
+    last = max((at for at in body if at not in filling), default=-1)
     found = [(parts.caption, Packed[tuple[str, ...]](), array("q"))]
     before = has_totals = False
     for at, (row, number) in enumerate(zip(rows, parts.numbers, strict=True)):
         text, into = " ".join(row[0].split()), found[-1]
-        if at in filling:
+        if 0 < parts.foot <= number:
+            into = found[0]
+        elif at in filling:
             has_totals |= before
             if at < last and at + 1 not in filling and _is_group(text):
                 found.append((" > ".join(filter(None, [caption, text])), Packed(), array("q")))
@@ -280,7 +290,11 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     names = list(filter(None, cells[head]))
     if len(names) < 2:
         return [], start
-    named = len(names) == len(cells[head]) and not any(map(is_number, names))
+    below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
+    # A row index without a name leaves the corner above it empty.
+    named = all(cells[head][len(cells[head]) - len(names) :]) and (
+        (last is not None and head < last) or _names_columns(cells[head], below_head)
+    )
     captions: list[str] = []
     for row, below in pairwise(filled):
         if row == head or (last is not None and row >= last):
@@ -288,7 +302,7 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
         text = next(filter(None, cells[row]))
         spanned = any(span.row == row and span.columns > 1 for span in grid.spans)
         # Without an empty row or a span between them, "Name,," above "Bob,12,3" is a header without some names.
-        if not (spanned or below > row + 1 or named):
+        if not (spanned or below > row + 1 or (named and (cells[head][0] or cells[row][0]))):
             return captions, row
         captions.append(text)
     return captions, head
@@ -405,9 +419,43 @@ def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
 
 
 def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-    """Whether a row can only be a header: each column has a name, and one of them has only numbers below."""
-    is_named = len(header) > 1 and all(header)
-    return is_named and not any(is_number(it) or _NO_NAME.fullmatch(it) for it in header) and has_numbers(rows)
+    """Whether a row can only be a header: each column has a name, and one of them has only numbers below. Years
+    and dates are names if there are several in order, and none below them."""
+    if len(header) < 2 or not all(header) or any(map(_NO_NAME.fullmatch, header)):
+        return False
+    rows = [tuple(row) for row in rows]
+    if figures := [column for column, name in enumerate(header) if is_number(name)]:
+        times = [[int(it) for it in re.findall(r"\d+", header[column])] for column in figures]
+        below = (row[column] for row in rows for column in figures if column < len(row))
+        in_order = times in (sorted(times), sorted(times, reverse=True)) and times[0] != times[-1]
+        if not in_order or not all(_time(header[column]) for column in figures) or any(map(_time, below)):
+            return False
+    return has_numbers(rows)
+
+
+def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
+    """Whether a row names the columns below it: its numbers, if it has any, are no values like those below. They
+    are years or dates above amounts, have another unit, or count. In two columns, `Founded, 1999` above
+    `Staff, 250` can be a name and its value."""
+    figures = [(column, name) for column, name in enumerate(row) if is_number(name)]
+    values = [(name, cells[at]) for cells in below for at, name in figures if at < len(cells) and cells[at]]
+    like = [_form(name) == _form(value) for name, value in values if not _NO_NAME.fullmatch(value)]
+    counts = [int(name) for _, name in figures if name.isdecimal()]
+    steps = {other - one for one, other in pairwise(counts)}
+    if len(counts) == len(figures) and len(steps) == 1 and steps != {0}:
+        is_years = all(_time(name) for _, name in figures)
+        return not all(like) if is_years else len(counts) > 2 and len(counts) < len(row)
+    return not figures or (_filled(row) > 2 and 2 * sum(like) < len(like))
+
+
+def _form(text: str) -> str:
+    """What the values of a column have in common: that they are years or dates, or their unit."""
+    return _time(text) or re.sub(r"[\W\d_]+", "", text).lower()
+
+
+def _time(text: str) -> str:
+    """`year` for a year, `date` for a part of one or a date, and nothing for other texts."""
+    return "year" if _YEAR.fullmatch(text) else "date" if _DATE.fullmatch(text) else ""
 
 
 def _name(column: Sequence[str]) -> str:
@@ -470,17 +518,25 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
 
 
-POWER = re.compile(r"[-+\u2212]?[0-9]+")
-"""What is written as a power if it is raised after a digit, so that it does not look like another number"""
+_RAISED = re.compile(r"\s*[-+\u2212]?[0-9]")
+_BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
+
+
+def raised(before: str, text: str) -> str:
+    """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
+    `^` before it, so that it is no part of another number or of a word: `10^6`, `Rome^2`."""
+    return f"^{text}" if _BEFORE_RAISED.search(before) and _RAISED.match(text) else text
 
 
 FoundTable = tuple[int, int, str, TableParts]
 """A table of a file: its page, where it stands, the caption beside it, and its parts"""
 
 
-def title_of(path: Path) -> str:
-    """Make a title from a file name: its words, without the suffix."""
-    return path.stem.replace("-", " ").replace("_", " ")
+def title_of(path: Path, said: str | None = "") -> str:
+    """Return the title that a file says it has. If it says none, or what programs write in place of one, return
+    the words of its name, without the suffix."""
+    title = (said or "").strip()
+    return path.stem.replace("-", " ").replace("_", " ") if _NO_TITLE.fullmatch(title) else title
 
 
 def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Document]:
@@ -524,13 +580,15 @@ class Text:
         """Begin a page."""
         self._pages.append(self._size)
 
-    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "") -> None:
+    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "", foot: int = 0) -> None:
         """Add a table, which stands at the end of the text so far. An empty one is left out. `rows` and `most`
         are as in `grid_of`, which may raise `InputError`. `heads` is the number of header rows, if the file says
-        it."""
+        it, and `foot` that of the last rows that are below all groups."""
         cells, spans = grid_of(rows, most)
         if any(map(any, cells)):
-            self._tables.append((len(self._pages), self._size, caption, parts_of_grid(cells, spans, heads)))
+            parts = parts_of_grid(cells, spans, heads)
+            parts = parts._replace(foot=len(cells) - foot + 1 if foot else 0)
+            self._tables.append((len(self._pages), self._size, caption, parts))
 
     def tables(self) -> list[TableParts]:
         """Return the parts of each table. The caption has also what stands beside the table."""

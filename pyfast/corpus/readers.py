@@ -542,6 +542,10 @@ def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
             faults.append(Unread(path, f"line {line}: read as the header", missing=False))
         elif len(row) not in (3, 4):
             faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
+        elif not all(map(str.strip, row[:3])):
+            faults.append(
+                Unread(path, f"line {line}: a triple without a {_PARTS[[*map(str.strip, row)].index('')]}")
+            )
         else:
             triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))
     if triples or not faults:
@@ -554,6 +558,7 @@ def _is_header(row: Sequence[str]) -> bool:
     return len(row) > 2 and all(name.strip().lower() in usual for name, usual in zip(row, _NAMES, strict=False))
 
 
+_PARTS = ("head", "relation", "tail")
 _NAMES = ({"head", "subject"}, {"relation", "predicate", "property"}, {"tail", "object"})
 
 

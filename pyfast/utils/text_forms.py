@@ -60,8 +60,15 @@ def _encoded_form(error: UnicodeError) -> tuple[bytes, int]:
 codecs.register_error("pyfast.form", _encoded_form)
 
 
+# Powers and the marks of footnotes, apart from units such as `km²`: NFKC would make the number 106 of `10⁶`.
+_DIGITS = "\u2070\xb9\xb2\xb3\u2074-\u2079"
+_RAISED = re.compile(
+    rf"(?:(?<!\bm)(?<!\b[kcdmn]m)(?<!\b(?:ft|in|mi|yd))[\xb2\xb3]|[\u2070\xb9\u2074-\u2079])[{_DIGITS}]*"
+)
+
+
 def _form(text: str, accents: bool) -> str:
-    text = unicodedata.normalize("NFKC", text.translate(_apart())).casefold()
+    text = unicodedata.normalize("NFKC", _RAISED.sub(r" \g<0>", text).translate(_apart())).casefold()
     if not accents:
         text = unicodedata.normalize("NFD", text).translate(_ACCENTS)
     return unicodedata.normalize("NFKC", text)

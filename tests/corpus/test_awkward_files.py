@@ -181,7 +181,7 @@ def test_a_deleted_end_of_a_paragraph(tmp_path: Path) -> None:
         ("Symbol", "F061", "\u03b1"),
         ("Symbol", "F0A3", "\u2264"),
         ("Arial", "2192", "\u2192"),
-        ("Wingdings", "F0FC", "\ufffd"),
+        ("Wingdings", "F0FC", "\u2713"),
     ],
 )
 def test_symbols_of_word(tmp_path: Path, font: str, code: str, sign: str) -> None:
@@ -640,7 +640,7 @@ def test_objects_beside_a_list_of_records(tmp_path: Path, content: str, beside: 
     (tmp_path / "a.json").write_text(content)
     (table,), (told,) = found(tmp_path / "a.json")
     assert isinstance(table, Table) and list(table.rows) == [("1",), ("2",)]
-    assert not told.missing and told.reason.endswith(f"in no document: {beside}")
+    assert not told.missing and told.reason.endswith(f"not read: {beside}")
 
 
 def test_a_record_with_an_object_and_a_list_is_one_record(tmp_path: Path) -> None:
@@ -799,7 +799,7 @@ def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
 
 
 def test_powers_in_sheets(tmp_path: Path) -> None:
-    """Runs of a cell with fonts of their own: a raised number behind a number is a power."""
+    """Runs of a cell with fonts of their own: a raised number behind a number is a power, behind a word a note."""
     openpyxl = pytest.importorskip("openpyxl")
     from openpyxl.cell.rich_text import CellRichText, TextBlock
     from openpyxl.cell.text import InlineFont
@@ -815,6 +815,101 @@ def test_powers_in_sheets(tmp_path: Path) -> None:
     book.save(tmp_path / "a.xlsx")
     (table,) = read([tmp_path / "a.xlsx"])
     assert isinstance(table, Table) and list(table.rows) == [
-        ("Aa", "2 × 10^6 m", "CO6 in note6"),
+        ("Aa", "2 × 10^6 m", "CO6 in note^6"),
         ("Bb", "2 × 106", "10"),
     ]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("plain", [1, 40, 2000])
+@pytest.mark.parametrize("said", [r"He said \"no\" twice", r"\"No\"", 'Two\nlines of \\"it\\"'])
+def test_quotes_with_backslashes(tmp_path: Path, mark: str, plain: int, said: str) -> None:
+    """Whichever records come before the first of them, and without a delimiter in any cell."""
+    path = tmp_path / ("a.tsv" if mark == "\t" else "a.csv")
+    lines = [
+        f"id{mark}text",
+        *(f"{k}{mark}plain" for k in range(plain)),
+        *(f'{k}{mark}"{said}"' for k in range(40)),
+    ]
+    path.write_text("\n".join([*lines, f"9{mark}plain"]) + "\n")
+    (table,), faults = found(path)
+    assert isinstance(table, Table) and table.header == ("id", "text") and not faults
+    assert list(table.rows[plain:]) == [(str(k), said.replace("\\", "")) for k in range(40)] + [("9", "plain")]
+
+
+def test_a_backslash_at_the_end_of_a_cell(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('place,note\n"C:\\temp\\","x"\n"D:\\","y \\" z"\n"E:\\",w\n')
+    (table,), faults = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and list(table.rows) == [("C:\\temp\\", "x"), ("E:\\", "w")]
+    assert len(faults) == 1 and "line 3" in faults[0].reason
+
+
+def test_escapes_in_sheets_are_read_once(tmp_path: Path) -> None:
+    """`_x005F_` stands for an underscore, in the texts that cells share and in texts within cells."""
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    rows = [("Order_x0020_ID", "n"), ("a_x000D_b", "1"), ("_x005F_", "2"), ("plain_x", "3")]
+    for shared in (False, True):
+        with xlsxwriter.Workbook(tmp_path / "a.xlsx", {"constant_memory": not shared}) as book:
+            sheet = book.add_worksheet()
+            for number, row in enumerate(rows):
+                sheet.write_row(number, 0, row)
+        (table,), _ = found(tmp_path / "a.xlsx")
+        assert isinstance(table, Table) and [table.header, *table.rows] == rows
+
+
+def test_footnotes_of_a_paragraph_are_in_order(tmp_path: Path) -> None:
+    docx = pytest.importorskip("docx")
+    from docx.opc.constants import RELATIONSHIP_TYPE
+    from docx.opc.packuri import PackURI
+    from docx.opc.part import Part
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    notes = "".join(
+        f"<w:footnote w:id='{k}'><w:p><w:r><w:t>Note {k}.</w:t></w:r></w:p></w:footnote>" for k in (2, 3, 4)
+    )
+    paragraph = file.add_paragraph("Text")
+    for k in (2, 3, 4):
+        paragraph._p.append(parse_xml(f"<w:r {nsdecls('w')}><w:footnoteReference w:id='{k}'/></w:r>"))
+    sign = "<w:sym w:font='Webdings' w:char='F0AB'/>"
+    paragraph._p.append(parse_xml(f"<w:r {nsdecls('w')}>{sign}</w:r>"))
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+    xml = f"<w:footnotes {nsdecls('w')}>{notes}</w:footnotes>".encode()
+    part = Part(PackURI("/word/footnotes.xml"), kind, xml, file.part.package)
+    file.part.relate_to(part, RELATIONSHIP_TYPE.FOOTNOTES)
+    file.save(tmp_path / "a.docx")
+    (text,), (told,) = found(tmp_path / "a.docx")
+    assert isinstance(text, TextDocument)
+    assert text.text.split("\n\n")[:-1] == ["Text\ufffd", "Note 2.", "Note 3.", "Note 4."]
+    assert not told.missing and "Webdings F0AB" in told.reason
+
+
+@pytest.mark.parametrize("title", ["untitled", "(anonymous)", "Untitled Document", " ", "PowerPoint Presentation"])
+def test_titles_that_programs_put_in_are_no_titles(tmp_path: Path, title: str) -> None:
+    fpdf, docx, pptx, openpyxl = map(pytest.importorskip, ("fpdf", "docx", "pptx", "openpyxl"))
+    pdf = fpdf.FPDF()
+    pdf.set_title(title)
+    pdf.add_page()
+    pdf.set_font("helvetica", size=12)
+    pdf.write(10, "A text.")
+    pdf.output(str(tmp_path / "my_file.pdf"))
+    word, slides, book = docx.Document(), pptx.Presentation(), openpyxl.Workbook()
+    word.add_paragraph("A text.")
+    slides.slides.add_slide(slides.slide_layouts[5]).shapes.title.text = "A text"
+    book.active.append(["a", "b"])
+    word.core_properties.title = slides.core_properties.title = book.properties.title = title
+    for file, kind in ((word, "docx"), (slides, "pptx"), (book, "xlsx")):
+        file.save(tmp_path / f"my_file.{kind}")
+    for kind in ("pdf", "docx", "pptx", "xlsx"):
+        (document, *_), _ = found(tmp_path / f"my_file.{kind}")
+        assert document.title == "my file"
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks"), [("\tis in\tOdda", "head"), ("Odda\t \tNorway", "relation"), ("a\tb\t", "tail")]
+)
+def test_a_triple_lacks_a_part(tmp_path: Path, line: str, lacks: str) -> None:
+    (tmp_path / "triples.tsv").write_text(f"Odda\tis in\tNorway\n{line}\n")
+    (graph,), (fault,) = found(tmp_path / "triples.tsv")
+    assert len(graph.triples) == 1 and fault.missing and f"line 2: a triple without a {lacks}" in fault.reason

@@ -158,3 +158,69 @@ def test_what_names_a_group(kind: str, rows: Rows, expected: dict[str, list[str]
     if kind == "pptx":
         found = {section.removeprefix("Slide 2").removeprefix(" > "): names for section, names in found.items()}
     assert found == expected
+
+
+INCOME = [["Income"], ["Source", "2023", "2024"], ["Rent", "100", "110"], ["Fees", "2000", "7"]]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("rows", "header"),
+    [
+        (INCOME, 1),
+        ([["Income"], ["Source", "2024-01-31", "2024-02-29"], ["Rent", "100", "110"]], 1),
+        ([["Runs"], ["Runner", "100 m", "200 m"], ["Ann", "12.1", "24.3"], ["Bo", "12.9", "25.0"]], 1),
+        ([["Marks"], ["Name", "1", "2", "3"], ["Ann", "4", "4", "5"]], 1),
+        ([["Staff"], ["Name", "City", "2024"], ["Ann", "Odda", "5"]], 1),
+        ([["Income"], ["", "2023", "2024"], ["Rent", "100", "110"]], 1),
+        # These are values.
+        ([["Name"], ["Bob", "12", "3"], ["Ann", "5", "7"]], 0),
+        ([["Name"], ["Bob", "1950", "2001"], ["Ann", "1961", "2012"]], 0),
+        ([["Acme"], ["Founded", "1999"], ["Staff", "250"]], 0),
+    ],
+)
+def test_numbers_in_a_header_below_a_title(kind: str, rows: list[list[str]], header: int, tmp_path: Path) -> None:
+    wide = [[*row, *[""] * (width(rows) - len(row))] for row in rows]
+    (table,) = tables(wide, tmp_path / f"a.{kind}")
+    assert table.section.endswith(rows[0][0] if header else "Slide 2" if kind == "pptx" else "")
+    assert table.header == tuple(rows[header])
+    assert [list(row) for row in table.rows] == rows[header + 1 :]
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv"])
+def test_tables_with_years_are_cut_below_each_other(kind: str, tmp_path: Path) -> None:
+    rows = [*INCOME, [""], ["Costs"], ["Kind", "2024", "2025"], ["Food", "7", "8"], [""], ["Tax", "1", "2"]]
+    if kind == "csv":
+        (tmp_path / "a.csv").write_text("".join(",".join([*row, *[""] * (3 - len(row))]) + "\n" for row in rows))
+        found = [one for one in read([tmp_path / "a.csv"], []) if isinstance(one, Table)]
+    else:
+        found = tables(rows, tmp_path / "a.xlsx")
+    assert [(one.section, one.header) for one in found] == [
+        ("Income", ("Source", "2023", "2024")), ("Costs", ("Kind", "2024", "2025"))
+    ]  # fmt: skip
+    assert [row[0] for one in found for row in one.rows if any(row)] == ["Rent", "Fees", "Food", "Tax"]
+
+
+def test_a_title_above_a_sheet_of_pandas(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({2023: [1, 2], 2024: [3, 4]}, index=["Rent", "Fees"])
+    with pandas.ExcelWriter(tmp_path / "a.xlsx", engine="openpyxl") as writer:
+        frame.to_excel(writer, startrow=1)
+        writer.sheets["Sheet1"].cell(1, 1, "Income")
+    (table,) = read([tmp_path / "a.xlsx"], [])
+    assert isinstance(table, Table) and (table.section, table.header) == ("Income", ("", "2023", "2024"))
+    assert list(table.rows) == [("Rent", "1", "3"), ("Fees", "2", "4")]
+
+
+@pytest.mark.parametrize("name", ["Average", "World", "Total"])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_foot_of_a_page_is_in_no_group(name: str, place: str, tmp_path: Path) -> None:
+    foot = f"<tfoot><tr><td>{name}<td>3<tr><td colspan=2>Figures of 2025<tr><td>Median<td>2</tfoot>"
+    body = "<tr><td colspan=2>North<tr><td>Odda<td>4<tr><td>Sum<td>4<tr><td colspan=2>South<tr><td>Bodo<td>5"
+    head = "<thead><tr><th>Land<th>Pop</thead>"
+    parts = [head, foot, f"<tbody>{body}</tbody>"] if place == "first" else [head, f"<tbody>{body}</tbody>", foot]
+    (tmp_path / "a.html").write_text(f"<table>{''.join(parts)}</table>")
+    found = [one for one in read([tmp_path / "a.html"], []) if isinstance(one, Table)]
+    assert {one.section: [row[0] for row in one.rows] for one in found} == {
+        "": [name, "Figures of 2025", "Median"], "North": ["Odda", "Sum"], "South": ["Bodo"]
+    }  # fmt: skip

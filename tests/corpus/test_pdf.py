@@ -163,3 +163,28 @@ def test_powers(tmp_path: Path) -> None:
         "A lake of 10^6 litres, 3 x 10^-12 m, CO2 and 45 of 1,234 A lake of 10^6 litres, or 10^-12 m, CO2" in text
     )
     assert text.count("10^6") == 2
+
+
+@pytest.mark.parametrize(("lift", "how"), [(-3, "lowered"), (4, "raised")])
+def test_a_line_that_goes_on_higher_or_lower_is_one_line(lift: int, how: str, tmp_path: Path) -> None:
+    """Each piece of text has a place of its own, as ReportLab writes it."""
+    made = FPDF(unit="pt")
+    made.add_page()
+    for down in (60, 76):
+        x = 50.0
+        for text, size, up in (
+            ("Water is H", 12, 0),
+            ("2", 9, lift),
+            ("O and 10", 12, 0),
+            ("6", 9, 4),
+            (" l.", 12, 0),
+        ):
+            made.set_font("helvetica", size=size)
+            made.text(x, down - up, text)
+            x += made.get_string_width(text)
+    made.text(50, 92, "A")  # a short line above one that begins further right
+    made.text(60, 108, "Last line")
+    made.output(str(tmp_path / "a.pdf"))
+    water = "Water is H2O" if how == "lowered" else "Water is H^2O"
+    expected = [f"{water} and 10^6 l."] * 2 + ["A", "Last line"]
+    assert document(tmp_path / "a.pdf").text.splitlines() == expected

@@ -36,6 +36,7 @@ _MOST_PAIRS = 10
 _MOST_COMPARED = 50
 _MOST_SHARE = 0.8
 _NAMED = re.compile(r'"?sep=([,;\t|])"?[ \t]*\r?\n', re.IGNORECASE)
+_ESCAPED_QUOTE = '\\"'
 _DECIMAL_COMMA = re.compile(r"\s*-?\d{1,3}(?:\.?\d{3})*,\d+\s*")
 _Record = tuple[int, tuple[str, ...] | Unread]
 """The number of a record's first line, and its fields or why it cannot be read"""
@@ -183,8 +184,9 @@ class PlainTabs(csv.excel_tab):
 def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]:
     """Yield the number of the first line and the fields of every record that is not empty.
 
-    A record that cannot be parsed comes as an `Unread`. Reading continues with the line after its first one: a
-    quote that is never closed would otherwise take all lines up to the next quote.
+    A record that cannot be parsed comes as an `Unread`, unless backslashes before its quotes are the reason.
+    Reading continues with the line after its first one: a quote that is never closed would otherwise take all
+    lines up to the next quote.
     """
     csv.field_size_limit(sys.maxsize)
     source, again = _lines(text), list[str]()
@@ -195,16 +197,27 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
             taken.append(line)
             yield line
 
-    done = 0
+    done = width = 0
     while True:
         try:
             for row in csv.reader(feed(), dialect, strict=True):
                 if row:
+                    width = width or len(row)
                     yield done + 1, tuple(row)
                 done += len(taken)
                 taken.clear()
             return
         except csv.Error as error:
+            if any(_ESCAPED_QUOTE in line for line in taken) and dialect.quotechar and not dialect.escapechar:
+                again.extend(reversed(taken))
+                taken.clear()
+                with contextlib.suppress(csv.Error):
+                    row = next(csv.reader(feed(), _escaped(dialect), strict=True))
+                    if len(row) == (width or len(row)):
+                        yield done + 1, tuple(row)
+                        done += len(taken)
+                        taken.clear()
+                        continue
             plain = taken[0].rstrip("\r\n").split("\t")
             if dialect.delimiter == "\t" and "expected after" in str(error) and len(taken) == 1 < len(plain):
                 yield done + 1, tuple(plain)  # A quote belongs to a word: `"Gorilla" glue`.
@@ -252,12 +265,18 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     if named is csv.excel_tab and '"' in text and _has_lone_quotes(text):
         return PlainTabs
     widths = _widths(text, named)
+    escaped = _escaped(named)
     if len(widths) > 1:  # Quotes that stand behind a space, or have a backslash before them, can be the reason.
         spaced = type("Spaced", (named,), {"skipinitialspace": True})
-        escaped = type("Escaped", (named,), {"escapechar": "\\"})
-        for sign, dialect in ((f'{named.delimiter} "', spaced), ('\\"', escaped)):
+        for sign, dialect in ((f'{named.delimiter} "', spaced), (_ESCAPED_QUOTE, escaped)):
             if sign in text[:_SAMPLE] and len(_widths(text, dialect)) == 1:
                 return dialect
+    elif (
+        _ESCAPED_QUOTE in text[:_SAMPLE]
+        and not _widths(text, named, True)
+        and len(_widths(text, escaped, True)) == 1
+    ):
+        return escaped
     others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in text[:_SAMPLE]]
     if not others:
         return named
@@ -296,9 +315,14 @@ def _has_lone_quotes(text: str) -> bool:
     return is_odd
 
 
-def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:
+def _escaped(dialect: type[csv.Dialect]) -> type[csv.Dialect]:
+    """The dialect in which a backslash can stand before a quote within a cell."""
+    return type("Escaped", (dialect,), {"escapechar": "\\"})
+
+
+def _widths(text: str, dialect: type[csv.Dialect], strict: bool = False) -> Counter[int]:
     """Count the numbers of cells of the first records, in about `_SAMPLE` characters: whole records only, for a
-    quoted cell may have line ends."""
+    quoted cell may have line ends. With `strict`, there are none if a record cannot be parsed."""
     widths: Counter[int] = Counter()
     read = 0
 
@@ -309,12 +333,14 @@ def _widths(text: str, dialect: type[csv.Dialect]) -> Counter[int]:
             yield line
 
     csv.field_size_limit(sys.maxsize)
-    records = csv.reader(lines(), dialect)
-    with contextlib.suppress(csv.Error):  # What comes before the fault is the sample.
-        for row in records:
+    try:
+        for row in csv.reader(lines(), dialect, strict=strict):
             widths[len(row)] += bool(row)
             if read >= _SAMPLE:
                 break
+    except csv.Error:  # What comes before the fault is the sample.
+        if strict:
+            return Counter()
     return +widths
 
 

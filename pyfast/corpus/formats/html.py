@@ -14,7 +14,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.encodings import guessed
-from pyfast.corpus.grids import POWER, TableParts, Text
+from pyfast.corpus.grids import TableParts, Text, raised
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -23,6 +23,8 @@ _LEFT_OUT = frozenset(
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
+_SUPER = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*super", re.IGNORECASE)
+_NOTE = re.compile(r"\w{1,3}|[*\u2020\u2021\xa7\xb6]{1,3}")
 _BLOCK_NAMES = (
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
     "figcaption figure form header hgroup hr html legend li main menu ol option p pre search section "
@@ -186,6 +188,16 @@ def _is_styled(element: Any, how: re.Pattern[str]) -> bool:
     return bool(how.search(str(element.get("style", ""))))
 
 
+def _is_raised(element: Any) -> bool:
+    return element.name == "sup" or _is_styled(element, _SUPER)
+
+
+def _is_note(element: Any, said: str) -> bool:
+    """Whether a raised text is a link to a footnote."""
+    link = element.find("a", href=True) or element.find_parent("a", href=True)
+    return link is not None and "#" in link["href"] and bool(_NOTE.fullmatch(said))
+
+
 class _Lines:
     """Collects texts as lines, with spaces as a browser shows them."""
 
@@ -196,11 +208,15 @@ class _Lines:
         text = text.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
         self._parts.append(text if preformatted else _SPACE.sub(" ", text))
 
-    def power(self, element: Any) -> None:
-        """Write a power, such as that of 10<sup>6</sup>, so that it is no other number."""
-        before = "".join(self._parts[-2:])[-1:]
-        if before.isdigit() and POWER.fullmatch(element.get_text().strip()):
-            self._parts.append("^")
+    def raised(self, element: Any, is_open: bool) -> None:
+        """Write what stands before or behind a raised text, such as that of 10<sup>6</sup>, so that it is no part
+        of another number or of a word. A link to a place on a page is the mark of a footnote: `[4]`."""
+        said = element.get_text()
+        if _is_note(element, said.strip()):
+            self._parts.append("[" if is_open else "]")
+        elif is_open:
+            before = next(filter(None, reversed(self._parts)), "")
+            self._parts.append(raised(before, said).removesuffix(said))
 
     def take(self, preformatted: bool = False) -> str:
         text = "".join(self._parts)
@@ -220,8 +236,8 @@ def _plain(element: Any) -> str:
             lines.add(" ")
         elif it.name == "br" or it.name in _BLOCKS or it.name in _HEADINGS:
             lines.add("\n", preformatted=True)
-        elif kind == "open" and it.name == "sup":
-            lines.power(it)
+        elif _is_raised(it):
+            lines.raised(it, kind == "open")
     return lines.take()
 
 
@@ -265,8 +281,8 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 unread.append(Unread(path, f"table {tables}: {error}"))
         elif it.name == "br" and kind == "open":
             lines.add("\n", preformatted=True)
-        elif it.name == "sup" and kind == "open":
-            lines.power(it)
+        elif _is_raised(it):
+            lines.raised(it, kind == "open")
         elif it.name in _BLOCKS:
             flush()
             if it.name == "pre":
@@ -310,7 +326,7 @@ def _is_layout(table: Any) -> bool:
     """Whether a table only arranges the parts of a page: it says so, or its one row or column has tables in it."""
     if str(table.get("role", "")).lower() in ("presentation", "none"):
         return True
-    rows = [row for group in _groups(table) for row in group]
+    rows = [row for group in _groups(table)[0] for row in group]
     if any(cell.name == "th" for row in rows for cell in row) or table.find("caption", recursive=False):
         return False
     widest = max((len(row) for row in rows), default=0)
@@ -319,8 +335,9 @@ def _is_layout(table: Any) -> bool:
     return len(rows) == 1 and table.find(["table", *_HEADINGS]) is not None
 
 
-def _groups(table: Any) -> list[list[list[Any]]]:
-    """The cells of the rows that are shown, in groups (head, bodies, foot): no cell reaches beyond its group."""
+def _groups(table: Any) -> tuple[list[list[list[Any]]], int]:
+    """The cells of the rows that are shown, in groups (head, bodies, foot), and the number of rows of the foot. No
+    cell reaches beyond its group."""
     groups: dict[str, list[list[list[Any]]]] = {"thead": [], "tbody": [], "tfoot": []}
     loose: list[list[Any]] | None = None
     for part in table.find_all([*groups, "tr"], recursive=False):
@@ -334,7 +351,7 @@ def _groups(table: Any) -> list[list[list[Any]]]:
         if loose is None:
             groups["tbody"].append(loose := [])
         loose.append(_cells(part))
-    return [*chain.from_iterable(groups.values())]
+    return [*chain.from_iterable(groups.values())], sum(map(len, groups["tfoot"]))
 
 
 def _cells(row: Any) -> list[Any]:
@@ -358,7 +375,7 @@ def _beside_rows(table: Any) -> Iterator[str]:
 
 
 def _add_table(table: Any, text: Text) -> None:
-    groups = _groups(table)
+    groups, foot = _groups(table)
 
     def spanning(cell: Any, left: int) -> tuple[str, int, int]:
         down = min(_span(cell, "rowspan", least=0) or left, left)  # 0 is down to the end of the group
@@ -371,7 +388,7 @@ def _add_table(table: Any, text: Text) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named)
+    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named, foot)
 
 
 def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_archive
 from pyfast.corpus.formats.xlsx import in_form
-from pyfast.corpus.grids import POWER, Text, title_of
+from pyfast.corpus.grids import Text, raised, title_of
 from pyfast.errors import InputError
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -34,7 +34,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     from docx.table import Table as DocxTable
 
     file = docx.Document(str(path))
-    _unwrap(file.element.body, _notes(file.part))
+    signs: dict[str, None] = {}
+    _unwrap(file.element.body, _notes(file.part, signs), signs)
     unknown = write_numbers(file)
     text = Text()
     title = caption = ""
@@ -55,7 +56,9 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         else:
             text.add(said)
         caption = (said if style == "Caption" else "") or ("" if said else caption)
-    yield from text.documents(uri, (file.core_properties.title or "").strip() or title or title_of(path))
+    yield from text.documents(uri, title_of(path, file.core_properties.title or title))
+    if signs:
+        yield Unread(path, f"symbols of fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
     if unknown:
         yield Unread(
             path, f"numbers of lists were left out, because their format is {', '.join(unknown)}", missing=False
@@ -119,8 +122,9 @@ def _docx_text(cell: Any) -> str:
     return "\n".join(line for line in map(str.strip, lines) if line)
 
 
-def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
-    """Change the tree of a document so that python-docx finds all of the text that people see."""
+def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None]) -> None:
+    """Change the tree of a document so that python-docx finds all of the text that people see. Symbols
+    without a known character, such as `Wingdings F06A`, are added to `signs`."""
     from docx.oxml import OxmlElement
 
     for choice in list(body.iter(f"{_MC}AlternateContent")):
@@ -144,30 +148,42 @@ def _unwrap(body: Any, notes: dict[str, list[Any]]) -> None:
         _remove(ruby)
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
-        said.text = _symbol(symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", ""))
+        font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
+        said.text = _symbol(font, code)
+        if said.text == _NO_LETTER:
+            signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
-    for run in list(body.iter(f"{_W}r")):
-        _mark_power(run, _W, run.find(f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']"))
+    _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     for equation in list(body.iter(f"{_M}oMath")):
         run = OxmlElement("w:r")
         run.text = _equation(equation)
         place_of = equation.getparent() if equation.getparent().tag == f"{_M}oMathPara" else equation
         place_of.addprevious(run)
-    for box in list(body.iter(f"{_W}txbxContent")):
+    # The last one first, because each comes directly behind its paragraph.
+    for box in reversed(list(body.iter(f"{_W}txbxContent"))):
         _put_after_paragraph(box, list(box))
-    for reference in list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference")):
+    for reference in reversed(list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference"))):
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
 
 
-def _mark_power(run: Any, space: str, raised: Any) -> None:
-    """Write a power, such as that of 10 with a raised 6, so that it is no other number. `raised` is the element
-    that raises the run, if there is one."""
-    before, said = run.getprevious(), run.find(f"{space}t")
-    if raised is None or raised.get("baseline", "1").startswith(("-", "0")) or said is None or before is None:
-        return
-    is_number = before.tag == run.tag and "".join(before.itertext())[-1:].isdigit()
-    if is_number and POWER.fullmatch((said.text or "").strip()):
-        said.text = f"^{said.text}"
+def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
+    """Write raised numbers so that they are no part of another number or of a word. `how` is the path of what
+    raises a run."""
+    above = [(run, run.find(how)) for run in runs]
+    up = {run for run, it in above if it is not None and not it.get("baseline", "1").startswith(("-", "0"))}
+    for run in up:
+        said, before = run.find(f"{space}t"), next(_runs_before(run), None)
+        if said is not None and before is not None and before not in up:  # A number can be in several runs.
+            said.text = raised("".join(before.itertext()), said.text or "")
+
+
+def _runs_before(run: Any) -> Iterator[Any]:
+    """The runs with text before a run in its paragraph, also those in links, from the last to the first."""
+    above = run
+    while above is not None and not above.tag.endswith("}p"):
+        for it in above.itersiblings(preceding=True):
+            yield from (one for one in reversed(list(it.iter(run.tag))) if any(one.itertext()))
+        above = above.getparent()
 
 
 def _join_to_next(paragraph: Any) -> None:
@@ -197,6 +213,14 @@ _SYMBOLS = {
     0xF2: "\u222b",
 }
 _SIGNS = {first + k: sign for first, signs in _SYMBOLS.items() for k, sign in enumerate(signs)}
+# Those of Wingdings that mean something in a text: boxes, ticks, crosses, arrows and bullets
+_WINGDINGS = dict(
+    zip(
+        b"\x28\x2a\x4a\x4c\x6c\x6e\x6f\x71\x75\x9f\xa7\xa8\xd8\xdf\xe0\xe1\xe2\xe8\xf0\xfb\xfc\xfd\xfe",
+        "\u260e\u2709\u263a\u2639\u25cf\u25a0\u25a1\u2751\u25c6\u2022\u25aa\u25fb\u27a2\u2190\u2192\u2191\u2193\u2794\u21e8\u2717\u2713\u2612\u2611",
+        strict=True,
+    )
+)
 _NO_LETTER = "\ufffd"
 
 
@@ -205,7 +229,9 @@ def _symbol(font: str, code: str) -> str:
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
     if 0xF000 <= number <= 0xF0FF:
         low = number - 0xF000
-        return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER) if font == "Symbol" else _NO_LETTER
+        if font == "Symbol":
+            return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER)
+        return _WINGDINGS.get(low, _NO_LETTER) if font == "Wingdings" else _NO_LETTER
     return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number <= 0x10FFFF else _NO_LETTER
 
 
@@ -220,7 +246,7 @@ def _put_after_paragraph(element: Any, blocks: list[Any]) -> None:
             paragraph.addnext(block)
 
 
-def _notes(part: Any) -> dict[str, list[Any]]:
+def _notes(part: Any, signs: dict[str, None]) -> dict[str, list[Any]]:
     """The paragraphs of footnotes and endnotes, by the tag and the id of the references to them."""
     from docx.oxml import parse_xml
 
@@ -229,7 +255,7 @@ def _notes(part: Any) -> dict[str, list[Any]]:
         kind = relation.reltype.rpartition("/")[2].removesuffix("s")
         if kind in ("footnote", "endnote") and not relation.is_external:
             tree = parse_xml(relation.target_part.blob)
-            _unwrap(tree, {})
+            _unwrap(tree, {}, signs)
             for note in tree.iterchildren(f"{_W}{kind}"):
                 notes[f"{_W}{kind}Reference{note.get(f'{_W}id')}"] = list(note)
     return notes
@@ -261,8 +287,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.page()
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        for run in slide._element.iter(f"{_A}r"):
-            _mark_power(run, _A, run.find(f"{_A}rPr[@baseline]"))
+        _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
         heading = slide.shapes.title
         title = heading.text_frame.text if heading is not None else ""
         shapes = list(_shapes(slide.shapes))
@@ -285,7 +310,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
                 unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
         text.add(said)
-    yield from text.documents(uri, (file.core_properties.title or "").strip() or title_of(path))
+    yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
     if hidden:
         yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)

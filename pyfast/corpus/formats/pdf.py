@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
@@ -23,7 +24,8 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LOST = r"[\x02\ufffe]"
 _HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
 _BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W_A-Z]))(?=([^\W_]+))")
-_DIGITS = re.compile(r"\d+[-+\u2212]?\d+")  # of which the last ones can be raised, as a power is
+# A number of which the last digits can be raised, as a power is, or a word with the mark of a footnote.
+_DIGITS = re.compile(r"[^\W_]\d*[.,;:!?%)\]}\"'\u2019\u201d\xbb]?[-+\u2212]?\d+")
 _MARKED = re.compile(f"{_DIGITS.pattern}|{_HYPHEN.pattern}")
 # The beginning and the rest of a word that is broken at the end of a page.
 _CUT = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\s*$")
@@ -39,6 +41,7 @@ _LARGER = 1.15
 _LONGEST = 120
 _MOST_LINES = 3
 _FAR = 3  # how many times the size of the font, from one line to the next
+_NEAR, _LIFT = 2, 0.7  # times the size of the font, between the characters of a line
 _UPRIGHT = 0.1
 _NUMBERS = re.compile(r"\d+")
 _BOLD = re.compile(r"bold|black|heavy", re.IGNORECASE)
@@ -71,7 +74,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
             lines.append([] if marks else characters.lines())
             text.close()
             page.close()
-        title = without_controls(pdf.get_metadata_value("Title")).strip() or title_of(path)
+        title = title_of(path, without_controls(pdf.get_metadata_value("Title")))
     finally:
         pdf.close()
     known = frozenset(word.lower().replace("\u2010", "-") for page in raw for word in _WORD.findall(page))
@@ -207,15 +210,40 @@ class _Characters:
 
         self._page, self._pdfium = page, pypdfium2.raw
         self._place = ctypes.c_double(), ctypes.c_double()
-        self._whole: str = page.get_text_range()
+        self._removed: list[int] = []
+        self._whole = self._without_line_ends(page.get_text_range())
+
+    def _without_line_ends(self, text: str) -> str:
+        """Leave out the line ends that PDFium writes where a line only goes on higher or lower: `H2\\nO`. Each
+        removed character is in `_removed`, by the place in the new text of what follows it."""
+        parts, done, removed = list[str](), 0, list[int]()
+        for found in re.finditer(r"(?<=[^\r\n])\r\n(?=[^\r\n])", text):
+            if self._goes_on(self._index(found.start() - 1), self._index(found.end())):
+                parts.append(text[done : found.start()])
+                removed += [found.start() - len(removed)] * 2
+                done = found.end()
+        self._removed = removed
+        return "".join([*parts, text[done:]])
+
+    def _goes_on(self, at: int, to: int) -> bool:
+        """Whether a character directly follows another one, though somewhat higher or lower."""
+        if min(at, to) < 0:
+            return False
+        (left, low), (right, high) = self._origin(at), self._origin(to)
+        if right <= left:  # as at almost every line end
+            return False
+        # `_size` is in half points.
+        size = max(self._size(at), self._size(to)) / 2
+        return right - left < _NEAR * size and abs(high - low) < _LIFT * size
 
     def text(self) -> str:
         """Return the text of the page. A power, such as that of 10 with a raised 6, is written so that it is no
-        other number. Behind a hyphen at the end of a line, an empty line stands before text of another block, such
-        as a footer: it has another size of font, or is far below."""
+        other number, and the mark of a footnote so that it is no part of a word. Behind a hyphen at the end of a
+        line, an empty line stands before text of another block, such as a footer: it has another size of font, or
+        is far below."""
 
         def marked(found: re.Match[str]) -> str:
-            if found[0][0].isdigit():
+            if found[0][-1].isdigit():
                 return self._with_power(found.start(), found[0])
             return "-\n\n" if self._are_apart(found.start() - 1, found.end()) else found[0]
 
@@ -238,6 +266,7 @@ class _Characters:
         return lines
 
     def _index(self, place: int) -> int:
+        place += bisect_right(self._removed, place)
         return int(self._pdfium.FPDFText_GetCharIndexFromTextIndex(self._page, place))
 
     def _with_powers(self, start: int, text: str) -> str:
@@ -256,8 +285,11 @@ class _Characters:
 
     def _height(self, at: int) -> float:
         """The place of a character above the bottom of the page."""
+        return self._origin(at)[1]
+
+    def _origin(self, at: int) -> tuple[float, float]:
         self._pdfium.FPDFText_GetCharOrigin(self._page, at, *self._place)
-        return self._place[1].value
+        return self._place[0].value, self._place[1].value
 
     def _are_apart(self, before: int, after: int) -> bool:
         at, to = self._index(before), self._index(after)

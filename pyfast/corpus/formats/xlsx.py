@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from array import array
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ from pyfast.corpus.formats.limits import check_archive, check_cells
 from pyfast.corpus.grids import (
     MOST_ABOVE,
     MOST_CUT,
-    POWER,
     Packed,
     Span,
     TableParts,
@@ -27,12 +27,14 @@ from pyfast.corpus.grids import (
     is_number,
     is_only_header,
     parts_of_grid,
+    raised,
     runs_of,
     title_of,
 )
 from pyfast.utils.text_forms import counted
 
 _MOST_NAMED = 5
+_ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
 _ZEROS = re.compile(r"-?0\d")
 
 
@@ -44,15 +46,25 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
     import openpyxl
 
     book = openpyxl.load_workbook(path, read_only=True, data_only=True, rich_text=True)
-    book.shared_strings[:] = [
-        text if isinstance(text, str) else _with_powers(text) for text in book.shared_strings
-    ]
     try:
-        title = (book.properties.title or "").strip() or title_of(path)
+        _keep_escapes(book)
+        title = title_of(path, book.properties.title)
         sheets = ((sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets)
         return title, [(sheet, found) for sheet, found in sheets if found.rows]
     finally:
         book.close()
+
+
+def _keep_escapes(book: Any) -> None:
+    """Put each `x005F_` back into the texts of cells. Without those that openpyxl leaves out, an escaped
+    `_x005F_x0020_` looks like a blank."""
+    from openpyxl.reader.strings import read_rich_text
+
+    for name in [name for name in book._archive.namelist() if name.lower().endswith("/sharedstrings.xml")]:
+        data = book._archive.read(name)
+        if _ESCAPED.encode() in data and book.worksheets:
+            source = io.BytesIO(data.replace(_ESCAPED.encode(), _KEPT.encode()))
+            book.worksheets[0]._shared_strings[:] = read_rich_text(source)  # All sheets have the same list.
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -101,6 +113,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     from openpyxl.utils import range_boundaries
     from openpyxl.utils.escape import unescape
     from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
+    from openpyxl.xml.constants import SHEET_MAIN_NS
 
     lacking, values = list[str](), dict[tuple[int, int], Any]()
 
@@ -111,6 +124,9 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
     class Parser(WorkSheetParser):  # type: ignore[misc]
         def parse_cell(self, element: Any) -> Any:
+            if element.get("t") == "inlineStr":
+                for text in element.iter(f"{{{SHEET_MAIN_NS}}}t"):
+                    text.text = (text.text or "").replace(_ESCAPED, _KEPT)
             cell = super().parse_cell(element)
             value = cell["value"]
             if isinstance(value, list):
@@ -164,11 +180,12 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
 def _with_powers(runs: list[Any]) -> str:
     """Join the texts of a cell that have fonts of their own. A power, such as that of 10 with a raised 6, is
-    written so that it is no other number."""
-    text = ""
+    written so that it is no other number, and the mark of a footnote so that it is no part of a word."""
+    text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        text += f"^{run}" if is_raised and text[-1:].isdigit() and POWER.fullmatch(str(run).strip()) else str(run)
+        text += raised(text, str(run)) if is_raised and not before else str(run)
+        before = is_raised
     return text
 
 

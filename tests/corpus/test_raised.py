@@ -1,0 +1,134 @@
+"""Raised numbers: powers, and the marks of footnotes behind words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import docx
+import fpdf
+import openpyxl
+import pptx
+import pytest
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
+
+import pyfast
+from pyfast.corpus import Table, TextDocument, read
+from pyfast.utils.text_forms import compared, words
+
+RUNS = [
+    ("Rome", ""), ("2", "sup"), (" and Oslo", ""), ("1", "sup"), (",", "sup"), ("3", "sup"), (" have 10", ""),
+    ("6", "sup"), (" m of H", ""), ("2", "sub"), ("O since 1999.", ""), ("4", "sup"), (" Done.", ""),
+]  # fmt: skip
+"""Texts, each with what raises or lowers it"""
+SAID = "Rome^2 and Oslo^1,3 have 10^6 m of H2O since 1999.^4 Done."
+
+
+def write_html(path: Path) -> None:
+    page = "".join(f"<{how}>{said}</{how}>" if how else said for said, how in RUNS)
+    path.write_text("<p>" + page.replace("</sup><sup>", ""))
+
+
+def write_styled_html(path: Path) -> None:
+    write_html(path)
+    page = path.read_text().replace("<sup>", "<span style='color: red; vertical-align: super'>")
+    path.write_text(page.replace("</sup>", "</span>"))
+
+
+def write_docx(path: Path) -> None:
+    file = docx.Document()
+    paragraph = file.add_paragraph()
+    for said, how in RUNS:
+        run = paragraph.add_run(said)
+        run.font.superscript, run.font.subscript = how == "sup", how == "sub"
+    file.save(str(path))
+
+
+def write_pptx(path: Path) -> None:
+    file = pptx.Presentation()
+    slide = file.slides.add_slide(file.slide_layouts[1])
+    paragraph = slide.placeholders[1].text_frame.paragraphs[0]
+    for said, how in RUNS:
+        run = paragraph.add_run()
+        run.text = said
+        run.font._element.set("baseline", {"sup": "30000", "sub": "-25000"}.get(how, "0"))
+    file.save(str(path))
+
+
+def write_xlsx(path: Path) -> None:
+    fonts = {"sup": InlineFont(vertAlign="superscript"), "sub": InlineFont(vertAlign="subscript")}
+    book = openpyxl.Workbook()
+    book.active.append(["Text", "Number"])
+    book.active.append([CellRichText(*[TextBlock(fonts[how], said) if how else said for said, how in RUNS]), 1])
+    book.save(path)
+
+
+def write_pdf(path: Path) -> None:
+    file = fpdf.FPDF()
+    file.add_page()
+    file.set_font("helvetica", size=12)
+    for said, how in RUNS:
+        file.char_vpos = {"sup": "SUP", "sub": "SUB"}.get(how, "LINE")
+        file.write(10, said)
+    file.output(str(path))
+
+
+WRITERS = {
+    "html": write_html, "xhtml": write_styled_html, "docx": write_docx, "pptx": write_pptx, "xlsx": write_xlsx,
+    "pdf": write_pdf,
+}  # fmt: skip
+
+
+def said_in(path: Path) -> str:
+    """The texts of a file, and the cells of its tables."""
+    found: list[Any] = list(read([path], []))
+    texts = [one.text for one in found if isinstance(one, TextDocument)]
+    cells = [cell for one in found if isinstance(one, Table) for row in one.rows for cell in row]
+    return " ".join(" ".join([*texts, *cells]).split())
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_raised_number_is_no_part_of_a_word(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    WRITERS[kind](tmp_path / "files" / f"a.{kind}")
+    assert SAID in said_in(tmp_path / "files" / f"a.{kind}")
+    index = pyfast.build_index(tmp_path / "files", tmp_path / "I", on_unread=lambda _: None)
+    for question in ("Rome", "Oslo", "1999", "H2O"):
+        (pool,) = index.search([question], 1)
+        assert len(pool.passages), question
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("\u20ac12<sup><a href='#f'>4</a></sup> or more", "\u20ac12[4] or more"),
+        ("Rome<a href='p.html#f'><sup>4</sup></a>, Oslo<sup><a href='#g'>*</a></sup>", "Rome[4], Oslo[*]"),
+        ("Rome<sup><a href='#f'>[4]</a></sup> and 1<sup>st</sup>", "Rome[4] and 1st"),
+        ("Mail<sup><a href='b.html'>new</a></sup>, (<sup>14</sup>C)", "Mailnew, (14C)"),
+    ],
+)
+def test_links_to_footnotes(page: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(f"<p>{page}<table><tr><th>a<th>b<tr><td>{page}<td>1</table>")
+    assert said_in(tmp_path / "a.html") == f"{said} {said} 1"
+
+
+def test_a_number_in_several_runs(tmp_path: Path) -> None:
+    file = docx.Document()
+    paragraph = file.add_paragraph("It has 10")
+    for digit in "12":
+        paragraph.add_run(digit).font.superscript = True
+    file.save(str(tmp_path / "a.docx"))
+    assert said_in(tmp_path / "a.docx") == "It has 10^12"
+
+
+def test_raised_characters_of_unicode(tmp_path: Path) -> None:
+    assert words(compared("Nord\xb9 10\u2076 10\xb9\xb2 H\u2082O")) == words("nord^1 10^6 10^12 h2o")
+    (tmp_path / "a.txt").write_text("Nord\xb9 has 10\u2076 litres.")
+    (tmp_path / "b.txt").write_text("Bus 106 stops.")
+    index = pyfast.build_index([tmp_path / "a.txt", tmp_path / "b.txt"], tmp_path / "I")
+    found = [
+        [index.corpus.render(int(index.passages[it]))[:1] for it in pool.passages]
+        for pool in index.search(["Nord", "106", "10^6"], 1)
+    ]
+    assert found == [["a"], ["b"], ["a"]]
