@@ -625,7 +625,10 @@ def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -
 
 
 def _is_record(id: str, line: bytes) -> bool:
-    return Record.read(line).id == id
+    """Whether a line of which the journal knows nothing counts. Why a question failed is not known then: perhaps no
+    call reached the LLM. So it is tried again."""
+    record = Record.read(line)
+    return record.id == id and record.state != "failed"
 
 
 def _is_trace(id: str, line: bytes) -> bool:

@@ -162,7 +162,8 @@ def _may_fail(scenario: Scenario, id: str) -> bool:
     # Outages do not count, but a call may wait for ever for a server that has forgotten it.
     hangs = any(how == "hangs" for _, _, how in scenario.outages)
     limits |= {"seconds"} if scenario.budget.get("seconds", 1e9) < (1001 if hangs else 1000) else set()
-    return bool(f"<{id}>" in scenario.poisoned or limits or scenario.moods)
+    # What did not reach the LLM is tried again, and the last session has no such calls.
+    return bool(f"<{id}>" in scenario.poisoned or limits or scenario.moods.keys() - {"down"})
 
 
 def _answers(

@@ -189,6 +189,8 @@ def drawn(seed: int) -> Scenario:
     # A server that hangs ends no call, and a call over HTTP has a time limit.
     hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
     scenario.http = chance.random() < 0.15 and not hangs
+    if "down" in scenario.moods and chance.random() < 0.6:
+        scenario.moods = {"down": 0.4}
     return scenario
 
 
