@@ -82,7 +82,7 @@ class Unanswered:
 
 
 def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
-    """Count the scored questions that failed or abstained."""
+    """Count the scored questions that failed or abstained. If there are scores of several runs, each counts."""
     failed = [one.reason or "" for one in scored if one.state == "failed"]
     abstained = sum(one.state == "abstained" for one in scored)
     return Unanswered(len(scored), len(failed), abstained, next(iter(failed), ""))
