@@ -358,7 +358,7 @@ def evaluate_retrieval(
 
 
 def _show_retrieval(report: RetrievalReport) -> None:
-    from pyfast.evaluation.tables import shown_p
+    from pyfast.evaluation.tables import difference_grid
 
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
@@ -367,14 +367,7 @@ def _show_retrieval(report: RetrievalReport) -> None:
     rows = ((place[name], name, *(_with_interval(row[one]) for one in figures)) for name, row in wholes.items())
     show_table(["", "setting", *figures], rows, keys=2)
     if report.differences:
-        differences = (
-            (
-                *(f"{place[one.a]}, {place[one.b]}", one.figure, f"{one.difference:+.3f}"),
-                *(f"{one.low:+.3f} to {one.high:+.3f}", shown_p(one.p_holm)),
-            )
-            for one in report.differences
-        )
-        show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
+        show_table(*difference_grid(report.differences, list(place), "settings"), keys=2)
     for note in _notes(replace(report, without_gold=())):
         say(note)
     if lacking := len(report.without_gold):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import orjson
 import pyarrow as pa
+from numpy import format_float_positional
 
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import DRAWS
@@ -286,4 +287,5 @@ def shown(value: float | None, digits: int | None = None) -> str:
     with all before the point. No number is empty."""
     if value is None or digits is not None:
         return "" if value is None else f"{value:.{digits}f}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    # Not by `.3g`: for a small number, it writes 2.25e-05.
+    return f"{value:,.0f}" if value >= 100 else format_float_positional(value, 3, fractional=False, trim="-")

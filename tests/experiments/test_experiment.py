@@ -35,6 +35,7 @@ from pyfast.api.knowledge import open_knowledge
 from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import CallError, InputError
+from pyfast.evaluation.tables import shown
 from pyfast.systems import Settings, System, load_system
 
 PLAN: dict[str, Any] = {
@@ -383,6 +384,13 @@ def test_plots_show_names_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureF
         plot_pareto({"$moons": points}, "USD a question", "f1", tmp_path / "pareto.png")
     assert (tmp_path / "pareto.png").read_bytes().startswith(b"\x89PNG")
     assert "pareto.png: Glyph 26376" in caplog.text and "/" not in caplog.messages[0]
+
+
+@given(st.floats(1e-9, 1e6))
+def test_short_numbers_have_three_digits_and_no_exponent(value: float) -> None:
+    text = shown(value)
+    assert "e" not in text and float(text.replace(",", "")) == pytest.approx(value, rel=0.005)
+    assert len(text.lstrip("0.").replace(".", "")) <= 3 or value >= 99
 
 
 POINTS = st.lists(
