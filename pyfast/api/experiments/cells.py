@@ -411,10 +411,8 @@ def _extracted(plan: Plan, index: Index, model_name: str) -> str:
     if plan.knowledge == "rules":
         return "rules, without an LLM"
     done = open_knowledge(index).extractions
-    calls, used = (
-        sum(one[name] for one in done for name in names)
-        for names in (("calls",), ("prompt_tokens", "completion_tokens"))
-    )
+    calls = sum(one["calls"] for one in done)
+    used = sum(one["prompt_tokens"] + one["completion_tokens"] for one in done)
     return f"the model of this table ({model_name}), with {counted(calls, 'LLM call')} and {used:,} tokens"
 
 
