@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pyfast.api.retrieval_evaluation import RetrievalReport
 from pyfast.api.run import (
     GoldLike,
     Run,
@@ -28,7 +29,7 @@ from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
-from pyfast.evaluation.evaluate import groups_of, read_answers, with_figures
+from pyfast.evaluation.evaluate import groups_of, read_answers, unanswered_of, with_figures
 from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
@@ -231,11 +232,12 @@ def compare(
     independent = len(set(groups_of([first[id] for id in shared])))
     least = least_to_differ(len(differences))
     without = tuple(dict.fromkeys(id for report in reports for id in report.without_gold if id in of_all))
-    return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without)
+    unanswered = tuple(unanswered_of([of_run[id] for id in shared]) for of_run in scored.values())
+    return Comparison(len(shared), left_out, differences, flips, costs, independent, least, without, unanswered)
 
 
 def write_figures(
-    results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange],
+    results: Mapping[str, WithRows] | Comparison | RetrievalReport | Sequence[AnswerChange],
     out: str | Path,
     *,
     overwrite: bool = False,
@@ -248,11 +250,15 @@ def write_figures(
     have one row for each `Difference`, and then one for each cost of each pair of runs, such as `llm_calls`,
     without an interval. The name of a cost in money is its currency, such as `USD`.
 
+    If questions failed or abstained, their numbers have columns (in the file of a comparison for other programs:
+    rows, as the costs), and Markdown and LaTeX say below the table why the first question failed. For several
+    settings of `pyfast.evaluate_retrieval`, the differences follow the figures, as in a comparison.
+
     Args:
-        results: Reports of `pyfast.evaluate`, by the names of the runs, the `settings` of
-            `pyfast.evaluate_retrieval`, the result of `pyfast.compare`, or that of `pyfast.changed_answers`: a row
-            for each question, with its state and answer in both runs, and the uris of the evidence that only one
-            of them has.
+        results: Reports of `pyfast.evaluate`, by the names of the runs, the result of
+            `pyfast.evaluate_retrieval` or its `settings`, the result of `pyfast.compare`, or that of
+            `pyfast.changed_answers`: a row for each question, with its state and answer in both runs, and the uris
+            of the evidence that only one of them has.
         out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
         overwrite: Whether to replace an existing file `out`.
 
@@ -267,7 +273,11 @@ def write_figures(
         >>> pyfast.write_figures(pyfast.compare(["RUN_A", "RUN_B"]), "differences.csv")
     """
     check_new(Path(out), overwrite)
-    write_table(Path(out), *tables_of(results))
+    if isinstance(results, RetrievalReport):
+        tables = tables_of(results.settings, results.differences)
+    else:
+        tables = tables_of(results)
+    write_table(Path(out), *tables)
 
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:

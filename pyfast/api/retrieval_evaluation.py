@@ -99,7 +99,8 @@ class SettingReport:
     """The figures for all questions first, then for each type of question"""
     questions: list[Scored]
     named: ClassVar[str] = "setting"  # the head of the column with the names of reports
-    cost: ClassVar[None] = None  # No LLM is called. `write_figures` reads the costs of runs.
+    cost: ClassVar[None] = None  # No LLM is called. `write_figures` reads the costs of runs,
+    unanswered: ClassVar[None] = None  # and how many of their questions failed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,8 @@ def answer(
 
 def show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
+    from pyfast.evaluation.tables import shown
+
     say(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
     rows = {
         "LLM calls": expected.llm_calls,
@@ -107,11 +109,7 @@ def show_estimate(expected: Estimate) -> None:
     }
     for name, one in rows.items():
         if one is not None:
-            say(f"  {name}: {_number(one.value)} ({_number(one.low)} to {_number(one.high)})")
+            say(f"  {name}: {shown(one.value)} ({shown(one.low)} to {shown(one.high)})")
     if expected.shares:
-        shown = sorted(expected.shares.items(), key=lambda entry: -entry[1])
-        say(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shown)}")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        shares = sorted(expected.shares.items(), key=lambda entry: -entry[1])
+        say(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shares)}")

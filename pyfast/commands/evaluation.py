@@ -98,7 +98,7 @@ def evaluate(
 
 def _tell(
     output: Output,
-    figures: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange],
+    figures: Mapping[str, WithRows] | Comparison | RetrievalReport | Sequence[AnswerChange],
     as_json: Callable[[], object],
     show: Callable[[], None],
 ) -> None:
@@ -154,10 +154,10 @@ def _show(reports: Mapping[str, Report]) -> None:
     for number, report in enumerate(reports.values(), start=1):
         states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
         say(f"run {number}: {states}" if several else states)
-        for note in _notes(report):
+        for note in filter(None, [report.unanswered.note, *_notes(report)]):
             notes.setdefault(note, []).append(str(number))
     for note, numbers in notes.items():
-        say(note if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {note}")
+        say(plain(note) if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {plain(note)}")
     used = [(cost, whole.questions) for cost, whole in zip(costs, wholes, strict=True) if cost is not None]
     for number, (cost, questions) in enumerate(used, start=1):
         each = cost.llm_calls, cost.prompt_tokens, cost.completion_tokens
@@ -296,10 +296,14 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 def _show_comparison(comparison: Comparison) -> None:
     from pyfast.evaluation.tables import cost_grid, difference_grid
 
+    runs = [cost.run for cost in comparison.costs]
     say(f"{counted(comparison.questions, 'question')} that all runs have answered; means per question:")
     show_table(*cost_grid(comparison), keys=2)
     _show_reused((cost, comparison.questions) for cost in comparison.costs)
-    show_table(*difference_grid(comparison), keys=2)
+    for number, one in enumerate(comparison.unanswered, start=1):
+        if one.note:
+            say(f"run {number}: {plain(one.note)}")
+    show_table(*difference_grid(comparison.differences, runs), keys=2)
     if comparison.differences and comparison.independent < comparison.least:
         few = counted(comparison.independent, "independent question")
         say(
@@ -350,11 +354,11 @@ def evaluate_retrieval(
     report = pyfast.api.retrieval_evaluation.evaluate_retrieval(
         index, questions, setting or [""], gold=gold, scores=scores, documents=documents, **options
     )
-    _tell(output, report.settings, report.as_json, lambda: _show_retrieval(report))
+    _tell(output, report, report.as_json, lambda: _show_retrieval(report))
 
 
 def _show_retrieval(report: RetrievalReport) -> None:
-    from pyfast.evaluation.tables import shown_p
+    from pyfast.evaluation.tables import difference_grid
 
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
@@ -363,14 +367,7 @@ def _show_retrieval(report: RetrievalReport) -> None:
     rows = ((place[name], name, *(_with_interval(row[one]) for one in figures)) for name, row in wholes.items())
     show_table(["", "setting", *figures], rows, keys=2)
     if report.differences:
-        differences = (
-            (
-                *(f"{place[one.a]}, {place[one.b]}", one.figure, f"{one.difference:+.3f}"),
-                *(f"{one.low:+.3f} to {one.high:+.3f}", shown_p(one.p_holm)),
-            )
-            for one in report.differences
-        )
-        show_table(["settings", "figure", "difference", "95 %", "p (Holm)"], differences)
+        show_table(*difference_grid(report.differences, list(place), "settings"), keys=2)
     for note in _notes(replace(report, without_gold=())):
         say(note)
     if lacking := len(report.without_gold):

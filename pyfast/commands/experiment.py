@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain, say, show_table
-from pyfast.errors import InputError
+from pyfast.errors import CallError, InputError
 from pyfast.utils.options import OF_EXPERIMENT, Cluster, Option, RunOptions
 
 if TYPE_CHECKING:
@@ -78,13 +78,20 @@ def experiment(
     show_table(*result.summary(), keys=3)
     say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")
     if compare:
-        _show(result, baseline, out / "comparisons.csv")
+        _show(result, baseline, out)
+    if lost := next((cell for cell in result.cells if cell.unanswered.failed == cell.unanswered.questions), None):
+        raise CallError(
+            f"every question of {lost.row} failed ({lost.set}, {lost.model}), the first because:"
+            f" {lost.unanswered.reason}"
+        )
 
 
 def _show(result: Experiment, baseline: str | None, out: Path) -> None:
+    from pyfast.api.experiments.writing import COMPARISONS
     from pyfast.evaluation.tables import difference_cells
 
-    differences = result.compare(baseline, out)
+    files = [out / name for name in COMPARISONS]
+    differences = result.compare(baseline, files)
     rows, row = list[tuple[str, ...]](), ""
     for one in differences:
         if one.b != row:
@@ -92,5 +99,5 @@ def _show(result: Experiment, baseline: str | None, out: Path) -> None:
             rows.append((row, *[""] * 6))
         figure, *numbers = difference_cells(one)
         rows.append((f"  {figure}", *numbers))
-    say(f"compared with {plain(baseline or result.cells[0].row)}; also in {out}:")
+    say(f"compared with {plain(baseline or result.cells[0].row)}; also in {', '.join(map(str, files))}:")
     show_table(["figure", "before", "after", "change", "95 %", "p", "p (Holm)"], rows)

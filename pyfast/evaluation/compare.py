@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 from pyfast.engine import Evidence, Record
 from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.evaluate import groups_of, names_of, table_of
+from pyfast.evaluation.evaluate import Unanswered, groups_of, names_of, table_of
 from pyfast.evaluation.metrics import Scored
 
 _LEVEL = 0.05
@@ -84,6 +84,8 @@ class Comparison:
     `least_to_differ`)"""
     without_gold: tuple[str, ...] = ()
     """Ids of questions that have no gold (see `Report.without_gold`). They are not compared"""
+    unanswered: tuple[Unanswered, ...] = ()
+    """For each run, in the order of `costs`: how many of the compared questions failed or abstained"""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison in JSON types."""

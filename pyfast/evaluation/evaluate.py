@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pyfast.engine import Record
+from pyfast.engine.record import REPLY_BEGINS
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import Float64, ratio_intervals
@@ -22,6 +23,7 @@ from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.evaluation.metrics import Metric, Scored, Share, measured, open_metric
+from pyfast.utils.text_forms import counted
 
 Answers = Path | Iterable[Record]
 """The file answers.jsonl of a run, or the run's records"""
@@ -59,6 +61,34 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """How many of the scored questions failed or abstained."""
+
+    questions: int
+    """The number of scored questions"""
+    failed: int
+    abstained: int
+    reason: str = ""
+    """Why the first of the failed questions failed. Empty: none failed"""
+
+    @property
+    def note(self) -> str:
+        """A remark for people, if questions failed. Otherwise empty."""
+        if not self.failed:
+            return ""
+        because = " ".join(self.reason.partition(REPLY_BEGINS)[0].split())
+        failed = f"{self.failed} of {counted(self.questions, 'question')} failed and"
+        return f"{failed} {'counts' if self.failed == 1 else 'count'} as wrong, the first because: {because}"
+
+
+def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
+    """Count the scored questions that failed or abstained. If there are scores of several runs, each counts."""
+    failed = [one.reason or "" for one in scored if one.state == "failed"]
+    abstained = sum(one.state == "abstained" for one in scored)
+    return Unanswered(len(scored), len(failed), abstained, next(iter(failed), ""))
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The scores of a run. The first row has all questions, and each further row a group of questions."""
 
@@ -80,12 +110,18 @@ class Report:
     """What the run cost, if the call of `pyfast.evaluate` asked for it"""
     named: ClassVar[str] = "run"  # the head of the column with the names of reports
 
+    @property
+    def unanswered(self) -> Unanswered:
+        """How many of the scored questions failed or abstained."""
+        return unanswered_of(self.questions)
+
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
         left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
         left_out |= {"whole_tables": list(self.whole_tables), "not_indexed": list(self.not_indexed)}
         cost = {} if self.cost is None else {"cost": asdict(self.cost)}
-        return {"rows": [asdict(row) for row in self.rows], "states": self.states, **left_out, **cost}
+        states = {"states": self.states, "first_failure": self.unanswered.reason or None}
+        return {"rows": [asdict(row) for row in self.rows], **states, **left_out, **cost}
 
 
 def evaluate(
@@ -276,7 +312,10 @@ def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Go
                     own = owner.setdefault(name, metric) == metric
                     mine[name if own else f"{metric}.{name}"] = share
         scored += [
-            Scored(record.id, record.state, record.answer, one.groups(), one.conversation, mine, record.usage)
+            Scored(
+                *(record.id, record.state, record.answer, one.groups(), one.conversation, mine, record.usage),
+                record.reason,
+            )
             for (record, one), mine in zip(some, shares, strict=True)
         ]
     return scored

@@ -58,6 +58,8 @@ class Scored:
     """(numerator, denominator) of each figure, by the name of the figure"""
     usage: Usage = field(default_factory=Usage)
     """What the answer used"""
+    reason: str | None = None
+    """Why the question failed. None: it did not fail"""
 
     @property
     def figures(self) -> dict[str, float | None]:

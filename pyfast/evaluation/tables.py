@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Protocol
 
 import orjson
 import pyarrow as pa
+from numpy import format_float_positional
 
 from pyfast.errors import InputError
 from pyfast.evaluation.bootstrap import DRAWS
 from pyfast.evaluation.compare import AnswerChange, Comparison, Difference, Flips
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.evaluate import Figure, Row
+from pyfast.evaluation.evaluate import Figure, Row, Unanswered
 from pyfast.evaluation.results import KINDS, write_results
 from pyfast.utils.extras import explained
 from pyfast.utils.files import write_atomically
@@ -29,8 +30,17 @@ _STYLES = {".md": "github", ".tex": "latex_booktabs"}
 _NUMBER = re.compile(r"[-+<.,±\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
 _NEGATIVE = re.compile(r"(?<![^\s\[])-(?=[\d.])")
 _FLOOR = 1 / (DRAWS + 1)  # the smallest p-value of `permutation_p`
-_SPENT = {"llm_calls": ("LLM calls", 1), "prompt_tokens": ("tokens in", 1), "computed_tokens": ("computed", 1)}
-_SPENT |= {"completion_tokens": ("tokens out", 1), "seconds": ("seconds", 2)}
+_SPENT: dict[str, tuple[str, int | None]] = {
+    "llm_calls": ("LLM calls", 1),
+    "prompt_tokens": ("tokens in", 1),
+    "computed_tokens": ("computed", 1),
+    "completion_tokens": ("tokens out", 1),
+    "seconds": ("seconds", None),
+}
+_TEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
 
 
 def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KINDS, *_STYLES)) -> None:
@@ -44,11 +54,14 @@ def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KIND
         raise InputError(f"{path}: the folder {path.parent} does not exist")
 
 
-def write_table(path: Path, records: Records, grids: Sequence[Grid] = ()) -> None:
-    """Write a table into a file, whose name says its kind: `grids` as Markdown or LaTeX, `records` otherwise."""
+def write_table(path: Path, records: Records, grids: Sequence[Grid] = (), notes: Sequence[str] = ()) -> None:
+    """Write a table into a file, whose name says its kind: `grids` as Markdown or LaTeX, with `notes` below them,
+    `records` otherwise."""
     kind = path.suffix.lower()
     if kind in _STYLES:
-        write_atomically(path, "\n".join(f"{grid_text(grid, kind)}\n" for grid in grids))
+        write_atomically(
+            path, "\n".join([*(f"{grid_text(grid, kind)}\n" for grid in grids), *listed(notes, kind)])
+        )
     elif kind == ".jsonl":
         write_atomically(path, b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in records))
     else:
@@ -72,6 +85,22 @@ def grid_text(grid: Grid, kind: str) -> str:
     return text if kind == ".md" else text.replace("\u2212", "$-$")
 
 
+def listed(notes: Sequence[str], kind: str) -> list[str]:
+    """Write notes as a list in Markdown (`.md`) or LaTeX (`.tex`). Without notes, there is no list."""
+    if kind == ".md":  # A reason for a failure can have what a server sent: it must not become HTML.
+        items = "".join("- {}\n".format(note.replace("<", r"\<")) for note in notes)
+    else:
+        items = "".join(f"\\item {note.translate(_TEX)}\n" for note in notes)
+        items = f"\\begin{{itemize}}\n{items}\\end{{itemize}}\n"
+    return [items] if notes else []
+
+
+def unanswered_columns(counts: Iterable[Unanswered | None]) -> list[str]:
+    """Return the columns of `failed` and `abstained` questions that are not 0 in every row."""
+    known = [one for one in counts if one is not None]
+    return [name for name in ("failed", "abstained") if any(getattr(one, name) for one in known)]
+
+
 def in_columns(figures: Mapping[str, Figure]) -> dict[str, float]:
     """Return the value and the bounds of each figure, by the names of their columns."""
     return {
@@ -88,7 +117,7 @@ def cost_columns(cost: Cost | None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "run"} | each
 
 
-def spent_on(costs: Iterable[Cost | None]) -> dict[str, tuple[str, int]]:
+def spent_on(costs: Iterable[Cost | None]) -> dict[str, tuple[str, int | None]]:
     """Return the costs that tables for people show: the head of the column and the digits, by the name in `Cost`.
     Without any cost, there are none."""
     known = [cost for cost in costs if cost is not None]
@@ -96,7 +125,7 @@ def spent_on(costs: Iterable[Cost | None]) -> dict[str, tuple[str, int]]:
     return (_SPENT if known else {}) | ({"money": (currency, 6)} if currency else {})
 
 
-def spent_cells(cost: Cost | None, spent: Mapping[str, tuple[str, int]]) -> list[str]:
+def spent_cells(cost: Cost | None, spent: Mapping[str, tuple[str, int | None]]) -> list[str]:
     """Return what the columns `spent` show of a run."""
     return [shown(getattr(cost, name, None), digits) for name, (_, digits) in spent.items()]
 
@@ -116,22 +145,30 @@ class WithRows(Protocol):
     def rows(self) -> list[Row]: ...
     @property
     def cost(self) -> Cost | None: ...
+    @property
+    def unanswered(self) -> Unanswered | None: ...
 
 
-def tables_of(results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange]) -> tuple[Records, list[Grid]]:
-    """Make the tables of reports, by the names of their runs, of a comparison, or of changed answers."""
+def tables_of(
+    results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChange], differences: Sequence[Difference] = ()
+) -> tuple[Records, list[Grid], list[str]]:
+    """Make the tables of reports, by the names of their runs, of a comparison, or of changed answers, and the
+    notes below them. `differences` are those between the reports."""
     if isinstance(results, Sequence):
         changes = [_change_record(one) for one in results]
-        return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])]
+        return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])], []
     if isinstance(results, Comparison):
         flips = {(one.a, one.b, one.figure): one for one in results.flips}
         records = [_difference_record(one, flips) for one in results.differences] + _cost_records(results)
-        return records, [cost_grid(results), difference_grid(results)]
+        names = [cost.run for cost in results.costs]
+        notes = failure_notes(dict(zip(names, results.unanswered, strict=True)))
+        return records, [cost_grid(results), difference_grid(results.differences, names)], notes
     named = next(iter(results.values())).named
     rows = [(run, row) for run, report in results.items() for row in report.rows]
     names = list(dict.fromkeys(name for _, row in rows for name in row.figures))
     records = [
         {named: run, "by": row.by, "group": row.value, "questions": row.questions}
+        | (counts_of(results[run].unanswered) if row.by == "all" else {})
         | in_columns(row.figures)
         | cost_columns(results[run].cost if row.by == "all" else None)
         for run, row in rows
@@ -140,11 +177,33 @@ def tables_of(results: Mapping[str, WithRows] | Comparison | Sequence[AnswerChan
     lines = [(row, [run, str(row.questions), *line]) for (run, row), line in zip(rows, cells, strict=True)]
     head = [named, "questions", *(name.replace("_", " ") for name in names)]
     spent = spent_on(report.cost for report in results.values())
-    wholes = [[*line, *spent_cells(results[line[0]].cost, spent)] for row, line in lines if row.by == "all"]
-    grids: list[Grid] = [([*head, *(title for title, _ in spent.values())], wholes)]
+    unanswered = {run: report.unanswered for run, report in results.items()}
+    also = unanswered_columns(unanswered.values())
+    wholes = [
+        [*line, *(getattr(unanswered[line[0]], name) for name in also), *spent_cells(results[line[0]].cost, spent)]
+        for row, line in lines
+        if row.by == "all"
+    ]
+    whole_head = [*head, *also, *(title for title, _ in spent.values())]
+    if differences:  # Their table names each report by its place in this one.
+        whole_head, wholes = ["", *whole_head], [[number, *line] for number, line in enumerate(wholes, start=1)]
+    grids: list[Grid] = [(whole_head, wholes)]
     if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
         grids.append((["by", "", *head], groups))
-    return without_empty(records), grids
+    if differences:
+        grids.append(difference_grid(differences, list(results), f"{named}s"))
+    records += [asdict(one) for one in differences]
+    return without_empty(records), grids, failure_notes(unanswered)
+
+
+def counts_of(unanswered: Unanswered | None) -> dict[str, int]:
+    """Return how many questions failed and abstained, by the names of the columns."""
+    return {} if unanswered is None else {"failed": unanswered.failed, "abstained": unanswered.abstained}
+
+
+def failure_notes(unanswered: Mapping[str, Unanswered | None]) -> list[str]:
+    """Make a note for each run, or row of a table, of which questions failed. `unanswered` has the names."""
+    return [f"{name}: {one.note}" for name, one in unanswered.items() if one is not None and one.note]
 
 
 def without_empty(records: Records) -> Records:
@@ -170,21 +229,27 @@ def _change_record(change: AnswerChange) -> dict[str, Any]:
 
 
 def _cost_records(comparison: Comparison) -> list[dict[str, Any]]:
-    """Make a row for each cost of each pair of runs, with the columns of a `Difference`. It has no interval."""
+    """Make a row for each cost of each pair of runs, and for the questions that failed and abstained. It has the
+    columns of a `Difference`, without an interval."""
+    spent = {name: title if name == "money" else name for name, (title, _) in spent_on(comparison.costs).items()}
+    known = [
+        {title: getattr(cost, name) for name, title in spent.items()} | counts_of(unanswered)
+        for cost, unanswered in zip(comparison.costs, comparison.unanswered, strict=True)
+    ]
     return [
-        {"a": a.run, "b": b.run, "figure": title if name == "money" else name, "of_a": of_a, "of_b": of_b}
+        {"a": a.run, "b": b.run, "figure": name, "of_a": of_a, "of_b": of_b}
         | {"difference": of_b - of_a, "questions": comparison.questions}
-        for a, b in combinations(comparison.costs, 2)
-        for name, (title, _) in spent_on(comparison.costs).items()
-        if (of_a := getattr(a, name)) is not None and (of_b := getattr(b, name)) is not None
+        for (a, first), (b, second) in combinations(zip(comparison.costs, known, strict=True), 2)
+        for name in first
+        if (of_a := first[name]) is not None and (of_b := second[name]) is not None
     ]
 
 
-def difference_grid(comparison: Comparison) -> Grid:
-    """Make a table of the differences between runs. Each run is named by its place in the table of costs."""
-    numbers = {cost.run: number for number, cost in enumerate(comparison.costs, start=1)}
-    rows = [[f"{numbers[one.a]}, {numbers[one.b]}", *difference_cells(one)] for one in comparison.differences]
-    return ["runs", *DIFFERENCE], rows
+def difference_grid(differences: Sequence[Difference], names: Sequence[str], named: str = "runs") -> Grid:
+    """Make a table of the differences between runs. Each run is named by its place in `names`."""
+    numbers = {name: number for number, name in enumerate(names, start=1)}
+    rows = [[f"{numbers[one.a]}, {numbers[one.b]}", *difference_cells(one)] for one in differences]
+    return [named, *DIFFERENCE], rows
 
 
 DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
@@ -206,16 +271,21 @@ def difference_cells(one: Difference) -> list[str]:
 def cost_grid(comparison: Comparison) -> Grid:
     """Make a table of the costs of runs: of a question, and of a right answer. `computed` are the tokens in that
     did not come from the prefix cache."""
-    spent = spent_on(comparison.costs)
+    spent, also = spent_on(comparison.costs), unanswered_columns(comparison.unanswered)
     rows = list[list[object]]()
-    for number, cost in enumerate(comparison.costs, start=1):
-        rows.append([number, cost.run, shown(cost.right, 3), *spent_cells(cost, spent)])
+    for number, (cost, one) in enumerate(zip(comparison.costs, comparison.unanswered, strict=True), start=1):
+        counts = [getattr(one, name) for name in also]
+        rows.append([number, cost.run, *counts, shown(cost.right, 3), *spent_cells(cost, spent)])
         if cost.right:
-            each = (shown(cost.per_right[name], max(digits, 2)) for name, (_, digits) in spent.items())
-            rows.append(["", "per right", "", *each])
-    return ["", "run", "right", *(title for title, _ in spent.values())], rows
+            each = (shown(cost.per_right[name], digits and max(digits, 2)) for name, (_, digits) in spent.items())
+            rows.append(["", "per right", *("" for _ in also), "", *each])
+    return ["", "run", *also, "right", *(title for title, _ in spent.values())], rows
 
 
-def shown(value: float | None, digits: int = 2) -> str:
-    """Write a number with so many digits. None is empty."""
-    return "" if value is None else f"{value:.{digits}f}"
+def shown(value: float | None, digits: int | None = None) -> str:
+    """Write a number with so many digits behind the point. None: with three digits that count, and from 100 on
+    with all before the point. No number is empty."""
+    if value is None or digits is not None:
+        return "" if value is None else f"{value:.{digits}f}"
+    # Not by `.3g`: for a small number, it writes 2.25e-05.
+    return f"{value:,.0f}" if value >= 100 else format_float_positional(value, 3, fractional=False, trim="-")

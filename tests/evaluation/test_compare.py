@@ -176,6 +176,7 @@ async def _mute(question: Question, ctx: Context, settings: Settings) -> Answer:
     return Answer("nothing")
 
 
+SPENT = ["llm_calls", "prompt_tokens", "computed_tokens", "completion_tokens"]
 ECHO = System("echo", _echo, Settings, (), needs_index=False)
 MUTE = System("mute", _mute, Settings, (), needs_index=False)
 
@@ -195,6 +196,7 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
             pyfast.write_figures(found, tmp_path / f"d.{kind}")
     flat = [
         {"run": run, "by": row.by, "group": row.value, "questions": row.questions}
+        | dict.fromkeys(("failed", "abstained"), 0 if row.by == "all" else None)
         | {f"{n}{end}": getattr(f, of) for n, f in row.figures.items() for end, of in ENDS.items()}
         for run, report in reports.items()
         for row in report.rows
@@ -203,7 +205,9 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     assert [json.loads(line) for line in (tmp_path / "f.jsonl").read_text().splitlines()] == flat
     sheet = pd.read_excel(tmp_path / "f.xlsx", keep_default_na=False)
     for frame in (pd.read_csv(tmp_path / "f.csv", keep_default_na=False), sheet):
-        assert frame.to_dict("records") == flat
+        filled = [{name: "" if value is None else value for name, value in one.items()} for one in flat]
+        numbers = frame.astype({"failed": object}).replace({"0": 0, "0.0": 0})
+        assert numbers.to_dict("records") == filled
     differences = [asdict(one) for one in found.differences]
     table = pd.read_csv(tmp_path / "d.csv")
     rows = table[table["test"].notna()].to_dict("records")
@@ -211,8 +215,8 @@ def test_figures_and_differences_as_tables(tmp_path: Path) -> None:
     assert rows == differences and json.loads(flipped[0][1]) == names and flipped[0][0] == "[]"
     assert all(pd.isna(ids) for row in flipped[1:] for ids in row)
     costs = table[table["test"].isna()].set_index("figure")  # in memory there are no seconds
-    assert costs.index.tolist() == ["llm_calls", "prompt_tokens", "computed_tokens", "completion_tokens"]
-    for name, one in costs.iterrows():
+    assert costs.index.tolist() == [*SPENT, "failed", "abstained"]
+    for name, one in costs.loc[SPENT].iterrows():
         of_a, of_b = (getattr(cost, name) for cost in found.costs)
         assert (one.of_a, one.of_b, one.difference) == (of_a, of_b, pytest.approx(of_b - of_a))
         assert one.questions == 8 and pd.isna(one.p_holm) and (one.a, one.b) == ("run 1", "run 2")

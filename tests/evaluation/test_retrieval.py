@@ -6,6 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +134,15 @@ def test_the_command_says_what_the_api_says(
     settings = ["", "retriever=bm25:k1=0.9,b=0.4"]
     expected = pyfast.evaluate_retrieval(small, file, settings, at=[3]).as_json()
     assert json.loads(done.output) == json.loads(json.dumps(expected))
+    report = pyfast.evaluate_retrieval(small, file, settings)
+    for kind in ("csv", "jsonl", "parquet", "xlsx", "md", "tex"):
+        assert not CliRunner().invoke(app, [*asked, "--out", str(tmp_path / f"r.{kind}")]).exit_code
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert table[table["test"].notna()]["p_holm"].tolist() == [one.p_holm for one in report.differences]
+    assert table[table["test"].isna()]["setting"].nunique() == 2 and "failed" not in table
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == len(table)
+    for text in ((tmp_path / f"r.{kind}").read_text() for kind in ("md", "tex")):
+        assert "p (Holm)" in text and text.count("1, 2") == len(report.differences) > 0
     shown = CliRunner().invoke(app, asked).output
     assert "recall@20" in shown and "1 question lists no gold evidence" in shown
 

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import closing
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -29,11 +30,13 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.api.experiments.plan import read_plan, ready_plans
-from pyfast.api.experiments.plots import pareto_front
+from pyfast.api.experiments.plots import pareto_front, plot_pareto
 from pyfast.api.knowledge import open_knowledge
 from pyfast.commands.cli import app
-from pyfast.errors import InputError
-from pyfast.systems import load_system
+from pyfast.engine import Answer, Context, Question
+from pyfast.errors import CallError, InputError
+from pyfast.evaluation.tables import shown
+from pyfast.systems import Settings, System, load_system
 
 PLAN: dict[str, Any] = {
     "title": "Two rows",
@@ -43,7 +46,7 @@ PLAN: dict[str, Any] = {
     "rows": [
         {"name": "RAG", "system": "rag", "settings": {"k": 2}, "paper": {"moons": {"em": 0.5, "f1": 0.625}}},
         {"name": "N2N/graph", "system": "n2n"},
-        {"name": "trained", "system": "hseq", "not_run": "needs training", "paper": {"films": {"em": 0.75}}},
+        {"name": "trained", "not_run": "needs training", "paper": {"films": {"em": 0.75}}},
     ],
 }
 
@@ -216,7 +219,10 @@ def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path
     given = [str(plan), "--data", str(data), "--out", str(tmp_path / "E"), "--llm", "instant", "--limit", "4"]
     done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
     assert done.exit_code == 0, done.output
-    assert "compared with N2N/graph; also in" in done.output
+    assert "compared with N2N/graph; also in" in done.output and "failed" not in done.output
+    for kind, rule in ((".md", "| set"), (".tex", r"\toprule")):  # as they are in a paper, without a script
+        table = (tmp_path / "E" / f"comparisons{kind}").read_text()
+        assert rule in table and table.count("N2N/graph") == 4 and "p (Holm)" in table
     assert all(f"RAG, {name}, instant" in done.output for name in ("moons", "films"))
     found = list(csv.DictReader((tmp_path / "E" / "comparisons.csv").open(encoding="utf-8-sig")))
     differences = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=4).compare("N2N/graph")
@@ -306,6 +312,87 @@ def test_published_figures_are_those_of_the_papers_page(name: str, page: str) ->
             assert any(shape in text for shape in shapes), (row.name, pair)
 
 
+async def _broken(question: Question, ctx: Context, settings: Settings) -> Answer:
+    if question.id not in ("q0", "q1"):
+        raise CallError(f"{question.id}: the server\nsaid <b>no</b> & more")
+    return Answer("maker 0") if question.id == "q0" else Answer(None)
+
+
+async def _lost(question: Question, ctx: Context, settings: Settings) -> Answer:
+    raise CallError("nobody is there")
+
+
+BROKEN = System("broken", _broken, Settings, (), needs_index=False)
+LOST = System("lost", _lost, Settings, (), needs_index=False)
+
+
+def test_failed_questions_are_seen_everywhere(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A row whose questions failed has low figures and costs little: every table and every file says why."""
+    plan = tmp_path / "plan.toml"
+    rows = [("RAG", "rag"), ("broken", "test_experiment:BROKEN")]
+    text = 'sets = ["moons"]\nmetrics = ["em_f1"]\nseeds = [1, 2]\n'
+    plan.write_text(text + "".join(f'[[rows]]\nname = "{name}"\nsystem = "{system}"\n' for name, system in rows))
+    out = tmp_path / "E"
+    given = [str(plan), "--data", str(data), "--out", str(out), "--llm", "instant", "--compare"]
+    done = CliRunner().invoke(app, ["experiment", *given])
+    assert done.exit_code == 0, done.output  # as `answer`, which also fails only if every question did
+    note = (
+        "broken, moons, instant: 20 of 24 questions failed and count as wrong, the first because: q2: the server"
+    )
+    assert (
+        f"{note} said <b>no</b> & more" in caplog.text
+        and "failed" in done.output
+        and "RAG, moons" not in caplog.text
+    )
+    result = pyfast.experiment(plan, data, out, llm="instant")
+    head, cells = result.summary()
+    assert head[3:5] == ["failed", "abstained"] and [row[3:5] for row in cells] == [["0", "0"], ["20", "2"]]
+    table = pd.read_csv(out / "tables.csv")
+    assert table["failed"].tolist() == [0, 20] and table["abstained"].tolist() == [0, 2]
+    result.compare(out=[out / "comparisons.md", out / "comparisons.tex"])
+    for name, times in (("tables", 2), ("comparisons", 1)):
+        assert (out / f"{name}.md").read_text().count(rf"- {note} said \<b>no\</b> & more") == times
+        assert (out / f"{name}.tex").read_text().count(rf"\item {note} said <b>no</b> \& more") == times
+    good, bad = (str(cell.runs[0]) for cell in result.cells)
+    of_run = "10 of 12 questions failed and count as wrong, the first because: q2: the server said"
+    for command in (["evaluate", good, bad], ["compare", good, bad]):
+        for kind in ("md", "tex", "csv"):
+            file = tmp_path / f"{command[0]}.{kind}"
+            done = CliRunner().invoke(app, [*command, "--out", str(file)])
+            assert done.exit_code == 0 and f"run 2: {of_run} <b>no" in " ".join(done.stdout.split()), done.output
+            assert kind == "csv" or (of_run in file.read_text() and "abstained" in file.read_text())
+    evaluated, compared = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("evaluate", "compare"))
+    whole = evaluated[evaluated["by"] == "all"]
+    assert whole["failed"].tolist() == [0, 10] and whole["abstained"].tolist() == [0, 1]
+    of_failed = compared.set_index("figure").loc["failed"]
+    assert (of_failed["of_a"], of_failed["of_b"], of_failed["difference"]) == (0, 10, 10)
+    alone = CliRunner().invoke(app, ["evaluate", bad, "--json"])
+    assert json.loads(alone.stdout)[0]["first_failure"].startswith("q2: the server")
+
+    plan.write_text(plan.read_text() + '[[rows]]\nname = "lost"\nsystem = "test_experiment:LOST"\n')
+    done = CliRunner().invoke(app, ["experiment", *given])
+    assert isinstance(done.exception, CallError) and "every question of lost failed" in str(done.exception)
+    assert "nobody is there" in str(done.exception) and (out / "comparisons.tex").exists()
+
+
+def test_plots_show_names_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    points = [("$\\frac a$", 0.00001, 0.5), ("\u6708", 0.00002, 0.7)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot_pareto({"$moons": points}, "USD a question", "f1", tmp_path / "pareto.png")
+    assert (tmp_path / "pareto.png").read_bytes().startswith(b"\x89PNG")
+    assert "pareto.png: Glyph 26376" in caplog.text and "/" not in caplog.messages[0]
+
+
+@given(st.floats(1e-9, 1e6))
+def test_short_numbers_have_three_digits_and_no_exponent(value: float) -> None:
+    text = shown(value)
+    assert "e" not in text and float(text.replace(",", "")) == pytest.approx(value, rel=0.005)
+    assert len(text.lstrip("0.").replace(".", "")) <= 3 or value >= 99
+
+
 POINTS = st.lists(
     st.tuples(st.text("ab", max_size=2), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12
 )
@@ -334,6 +421,7 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
         ({"documents": "some"}, "documents"),
         ({"sets": ["nowhere"]}, "nowhere"),
         ({"rows": [{"name": "a", "system": "nobody"}]}, "nobody"),
+        ({"rows": [{"name": "a"}]}, "the row 'a' needs a `system`, or `not_run`"),
     ],
 )
 def test_bad_plans_are_refused(data: Path, tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -372,7 +460,7 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
         "Questions of lakes: 2 of the 3 in the data set, in the paper 1,000.",
         "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus."
         " Retriever: bm25.",
-        "Knowledge graph: extracted by rules, without an LLM.",
+        "Knowledge graph of lakes: extracted by rules, without an LLM.",
         "The paper has 50% & more.",
     ]
     assert told.index("- " + notes[0]) > max(n for n, line in enumerate(told) if line.startswith("|"))
@@ -384,8 +472,10 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
     )
     told = (tmp_path / "all" / "tables.md").read_text().splitlines()
     assert "- Search in lakes: each question searches all 7 documents of the corpus. Retriever: bm25." in told
-    assert "- Knowledge graph: extracted by the model of this table (instant)." in told
-    assert open_knowledge(tmp_path / "all" / "indexes" / "lakes-instant").extractions
+    (extraction,) = open_knowledge(tmp_path / "all" / "indexes" / "lakes-instant").extractions
+    spent = f"{extraction['prompt_tokens'] + extraction['completion_tokens']:,} tokens"
+    by = f"the model of this table (instant), with {extraction['calls']} LLM calls and {spent}"
+    assert f"- Knowledge graph of lakes: extracted by {by}." in told and extraction["calls"] > 1
     again = pyfast.experiment(
         {**plan, "documents": "all", "knowledge": "llm"}, tmp_path / "data", tmp_path / "all", llm="instant"
     )

@@ -18,10 +18,19 @@ from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
 from pyfast.api.experiments.latency import bench
 from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
-from pyfast.api.experiments.writing import Cell, Searched, searched, summary_of, systems_of, write_tables
+from pyfast.api.experiments.writing import (
+    Cell,
+    Searched,
+    failures,
+    name_of,
+    searched,
+    summary_of,
+    systems_of,
+    write_tables,
+)
 from pyfast.api.index import build_index, open_index
 from pyfast.api.jobs import AnswerArguments, job_of
-from pyfast.api.knowledge import build_knowledge
+from pyfast.api.knowledge import build_knowledge, open_knowledge
 from pyfast.api.run import Run
 from pyfast.api.summaries import SUMMARIES, summarize_index
 from pyfast.engine import Event, Watch, read_questions
@@ -35,7 +44,7 @@ from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
-from pyfast.evaluation.evaluate import rows_of
+from pyfast.evaluation.evaluate import rows_of, unanswered_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
@@ -68,13 +77,16 @@ class Experiment:
         """Return the main figures of each cell as a table: a header, and a row for each cell."""
         return summary_of(self.plan, self.cells)
 
-    def compare(self, baseline: str | None = None, out: str | Path | None = None) -> list[Difference]:
+    def compare(
+        self, baseline: str | None = None, out: str | Path | Sequence[str | Path] | None = None
+    ) -> list[Difference]:
         """Compare each row with the baseline row, for each data set and model, question by question.
 
         Args:
             baseline: The name of the row to compare all other rows with. None: the first row that was run.
-            out: A file for the differences with their intervals and p-values, whose name ends in .md, .tex,
-                .csv, .jsonl, .parquet or .xlsx. Replaces an existing file.
+            out: A file for the differences with their intervals and p-values, or several. The name of each ends
+                in .md, .tex, .csv, .jsonl, .parquet or .xlsx. Replaces existing files. Below the table, Markdown
+                and LaTeX name the rows with questions that failed.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
@@ -83,8 +95,9 @@ class Experiment:
         Raises:
             InputError: No row that was run has this name, or `out` has a different extension.
         """
-        if out is not None:
-            check_new(Path(out), overwrite=True)
+        files = [Path(one) for one in ([out] if isinstance(out, str | Path) else out or ())]
+        for file in files:
+            check_new(file, overwrite=True)
         name = baseline or (self.cells[0].row if self.cells else "")
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
@@ -92,8 +105,9 @@ class Experiment:
         for base in (cell for cell in self.cells if cell.row == name):
             for cell in self.cells:
                 if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
-                    a, b = (f"{one.row}, {one.set}, {one.model}" for one in (base, cell))
-                    pairs, _ = differences_of({a: base.scored, b: _as(base.scored, cell.scored)})
+                    pairs, _ = differences_of(
+                        {name_of(base): base.scored, name_of(cell): _as(base.scored, cell.scored)}
+                    )
                     pairs = [one for one in pairs if one.figure in self.plan.columns]
                     differences += pairs
                     places += [{"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}] * len(
@@ -101,12 +115,15 @@ class Experiment:
                     )
         corrected = holm([one.p for one in differences])
         differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
-        if out is not None:
-            both = list(zip(places, differences, strict=True))
-            records = [{**place, **asdict(one)} for place, one in both]
-            records = [{key: one[key] for key in one if key not in ("a", "b")} for one in records]
-            rows = [[*place.values(), *difference_cells(one)] for place, one in both]
-            write_table(Path(out), records, [(["set", "model", "row", "baseline", *DIFFERENCE], rows)])
+        both = list(zip(places, differences, strict=True))
+        records = [{**place, **asdict(one)} for place, one in both]
+        records = [{key: one[key] for key in one if key not in ("a", "b")} for one in records]
+        grid = (
+            ["set", "model", "row", "baseline", *DIFFERENCE],
+            [[*place.values(), *difference_cells(one)] for place, one in both],
+        )
+        for file in files:
+            write_table(file, records, [grid], failures(self.cells))
         return differences
 
 
@@ -184,7 +201,9 @@ def experiment(
         for model_name, model in read.models.items():
             plain = _index(read, name, source, folder / "indexes", model_name, given)
             tree, summaries = _summarized(read, name, source, plain, model_name, given)
-            sets[name, model_name] = searched(_questions(source), plain, summaries)
+            sets[name, model_name] = searched(
+                _questions(source), plain, summaries, _extracted(read, plain, model_name)
+            )
             for row in read.rows:
                 if not row.not_run:
                     index = tree if load_system(row.system).reads_summaries else plain
@@ -203,6 +222,8 @@ def experiment(
         _run_on_workers(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
     write_tables(read, cells, folder, sets)
+    for note in failures(cells):
+        LOG.warning("%s", note)
     return Experiment(read, cells)
 
 
@@ -308,7 +329,9 @@ def _cell(
     wholes = [report.rows[0].figures for report in reports]
     each = {one: [whole[one].value for whole in wholes if one in whole] for one in figures}
     spread = {one: stdev(values) for one, values in each.items() if len(values) > 1}
-    return Cell(name, row.name, model, runs, figures, paper, mean_cost(costs), scored, rate, timed(), spread)
+    failed = unanswered_of([one for report in reports for one in report.questions])
+    spent = mean_cost(costs)
+    return Cell(name, row.name, model, runs, figures, paper, spent, scored, failed, rate, timed(), spread)
 
 
 def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:
@@ -378,6 +401,19 @@ def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, g
         llm, options = (model.llm, model.options) if extracts else (None, None)
         build_knowledge(index, llm, llm_options=options, embedder=min(embedders), **given)
     return index
+
+
+def _extracted(plan: Plan, index: Index, model_name: str) -> str:
+    """Say in words what extracted the knowledge graph of an index, and the calls and tokens. Empty: no system uses
+    a graph."""
+    if not any(one.opens for one in systems_of(plan)):
+        return ""
+    if plan.knowledge == "rules":
+        return "rules, without an LLM"
+    done = open_knowledge(index).extractions
+    calls = sum(one["calls"] for one in done)
+    used = sum(one["prompt_tokens"] + one["completion_tokens"] for one in done)
+    return f"the model of this table ({model_name}), with {counted(calls, 'LLM call')} and {used:,} tokens"
 
 
 def _summarized(

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pyfast.errors import InputError, first_fault
 
@@ -23,13 +23,20 @@ class Row(_Strict):
     """A row of the table: a system with settings."""
 
     name: str = Field(min_length=1)
-    system: str
+    system: str = ""
+    """The name of the system. Only a row that is not run can lack it"""
     settings: Mapping[str, Any] = {}
     follow_ups: str = "off"
     paper: Mapping[str, Mapping[str, float]] = {}
     """Published figures of the row, by data set and then by column"""
     not_run: str = ""
     """Why the row is not run and shows only published figures. Empty: the row is run"""
+
+    @model_validator(mode="after")
+    def _has_system(self) -> Row:
+        if not (self.system or self.not_run):
+            raise ValueError(f"the row {self.name!r} needs a `system`, or `not_run`, which says why it is not run")
+        return self
 
 
 class Model(_Strict):

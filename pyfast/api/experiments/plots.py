@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from pyfast.utils.log import LOG
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LETTERS = 60
+"""How many letters of names one line below a plot has room for"""
 _NUMBERS = re.compile(r"(?<!\w)\d[\d.,]*(/s)?\s*")
 
 
@@ -53,7 +56,7 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
         start = [a + b for a, b in zip(start, means, strict=True)]
     below.set(xlabel="mean time of a question, ms")
     below.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.savefig(path, format="png")
+    _save(figure, path)
 
 
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
@@ -84,7 +87,8 @@ def plot_pareto(
     deep = -(-len(panels) // max(wide, 1))
     names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
     # Narrow, with the names below: it can be read on a phone.
-    figure = _empty_plot(7.5 if wide > 1 else 6, 3 * deep + 0.3 * (1 + len(names) // 3))
+    across = min(max(_LETTERS // max(map(len, names), default=1), 1), 3)
+    figure = _empty_plot(7.5 if wide > 1 else 6, 3 * deep + 0.3 * (1 + len(names) // across))
     if figure is None or not panels:
         return
     styles = {name: {"marker": "os^DvP*X"[at % 8], "color": f"C{at % 10}"} for at, name in enumerate(names)}
@@ -98,6 +102,21 @@ def plot_pareto(
         for name, cost, value in points:
             (shown[name],) = axes.plot(cost, value, linestyle="none", markersize=8, clip_on=False, **styles[name])
         top = 1.05 * max((value for *_, value in points), default=0)
-        axes.set(xlabel=unit, ylabel=quality, title=title, xlim=(0, None), ylim=(0, top or None))
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3)
-    figure.savefig(path, format="png")
+        axes.set(xlabel=unit, ylabel=quality, title=_literal(title), xlim=(0, None), ylim=(0, top or None))
+        axes.locator_params("x", nbins=4)  # More labels overlap, such as 0.000025.
+    figure.legend(shown.values(), map(_literal, shown), loc="outside lower center", ncols=across)
+    _save(figure, path)
+
+
+def _literal(text: str) -> str:
+    """Return a text that matplotlib shows as it is: a dollar sign would begin a formula."""
+    return text.replace("$", r"\$")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write a plot. A warning of matplotlib, such as of a character that the font lacks, becomes pyfast's own."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(path, format="png")
+    for message in dict.fromkeys(str(one.message) for one in caught):
+        LOG.warning("%s: %s", path.name, message)

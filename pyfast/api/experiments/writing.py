@@ -13,11 +13,16 @@ from pyfast.api.experiments.plots import plot_pareto
 from pyfast.engine import read_questions
 from pyfast.evaluation import Figure, Scored
 from pyfast.evaluation.cost import Cost
+from pyfast.evaluation.evaluate import Unanswered
 from pyfast.evaluation.tables import (
     cost_columns,
+    counts_of,
+    failure_notes,
     grid_text,
     in_columns,
+    listed,
     shown,
+    unanswered_columns,
     with_interval,
     without_empty,
     write_table,
@@ -26,10 +31,7 @@ from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.files import write_atomically
 
-_TEX = str.maketrans(
-    {character: f"\\{character}" for character in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-)
+COMPARISONS = ("comparisons.csv", "comparisons.md", "comparisons.tex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Cell:
     """The mean cost of a question, over all seeds"""
     scored: Sequence[Scored]
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
+    unanswered: Unanswered
+    """How many questions failed or abstained. If there are several seeds, a question counts once for each seed"""
     throughput: float | None = None
     """Questions per second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
@@ -60,7 +64,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What the questions of a data set search."""
+    """What the questions of a data set search with one model."""
 
     questions: int
     """The number of questions in the data set"""
@@ -71,14 +75,16 @@ class Searched:
     retriever: str
     summaries: str
     """Which summaries the systems read that read some. Empty: there is no such system"""
+    knowledge: str
+    """What extracted the knowledge graph, and the calls and tokens. Empty: no system uses one"""
 
 
-def searched(questions: Path, index: Index, summaries: str) -> Searched:
+def searched(questions: Path, index: Index, summaries: str, knowledge: str) -> Searched:
     """Count the questions of a data set, their own documents, and the documents of its corpus."""
     limits = [len(question.documents) for question in read_questions(questions)]
     limited = [number for number in limits if number]
     own = sum(limited) / len(limited) if limited else None
-    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0], summaries)
+    return Searched(len(limits), int(index.manifest["documents"]), own, index.opened_with[0], summaries, knowledge)
 
 
 def write_tables(
@@ -87,16 +93,18 @@ def write_tables(
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
     `folder`. Under each table stand the differences from the paper, and what the questions of each set and model
     search (`sets`)."""
-    (folder / "comparisons.csv").unlink(missing_ok=True)  # It would be of other tables.
+    for name in COMPARISONS:
+        (folder / name).unlink(missing_ok=True)  # It would be of other tables.
     for kind in (".md", ".tex"):
         texts = [f"# {plan.title}\n"] if plan.title and kind == ".md" else []
-        texts.append(f"{grid_text(summary_of(plan, cells), kind)}\n")
+        texts += [f"{grid_text(summary_of(plan, cells), kind)}\n", *listed(failures(cells), kind)]
         for model in plan.models:
             of_model = {name: of_set for (name, used), of_set in sets.items() if used == model}
-            lines = _differences(plan, cells, model, of_model)
+            lines = failures([cell for cell in cells if cell.model == model])
+            lines += _differences(plan, cells, model, of_model)
             comment = "%% " if kind == ".tex" else ""
             table = grid_text(_table(plan, cells, model), kind)
-            texts += [f"{comment}Model: {model}.\n", f"{table}\n", _listed(lines, kind == ".tex")]
+            texts += [f"{comment}Model: {model}.\n", f"{table}\n", *listed(lines, kind)]
         write_atomically(folder / f"tables{kind}", "\n".join(texts))
     records = [_record(cell) for cell in cells]
     for name in ("tables.csv", "cells.parquet"):
@@ -107,23 +115,26 @@ def write_tables(
         if quality in cell.figures:
             name = cell.row if len(plan.models) == 1 else f"{cell.row} ({cell.model})"
             panels.setdefault(cell.set, []).append((name, _price(cell.cost), cell.figures[quality].value))
-    plot_pareto(panels, f"{_currency(cells) or 'tokens'} a question", quality, folder / "pareto.png")
+    plot_pareto(panels, f"{_currency(cells) or 'tokens'} a question", _spaced(quality), folder / "pareto.png")
 
 
 def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
     """Make a table with the main figures of each cell, as a header and rows."""
     measured = list(dict.fromkeys(name for cell in cells for name in cell.latency))
     currency = _currency(cells)
-    head = ["row", "set", "model", *plan.columns, "LLM calls", "tokens", "seconds", "questions/s"]
+    also = unanswered_columns(cell.unanswered for cell in cells)
+    head = ["row", "set", "model", *also, *map(_spaced, plan.columns)]
+    head += ["LLM calls", "tokens", "seconds", "questions/s"]
     rows = []
     for cell in cells:
         cost, figures = cell.cost, [cell.figures.get(name) for name in plan.columns]
-        spent = (cost.llm_calls, cost.prompt_tokens + cost.completion_tokens, cost.seconds, cell.throughput)
+        spent = cost.llm_calls, cost.prompt_tokens + cost.completion_tokens
         rows.append(
             [
-                *(cell.row, cell.set, cell.model),
+                *(cell.row, cell.set, cell.model, *(str(getattr(cell.unanswered, name)) for name in also)),
                 *("" if one is None else f"{one.value:.3f}" for one in figures),
                 *(shown(value, 1) for value in spent),
+                *(shown(cost.seconds), shown(cell.throughput)),
                 *(shown(cell.latency.get(name), 3) for name in measured),
                 *([shown(cost.money, 6)] if currency else []),
             ]
@@ -131,15 +142,22 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
     return [*head, *(f"{name} s, 1 client" for name in measured), *([currency] if currency else [])], rows
 
 
+def failures(cells: Sequence[Cell]) -> list[str]:
+    """Make a note for each cell with questions that failed: how many, and why the first of them failed."""
+    return failure_notes({name_of(cell): cell.unanswered for cell in cells})
+
+
+def name_of(cell: Cell) -> str:
+    """Return the name of a cell in remarks and comparisons."""
+    return f"{cell.row}, {cell.set}, {cell.model}"
+
+
+def _spaced(column: str) -> str:
+    return column.replace("_", " ")
+
+
 def _price(cost: Cost) -> float:
     return cost.prompt_tokens + cost.completion_tokens if cost.money is None else cost.money
-
-
-def _listed(lines: Sequence[str], tex: bool) -> str:
-    if not tex:
-        return "".join(f"- {line}\n" for line in lines)
-    items = "".join(f"\\item {line.translate(_TEX)}\n" for line in lines)
-    return f"\\begin{{itemize}}\n{items}\\end{{itemize}}\n" if lines else ""
 
 
 def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[str, Searched]) -> list[str]:
@@ -161,9 +179,8 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
         lines.append(f"Search in {name}: each question searches {where}. Retriever: {of_set.retriever}.")
         if of_set.summaries:
             lines.append(f"Summaries of {name}: {of_set.summaries}.")
-    if any(one.opens for one in systems_of(plan)):
-        by = f"the model of this table ({model})" if plan.knowledge == "llm" else "rules, without an LLM"
-        lines.append(f"Knowledge graph: extracted by {by}.")
+        if of_set.knowledge:
+            lines.append(f"Knowledge graph of {name}: extracted by {of_set.knowledge}.")
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
     if len(plan.seeds) > 1:
@@ -181,7 +198,8 @@ def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], li
     of the measured figure."""
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     columns = [(name, column) for name in plan.sets for column in plan.columns]
-    heads = [[f"{name} {column}", *["paper"] * ((name, column) in published)] for name, column in columns]
+    titles = [(f"{name} {_spaced(column)}", (name, column) in published) for name, column in columns]
+    heads = [[title, *[f"{title}, paper"] * is_published] for title, is_published in titles]
     head = ["row", *chain.from_iterable(heads)]
     by_place = {(cell.set, cell.row): cell for cell in cells if cell.model == model}
     rows = []
@@ -208,6 +226,6 @@ def _record(cell: Cell) -> dict[str, Any]:
     paper = {f"{name}_paper": value for name, value in cell.paper.items()}
     speed = {"throughput": cell.throughput, **{f"{name}_seconds": value for name, value in cell.latency.items()}}
     place = {"set": cell.set, "row": cell.row, "model": cell.model, "runs": " ".join(map(str, cell.runs))}
-    figures = {"questions": len(cell.scored), **in_columns(cell.figures)}
+    figures = {"questions": len(cell.scored), **counts_of(cell.unanswered), **in_columns(cell.figures)}
     figures |= {f"{name}_sd": value for name, value in cell.spread.items()}
     return {**place, **figures, **paper, **cost_columns(cell.cost), **speed}
