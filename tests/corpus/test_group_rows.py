@@ -10,8 +10,10 @@ import openpyxl
 import pptx
 import pytest
 from pptx.util import Inches
+from typer.testing import CliRunner
 
 import pyfast
+from pyfast.commands.cli import app
 from pyfast.corpus import Table, read
 
 Rows = list[list[str] | str]
@@ -113,6 +115,21 @@ def test_a_row_is_found_by_the_name_of_its_group(kind: str, tmp_path: Path) -> N
     first, second = (index.corpus.render(int(index.passages[pool.passages[0]])) for pool in pools)
     assert "spring fair > Hall A | Company: Acme | Booth: 12 | Product: bolts" in first
     assert "spring fair > Hall B | Company: Corvo | Booth: 12 | Product: ropes" in second
+
+
+def test_evidence_is_shown_with_the_name_of_its_group(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    write(EXPO, tmp_path / "files" / "expo.xlsx")
+    pyfast.build_index(tmp_path / "files", tmp_path / "IDX")
+    question, named = "Who is at booth 12 in Hall B?", "expo > Exhibitors of the spring fair > Hall B"
+    run = pyfast.answer([question], index=tmp_path / "IDX", llm="instant", system="rag", run=tmp_path / "run")
+    first = run.records[0].evidence[0]
+    assert (first.heading, first.line) == (named, "Company: Corvo | Booth: 12 | Product: ropes")
+    assert run.to_arrow(sources=True)["title"][0].as_py() == named
+    for arguments in (["ask", str(tmp_path / "IDX"), question, "--llm", "instant", "--system", "rag"],
+                      ["show", str(tmp_path / "run"), run.records[0].id]):  # fmt: skip
+        shown = CliRunner().invoke(app, arguments)
+        assert shown.exit_code == 0 and f"{named} ({first.uri})" in shown.stdout, shown.output
 
 
 @pytest.mark.parametrize("kind", WRITERS)
