@@ -187,9 +187,9 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
 
     A cell that fills a row can also be a note on the table or on the row above it. So a table is cut only if its
     first row names a group, or if its header stands again below each name. What is a sentence or stands directly
-    above another name or at the end names no group. Such rows, and a total over all groups, come first, as a table
-    without a group. So do the rows of the foot. The last name counts alone: the name before it can be that of an
-    empty group.
+    above another name or at the end names no group. Such rows come first, as a table without a group. So do the
+    rows of the foot, a total over all groups, and the notes below it or below an empty row at the end. The last
+    name counts alone: the name before it can be that of an empty group.
     """
     rows, header = parts.rows, parts.header
     filling = set(parts.filling)
@@ -198,28 +198,61 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
         yield parts
         return
     caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
-    body = [at for at in range(len(rows)) if not 0 < parts.foot <= parts.numbers[at]]
-    last = max((at for at in body if at not in filling), default=-1)
+    names, end = _names_of_groups(parts)
     found = [(parts.caption, Packed[tuple[str, ...]](), array("q"))]
-    before = has_totals = False
+    into = found[0]
     for at, (row, number) in enumerate(zip(rows, parts.numbers, strict=True)):
-        text, into = " ".join(row[0].split()), found[-1]
-        if 0 < parts.foot <= number:
-            into = found[0]
-        elif at in filling:
-            has_totals |= before
-            if at < last and at + 1 not in filling and _is_group(text):
-                found.append((" > ".join(filter(None, [caption, text])), Packed(), array("q")))
-                continue
-            into = found[0]
-        else:
-            is_total = bool(_TOTAL.match(next(filter(None, row))))
-            if at == last and is_total and (before or not has_totals):
-                into = found[0]
-            before = is_total
-        into[1].append(row)
-        into[2].append(number)
+        if at in names:
+            found.append((" > ".join(filter(None, [caption, names[at]])), Packed(), array("q")))
+            into = found[-1]
+            continue
+        _, some, numbers = found[0] if at >= end or at in filling else into
+        some.append(row)
+        numbers.append(number)
     yield from (TableParts(name, header, pack(some), at) for name, some, at in found if some)
+
+
+def _names_of_groups(parts: TableParts) -> tuple[dict[int, str], int]:
+    """Find the rows of a table that name groups, and the end of its last group.
+
+    Returns:
+        The name at each place in `rows`, and the place of the first row that is below all groups.
+    """
+    filling = set(parts.filling)
+    texts, totals, alone = dict[int, str](), set[int](), set[int]()
+    end = last = 0
+    for at, row in enumerate(parts.rows):
+        if 0 < parts.foot <= parts.numbers[at]:
+            break
+        end = at + 1
+        if at in filling:
+            texts[at] = " ".join(row[0].split())
+            continue
+        last = at
+        text = next(filter(None, row))
+        if _TOTAL.match(text):
+            totals.add(at)
+        elif not is_number(text) and set(row) <= {text, ""}:
+            alone.add(at)
+    names = {at: it for at, it in texts.items() if at < last and at + 1 not in filling and _is_group(it)}
+
+    def totals_above(place: int) -> int:
+        return sum(1 for _ in takewhile(totals.__contains__, range(place - 1, -1, -1)))
+
+    # Below the last row with values there are only notes, if there is not another group.
+    notes = next((at for at in range(end, 0, -1) if at - 1 not in alone and at - 1 not in texts), 0)
+    groups = [at for at in names if at < notes]
+    is_last = len(groups) == len(names)
+    count = totals_above(notes)
+    # Each group can have totals of its own, and a group of nothing else has at least one.
+    own = max((totals_above(at) for at in texts if at < notes), default=0)
+    own = max(own, int(notes - count - 1 in names))
+    if count > own and (is_last or len(groups) > 1):
+        end = notes - count + own
+    elif is_last:
+        after_gap = (at for at in range(notes, end) if parts.numbers[at] > parts.numbers[at - 1] + 1)
+        end = notes if count else next(after_gap, end)
+    return {at: it for at, it in names.items() if at < end}, end
 
 
 def _is_group(text: str) -> bool:
@@ -354,6 +387,13 @@ def _names_of_index(grid: Grid, first: int) -> int:
             and any(one == other for row in levels for one, other in pairwise(row))
             and not any(is_number(name) and not _YEAR.fullmatch(name) for row in levels for name in row)
             and all(_filled(row) <= 1 for row in corners)
+            # A name in the corner that spans rows, or has a gap below it, is the name of the first column. What
+            # stands below it, or fills its row, is the name of a group.
+            and sorted(map(_filled, corners)) == list(map(_filled, corners))
+            and not any(
+                span.column < count and (span.row == at or first <= span.row < first + span.rows - 1 < at)
+                for span in grid.spans
+            )
             and any(cells[at + 1][count:])
         ):
             return at
@@ -366,7 +406,10 @@ def _filled(row: Sequence[str]) -> int:
 
 def _continues(grid: Grid, row: int) -> bool:
     """Whether the row below a header row belongs to the header: it names columns below a common head."""
-    if row + 2 >= len(grid.cells):
+    # A row that a cell fills can be the name of a group, and says nothing about the columns.
+    full = {span.row for span in grid.spans if span.rows == 1 and span.columns == len(grid.cells[row])}
+    values = next((it for at, it in enumerate(grid.cells[row + 2 :], row + 2) if at not in full), None)
+    if values is None:
         return False
     above, below = list(grid.cells[row]), list(grid.cells[row + 1])
     grouped = {
@@ -391,7 +434,7 @@ def _continues(grid: Grid, row: int) -> bool:
             and all(column == 0 or pairs[column - 1][1] for column in under)
             and 0 not in under
             and not any(map(is_number, filter(None, above)))
-            and _filled(grid.cells[row + 2]) > len(under)
+            and _filled(values) > len(under)
         )
     return all(pairs[column][1] for column in grouped) and not any(name and it for name, it in outside)
 

@@ -302,6 +302,11 @@ class Corpus:
         """The title of a document."""
         return self._titles[source]
 
+    def heading(self, source: int) -> str:
+        """The title of a document, and the section of a table: `Exhibitors > Hall B`."""
+        section = self._sections[source] if self._kinds[source] == Kind.TABLE else ""
+        return " > ".join(filter(None, [self._titles[source], section]))
+
     def document(self, source: int) -> Document:
         """Return a document, exactly as it was encoded."""
         kind, root = int(self._kind[source]), int(self.roots[source])

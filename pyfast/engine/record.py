@@ -75,6 +75,13 @@ class Evidence:
         header, in_row = self.metadata.get("header"), self.offsets[0] >= 0 > self.offsets[1]
         return row_line("", "", header, self.snippet.split("\t")) if header and in_row else fold(self.snippet)
 
+    @property
+    def heading(self) -> str:
+        """The title and the section of the table that the segment is in: `Exhibitors > Hall B`. Of other segments,
+        the `title` of the metadata. It is empty if there is none."""
+        names = ("title", "section") if "header" in self.metadata else ("title",)
+        return " > ".join(str(self.metadata[name]) for name in names if self.metadata.get(name))
+
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
         """Read evidence from an object of answers.jsonl or of a trace."""

@@ -115,11 +115,10 @@ def open_answers(run: Path, gold: Lines) -> GivenAnswers:
 
 
 def _passages(record: Record) -> tuple[str, ...]:
-    """Return the evidence of an answer, each passage with the title of its document, if it has one."""
+    """Return the evidence of an answer, each passage with the title of its document, and a table's section."""
     if record.answer is None:
         return ()
-    titles = [item.metadata.get("title") for item in record.evidence]
-    return tuple(f"{t}: {one.line}" if t else one.line for t, one in zip(titles, record.evidence, strict=True))
+    return tuple(": ".join(filter(None, [one.heading, one.line])) for one in record.evidence)
 
 
 async def judge_answer(question: Question, ctx: Context) -> Answer:

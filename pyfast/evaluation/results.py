@@ -142,7 +142,7 @@ def _sources(
             **{name: _unicode(text) for name, text in texts.items()},
             "rank": rank,
             "uri": one.uri,
-            "title": one.metadata.get("title") or (found.title if found else None),
+            "title": one.heading or (found.title if found else None),
             "page": page,
             "sheet": sheet and sheet[1],
             "row": row,

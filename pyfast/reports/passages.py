@@ -235,10 +235,10 @@ class PassageFinder:
         return part, {"span": span, "part": part.key}
 
     def _title_of(self, segment: int) -> str:
-        """Return the title of the document of a segment. Empty if the title is the uri of the document."""
+        """Return the heading of the document of a segment. Empty if it is the uri of the document."""
         assert self.index is not None
         source = int(self.index.corpus.source[segment])
-        title = self.index.corpus.title(source)
+        title = self.index.corpus.heading(source)
         return "" if title == self.index.corpus.uri(source) else title
 
     def _read(self, segment: int) -> tuple[Passage, Passage]:
@@ -248,7 +248,7 @@ class PassageFinder:
         source = int(corpus.source[segment])
         text = corpus.content(segment)
         header = corpus.header(source) if "\t" in text and corpus.is_table(segment) else ()
-        complete = _passage(corpus.uri(source), corpus.title(source), text, header)
+        complete = _passage(corpus.uri(source), corpus.heading(source), text, header)
         if header or len(text) <= EXCERPT:
             return complete, complete
         return complete, {**complete, "text": text[:EXCERPT], "cut": True}
@@ -260,8 +260,7 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
     for one in record.evidence:
         if one.segment:
             header = (one.metadata.get("header") or ()) if "\t" in one.snippet else ()
-            title = str(one.metadata.get("title", ""))
-            passages[one.segment] = _passage(one.uri, title, one.snippet, tuple(map(str, header)))
+            passages[one.segment] = _passage(one.uri, one.heading, one.snippet, tuple(map(str, header)))
     return passages
 
 

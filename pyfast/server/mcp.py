@@ -122,7 +122,9 @@ def mcp_server(
         left = int(max_tokens * CHARACTERS_PER_TOKEN)
         passages: list[Passage] = []
         for item in items:
-            passage = Passage(uri=item.uri, title=view.title(item.uri), text=item.line, score=item.score)
+            passage = Passage(
+                uri=item.uri, title=item.heading or view.title(item.uri), text=item.line, score=item.score
+            )
             over = len(passage.model_dump_json()) - left
             if over > 0 and passages:
                 break

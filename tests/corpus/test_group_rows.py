@@ -10,8 +10,10 @@ import openpyxl
 import pptx
 import pytest
 from pptx.util import Inches
+from typer.testing import CliRunner
 
 import pyfast
+from pyfast.commands.cli import app
 from pyfast.corpus import Table, read
 
 Rows = list[list[str] | str]
@@ -29,58 +31,73 @@ EXPO: Rows = [
 ]
 
 
-def write_xlsx(rows: Rows, path: Path) -> None:
+Spans = list[tuple[int, int, int, int]]
+"""Other cells that cover several places: the row, the column, and how many rows and columns they cover"""
+
+
+def write_xlsx(rows: Rows, path: Path, spans: Spans) -> None:
     book = openpyxl.Workbook()
     for number, row in enumerate(rows, start=1):
         for column, text in enumerate([row] if isinstance(row, str) else row, start=1):
             book.active.cell(number, column, text or None)
-        if isinstance(row, str):
-            book.active.merge_cells(start_row=number, end_row=number, start_column=1, end_column=width(rows))
+    for y, x, down, across in spans:
+        book.active.merge_cells(None, y + 1, x + 1, y + down, x + across)
     book.save(path)
 
 
-def write_html(rows: Rows, path: Path) -> None:
+def write_html(rows: Rows, path: Path, spans: Spans) -> None:
+    covered = {(y + k, x + j): (k, j) for y, x, down, across in spans for k in range(down) for j in range(across)}
+    size = {(y, x): f" rowspan={down} colspan={across}" for y, x, down, across in spans}
     lines = [
-        f"<td colspan={width(rows)}>{escape(row)}</td>"
-        if isinstance(row, str)
-        else "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        for row in rows
+        "".join(
+            f"<td{size.get((y, x), '')}>{escape(cell)}</td>"
+            for x, cell in enumerate([row] if isinstance(row, str) else row)
+            if covered.get((y, x), (0, 0)) == (0, 0)
+        )
+        for y, row in enumerate(rows)
     ]
     path.write_text(f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
 
 
-def write_docx(rows: Rows, path: Path) -> None:
+def write_docx(rows: Rows, path: Path, spans: Spans) -> None:
     file = docx.Document()
-    fill(file.add_table(len(rows), width(rows)), rows)
+    fill(file.add_table(len(rows), width(rows)), rows, spans)
     file.save(str(path))
 
 
-def write_pptx(rows: Rows, path: Path) -> None:
+def write_pptx(rows: Rows, path: Path, spans: Spans) -> None:
     file = pptx.Presentation()
     file.slides.add_slide(file.slide_layouts[5])
     slide = file.slides.add_slide(file.slide_layouts[5])
-    fill(slide.shapes.add_table(len(rows), width(rows), *[Inches(1)] * 4).table, rows)
+    fill(slide.shapes.add_table(len(rows), width(rows), *[Inches(1)] * 4).table, rows, spans)
     file.save(str(path))
 
 
-def fill(table: docx.table.Table, rows: Rows) -> None:
+def fill(table: docx.table.Table, rows: Rows, spans: Spans) -> None:
+    for y, x, down, across in spans:
+        table.cell(y, x).merge(table.cell(y + down - 1, x + across - 1))
     for y, row in enumerate(rows):
-        if isinstance(row, str):
-            table.cell(y, 0).merge(table.cell(y, width(rows) - 1))
         for x, text in enumerate([row] if isinstance(row, str) else row):
-            table.cell(y, x).text = text
+            if text:
+                table.cell(y, x).text = text
 
 
 def width(rows: Rows) -> int:
     return max(len(row) for row in rows if isinstance(row, list))
 
 
+def write(rows: Rows, path: Path, spans: Spans | None = None) -> None:
+    """Write a file with a table. Its suffix says the format."""
+    filling = [(y, 0, 1, width(rows)) for y, row in enumerate(rows) if isinstance(row, str)]
+    WRITERS[path.suffix[1:]](rows, path, [*filling, *(spans or [])])
+
+
 WRITERS = {"xlsx": write_xlsx, "html": write_html, "docx": write_docx, "pptx": write_pptx}
 
 
-def tables(rows: Rows, path: Path) -> list[Table]:
+def tables(rows: Rows, path: Path, spans: Spans | None = None) -> list[Table]:
     """The tables that are read from a file with these rows."""
-    WRITERS[path.suffix[1:]](rows, path)
+    write(rows, path, spans)
     return [one for one in read([path], []) if isinstance(one, Table)]
 
 
@@ -92,12 +109,27 @@ def by_section(rows: Rows, path: Path) -> dict[str, list[str]]:
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_row_is_found_by_the_name_of_its_group(kind: str, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
-    WRITERS[kind](EXPO, tmp_path / "files" / f"expo.{kind}")
+    write(EXPO, tmp_path / "files" / f"expo.{kind}")
     index = pyfast.build_index(tmp_path / "files", tmp_path / "IDX", on_unread=lambda _: None)
     pools = index.search(["Who is at booth 12 in Hall A?", "Who is at booth 12 in Hall B?"], 1)
     first, second = (index.corpus.render(int(index.passages[pool.passages[0]])) for pool in pools)
     assert "spring fair > Hall A | Company: Acme | Booth: 12 | Product: bolts" in first
     assert "spring fair > Hall B | Company: Corvo | Booth: 12 | Product: ropes" in second
+
+
+def test_evidence_is_shown_with_the_name_of_its_group(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    write(EXPO, tmp_path / "files" / "expo.xlsx")
+    pyfast.build_index(tmp_path / "files", tmp_path / "IDX")
+    question, named = "Who is at booth 12 in Hall B?", "expo > Exhibitors of the spring fair > Hall B"
+    run = pyfast.answer([question], index=tmp_path / "IDX", llm="instant", system="rag", run=tmp_path / "run")
+    first = run.records[0].evidence[0]
+    assert (first.heading, first.line) == (named, "Company: Corvo | Booth: 12 | Product: ropes")
+    assert run.to_arrow(sources=True)["title"][0].as_py() == named
+    for arguments in (["ask", str(tmp_path / "IDX"), question, "--llm", "instant", "--system", "rag"],
+                      ["show", str(tmp_path / "run"), run.records[0].id]):  # fmt: skip
+        shown = CliRunner().invoke(app, arguments)
+        assert shown.exit_code == 0 and f"{named} ({first.uri})" in shown.stdout, shown.output
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -121,6 +153,7 @@ def test_a_sheet_of_thousands_of_rows_has_groups_to_its_end(tmp_path: Path) -> N
 
 
 HEAD = ["Name", "Booth"]
+HALLS: Rows = [HEAD, "Hall A", ["Acme", "1"], "Hall B", ["Corvo", "2"]]
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -135,6 +168,32 @@ HEAD = ["Name", "Booth"]
          {"Hall A": ["Acme", "Total"], "Hall B": ["Corvo", "Total"]}),
         ([HEAD, "Hall A", ["Acme", "1"], ["Total", "1"], "Hall B", ["Corvo", "2"], ["Total", "2"], ["Sum", "3"]],
          {"": ["Sum"], "Hall A": ["Acme", "Total"], "Hall B": ["Corvo", "Total"]}),
+        # Notes in a single cell, below a total, below an empty row, and below another note.
+        ([*HALLS, ["Total", "3"], ["Source: the fair", ""]],
+         {"": ["Total", "Source: the fair"], "Hall A": ["Acme"], "Hall B": ["Corvo"]}),
+        ([*HALLS, ["", ""], ["Total", "3"], ["", ""], ["As of May", ""],
+          "Source: the fair"],
+         {"": ["Total", "As of May", "Source: the fair"], "Hall A": ["Acme"], "Hall B": ["Corvo"]}),
+        ([*HALLS, ["Total", "3"], "Source: the fair", ["As of May", ""]],
+         {"": ["Total", "Source: the fair", "As of May"], "Hall A": ["Acme"], "Hall B": ["Corvo"]}),
+        ([HEAD, "Hall A", ["Acme", "1"], ["Total", "1"], ["", "As of May"]],
+         {"": ["Total", ""], "Hall A": ["Acme"]}),
+        ([*HALLS, ["", ""], ["As of May", ""], ["Draft", ""]],
+         {"": ["As of May", "Draft"], "Hall A": ["Acme"], "Hall B": ["Corvo"]}),
+        # A name without values is no note, and a group can have nothing but a total.
+        ([*HALLS, ["Dunn", ""]],
+         {"Hall A": ["Acme"], "Hall B": ["Corvo", "Dunn"]}),
+        ([HEAD, "Hall A", ["Acme", ""], ["Total", "1"], "Hall B", ["Corvo", ""]],
+         {"Hall A": ["Acme", "Total"], "Hall B": ["Corvo"]}),
+        ([HEAD, "Hall A", ["Acme", "1"], "Hall B", ["Total", "2"], ["Total", "3"], ["As of May", ""]],
+         {"": ["Total", "As of May"], "Hall A": ["Acme"], "Hall B": ["Total"]}),
+        # Each group has two totals, and the whole table too.
+        ([HEAD, "Hall A", ["Acme", "1"], ["Total net", "1"], ["Total", "2"], "Hall B", ["Corvo", "2"],
+          ["Total net", "2"], ["Total", "3"], ["Sum net", "3"], ["Sum", "5"], ["As of May", ""]],
+         {"": ["Sum net", "Sum", "As of May"], "Hall A": ["Acme", "Total net", "Total"],
+          "Hall B": ["Corvo", "Total net", "Total"]}),
+        ([HEAD, "Hall A", ["Acme", "1"], ["Sum", "1"], "Hall B", ["Corvo", "2"], ["Sum", "2"], ["As of May", ""]],
+         {"": ["As of May"], "Hall A": ["Acme", "Sum"], "Hall B": ["Corvo", "Sum"]}),
         # A group without a row, and a name above another one.
         ([HEAD, "Hall A", "Hall B", ["Corvo", "2"], "Hall C"], {"": ["Hall A", "Hall C"], "Hall B": ["Corvo"]}),
         # Sentences, and what says nothing, name no group.
@@ -224,3 +283,40 @@ def test_the_foot_of_a_page_is_in_no_group(name: str, place: str, tmp_path: Path
     assert {one.section: [row[0] for row in one.rows] for one in found} == {
         "": [name, "Figures of 2025", "Median"], "North": ["Odda", "Sum"], "South": ["Bodo"]
     }  # fmt: skip
+
+
+OUTPUT = ["Turbine", "Output", ""], ["", "May", "June"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("head", "spans"),
+    [
+        (OUTPUT, [(0, 0, 2, 1), (0, 1, 1, 2)]),
+        (OUTPUT, [(0, 1, 1, 2)]),
+        (OUTPUT, []),
+        ((["", "Output", ""], ["Turbine", "May", "June"]), [(0, 1, 1, 2)]),
+    ],
+)
+@pytest.mark.parametrize("title", [[], ["Wind"]])
+@pytest.mark.parametrize("sites", [["Site Esbjerg"], ["Site Esbjerg", "Site Odda"]])
+def test_a_header_of_two_rows_above_groups(
+    kind: str, head: tuple[list[str], ...], spans: Spans, title: list[str], sites: list[str], tmp_path: Path
+) -> None:
+    rows: Rows = [*title, *head]
+    for site in sites:
+        rows += [site, ["T-04", "1", "2"], ["T-05", "3", "4"]]
+    found = tables(rows, tmp_path / f"a.{kind}", [(y + len(title), *rest) for y, *rest in spans])
+    slide = ["Slide 2"] if kind == "pptx" else []
+    assert [one.section for one in found] == [" > ".join([*slide, *title, site]) for site in sites]
+    assert {one.header for one in found} == {("Turbine", "Output May", "Output June")}
+    assert {tuple(row[0] for row in one.rows) for one in found} == {("T-04", "T-05")}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("spans", [[(0, 0, 2, 1), (0, 1, 1, 2)], [(0, 1, 1, 2)]])
+def test_a_single_cell_below_a_header_of_two_rows_is_a_row(kind: str, spans: Spans, tmp_path: Path) -> None:
+    rows: Rows = [*OUTPUT, ["Site Esbjerg", "", ""], ["T-04", "1", "2"]]
+    (table,) = tables(rows, tmp_path / f"a.{kind}", spans)
+    assert table.header == ("Turbine", "Output May", "Output June")
+    assert [row[0] for row in table.rows] == ["Site Esbjerg", "T-04"]
