@@ -148,6 +148,7 @@ class Engine:
         self._free = asyncio.Semaphore(concurrency)
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = contextlib.AsyncExitStack()
+        self._models: Models | None = None
         self._runtime: Callable[[Index | None], Runtime] | None = None
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
@@ -168,7 +169,7 @@ class Engine:
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
             stack.callback(executor.shutdown, wait=False, cancel_futures=True)
             self._free = asyncio.Semaphore(self._concurrency)  # a semaphore of the running event loop
-            models = Models(self._llm.full(), self._outage_s)
+            self._models = models = Models(self._llm.full(), self._outage_s)
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, stack)
@@ -189,7 +190,7 @@ class Engine:
             await asyncio.wait(working)
         opening: list[asyncio.Future[Any]] = [*self._views.values(), *([self._moving] if self._moving else [])]
         await asyncio.gather(*opening, return_exceptions=True)
-        self._runtime = self._folder = self._base = None
+        self._runtime = self._folder = self._base = self._models = None
         self._views.clear()
         await self._opened.aclose()
 
@@ -403,6 +404,26 @@ class Engine:
             pool = await context.call(search, query, k)
             evidence = await context.call(cite, evidence_of(context.index, pool))
         return [Evidence.read(item) for item in orjson.loads(evidence)]
+
+    def llm_is_out(self) -> bool:
+        """Return whether a model is out, for health checks of a service.
+
+        A model is out from a call that fails because of the model until it answers a call or a test call. While
+        a model is out and no question waits for it, this method sends test calls, at most one every two seconds,
+        and does not wait for the reply. So a service that gets no questions in this time notices the end.
+
+        Returns:
+            Whether a model is out. False before the `async with` block.
+
+        Example:
+            >>> import asyncio, pyfast
+            >>> async def main() -> bool:
+            ...     async with pyfast.Engine(llm="instant") as engine:
+            ...         return engine.llm_is_out()
+            >>> asyncio.run(main())
+            False
+        """
+        return self._models is not None and self._models.are_out()
 
     @property
     def index(self) -> Index | None:

@@ -252,8 +252,8 @@ def test_files_and_the_command(url: str, tmp_path: Path) -> None:
 def test_it_compares_with_the_file_that_it_replaces(tmp_path: Path) -> None:
     """A bad file is refused before the measurement, which would replace the earlier result."""
     (tmp_path / "q.jsonl").write_text('{"id": "q", "question": "?"}\n')
-    command = ("bench", tmp_path / "q.jsonl", "--llm", "instant", "--system", "direct", "--clients", 1, "--count", 8)
-    given = [*map(str, command), "--out", str(tmp_path / "B")]
+    asked = ("bench", tmp_path / "q.jsonl", "--llm", "instant", "--system", "direct")
+    given = [*map(str, asked), "--clients", "1", "--count", "8", "--out", str(tmp_path / "B")]
     assert CliRunner().invoke(app, given).exit_code == 0
     file = tmp_path / "B" / "bench.json"
     slow = orjson.loads(file.read_bytes())
