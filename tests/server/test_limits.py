@@ -13,7 +13,7 @@ from aiohttp import web
 from http_server import TITAN, Gate, serving, until
 
 import pyfast
-from pyfast.errors import InputError, LLMUnavailableError, OutageError
+from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm import Completion, Request
 from pyfast.server.limits import read_keys
 from pyfast.utils.options import ServerOptions
@@ -129,6 +129,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ("chat/completions", {"filters": "source=a/*"}, "filters", ""),
         ("chat/completions", {"settings": {"hops": 1}}, "settings.hops", "requests cannot change hops"),
         ("chat/completions", {"message": []}, "message", "did you mean messages?"),
+        ("chat/completions", {"system": "n2n"}, "system", "`model` names the system"),
         ("chat/completions", {"stop": ["x"]}, "stop", "not possible"),
         ("chat/completions", {"logprobs": True}, "logprobs", "not possible"),
         (
@@ -449,3 +450,15 @@ async def test_an_llm_that_comes_back_after_the_patience(caplog: pytest.LogCaptu
         llm.is_up = True
         await until(lambda: service.status == "ready")
         assert (await served.ask())[0] == 200
+
+
+async def test_a_failed_call_tells_no_address(caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing(Gate):
+        async def complete(self, request: Request) -> Completion:
+            raise CallError("http://10.0.0.7:8001/v1 answered 400: the prompt is too long")
+
+    async with serving(None, Refusing()) as served:
+        status, said, _ = await served.ask()
+        assert (status, said["error"]["code"]) == (422, "failed_call")
+        assert said["error"]["message"].endswith("the LLM's server answered 400: the prompt is too long")
+        assert "10.0.0.7" in caplog.text
