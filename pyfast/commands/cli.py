@@ -44,8 +44,8 @@ _UsageError: Any = typer.BadParameter.__base__
 def main() -> None:
     """Run the command line. Prints an error that pyfast raises on purpose as one line on stderr.
 
-    After such an error, the exit status is 1. For a wrong command line, the exit status is 2. A command may also end
-    with status 2 if it could not read everything.
+    After such an error, the exit status is 1. For a wrong command line, the exit status is 2. A command may also
+    end with status 2 if it could not read everything.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
