@@ -52,9 +52,8 @@ def main() -> None:
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
-    log.propagate = (
-        False  # The library `mcp` gives the root logger a handler, which would print each record again.
-    )
+    # The library `mcp` gives the root logger a handler, which would print each record again.
+    log.propagate = False
     if not sys.stderr.isatty():  # run.toml has it too. In a file or a pipe, stderr is for errors.
         logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
     # The current folder comes last, so that MODULE:NAME finds a user's module and no module hides an installed
