@@ -119,7 +119,8 @@ class Engine:
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`, `passages`, `answer_tokens`.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
-                errors. 0: `LLMUnavailableError` is raised immediately.
+                errors. 0: `LLMUnavailableError` is raised when all attempts of a call and of a test call have
+                failed. The model's options `attempts` and `backoff_s` set how long this takes.
             prompts: A TOML file with prompts that replace prompts of the systems.
             follow_ups: What to do with a question that has a `history`, if the system can answer only single
                 questions. The values are those of `pyfast.answer`. Other systems read the history themselves,
@@ -148,6 +149,7 @@ class Engine:
         self._free = asyncio.Semaphore(concurrency)
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = contextlib.AsyncExitStack()
+        self._models: Models | None = None
         self._runtime: Callable[[Index | None], Runtime] | None = None
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
@@ -168,7 +170,7 @@ class Engine:
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
             stack.callback(executor.shutdown, wait=False, cancel_futures=True)
             self._free = asyncio.Semaphore(self._concurrency)  # a semaphore of the running event loop
-            models = Models(self._llm.full(), self._outage_s)
+            self._models = models = Models(self._llm.full(), self._outage_s)
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, stack)
@@ -189,7 +191,7 @@ class Engine:
             await asyncio.wait(working)
         opening: list[asyncio.Future[Any]] = [*self._views.values(), *([self._moving] if self._moving else [])]
         await asyncio.gather(*opening, return_exceptions=True)
-        self._runtime = self._folder = self._base = None
+        self._runtime = self._folder = self._base = self._models = None
         self._views.clear()
         await self._opened.aclose()
 
@@ -403,6 +405,26 @@ class Engine:
             pool = await context.call(search, query, k)
             evidence = await context.call(cite, evidence_of(context.index, pool))
         return [Evidence.read(item) for item in orjson.loads(evidence)]
+
+    def llm_is_out(self) -> bool:
+        """Return whether a model is out, for health checks of a service.
+
+        A model is out from a call that fails because of the model until it answers a call or a test call. While
+        a model is out and no question waits for it, this method sends test calls, at most one every two seconds,
+        and does not wait for the reply. So a service that gets no questions in this time notices the end.
+
+        Returns:
+            Whether a model is out. False before the `async with` block.
+
+        Example:
+            >>> import asyncio, pyfast
+            >>> async def main() -> bool:
+            ...     async with pyfast.Engine(llm="instant") as engine:
+            ...         return engine.llm_is_out()
+            >>> asyncio.run(main())
+            False
+        """
+        return self._models is not None and self._models.are_out()
 
     @property
     def index(self) -> Index | None:

@@ -42,6 +42,8 @@ def bench(
     """
     import pyfast.api.experiments.latency
 
+    # Read before the measurement, which may replace this file.
+    earlier = None if compare is None else pyfast.api.experiments.latency.read_bench(compare)
     result = pyfast.api.experiments.latency.bench(
         questions,
         load,
@@ -55,8 +57,8 @@ def bench(
         print(json_line(result.as_json()))
     else:
         _show(result)
-    if compare is not None:
-        _show_changes(result.compare(compare))
+    if earlier is not None:
+        _show_changes(result.compare(earlier))
 
 
 def _show(result: Bench) -> None:

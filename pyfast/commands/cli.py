@@ -44,13 +44,16 @@ _UsageError: Any = typer.BadParameter.__base__
 def main() -> None:
     """Run the command line. Prints an error that pyfast raises on purpose as one line on stderr.
 
-    After such an error, the exit status is 1. For a wrong command line, the exit status is 2.
+    After such an error, the exit status is 1. For a wrong command line, the exit status is 2. A command may also
+    end with status 2 if it could not read everything.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
+    # The library `mcp` gives the root logger a handler, which would print each record again.
+    log.propagate = False
     if not sys.stderr.isatty():  # run.toml has it too. In a file or a pipe, stderr is for errors.
         logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
     # The current folder comes last, so that MODULE:NAME finds a user's module and no module hides an installed

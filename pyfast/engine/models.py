@@ -132,6 +132,12 @@ class Models:
         for model in self._distinct:
             await model.outages.over()
 
+    def are_out(self) -> bool:
+        """Return whether one of the LLMs is out, and have an LLM that is out probed (see `Outages.check`)."""
+        for model in self._distinct:
+            model.outages.check()
+        return any(model.outages.is_out for model in self._distinct)
+
     @property
     def have_answered(self) -> bool:
         """Whether a model has answered a call in this session."""

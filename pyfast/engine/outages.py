@@ -40,6 +40,8 @@ _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
 """If the LLM goes down this many times while it works on one call alone, this call counts as the cause"""
+_CHECK_S = 2.0
+"""How many seconds must pass between two probes that no call waits for"""
 _FAILED_IN_A_ROW = 3
 """How many calls in a row may fail in transit while the LLM answers only probes. After many answered calls,
 the limit is a fifth of the number of answered calls
@@ -161,6 +163,10 @@ class Outages:
         self._in_work = self._begun = 0
         self.answers = 0
         """How many calls the LLM has answered"""
+        self.is_out = False
+        """Whether the LLM is out, as far as is known: from the first probe without an answer, or an error that the
+        LLM has ended, until the LLM answers a call or a probe"""
+        self._checked = -math.inf  # the loop's time of the last probe of `check`
         self._is_closed = False
         self._llm = with_defaults(llm)
         self._patience_s = patience_s
@@ -185,6 +191,15 @@ class Outages:
         """Wait until there is no outage. Raises `LLMUnavailableError` as `complete` does."""
         while (looking := self._looking) is not None and not looking.done():
             await asyncio.shield(looking)
+
+    def check(self) -> None:
+        """If the LLM is out, and no call waits for it, send a probe, without waiting for the reply. So `is_out`
+        becomes False again in a service that gets no questions while its LLM is out."""
+        now = asyncio.get_running_loop().time()
+        is_looking = self._looking is not None and not self._looking.done()
+        if self.is_out and not is_looking and now - self._checked >= _CHECK_S:
+            self._checked = now
+            self._look_for_replies(self._latest, now)
 
     def close(self) -> None:
         """Stop waiting for the end of an outage, and end a call that fails from now on."""
@@ -240,6 +255,7 @@ class Outages:
                 self._took = max(self._answered - began, 0.9 * self._took)
                 self.answers += 1
                 self._failed, self._waited = 0, 0.0
+                self.is_out = False
                 if self._looking is not None:
                     self._passed.set()
                 return completion
@@ -252,6 +268,9 @@ class Outages:
                     continue
                 self._check_gone(error)
                 raise CallError(error.said) from None
+            except LLMUnavailableError:
+                self.is_out = True
+                raise
             except TimeoutError as error:
                 if timeout is not None and timeout.expired():
                     fault, allowed = OutageError(f"the LLM did not answer within {limit or 0:g} s", "slow"), 1
@@ -335,11 +354,16 @@ class Outages:
     async def _met(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
         not, wait until it does. Return what happened to the other calls (see `_Met`)."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look(fault, began))
-            # Read the exception, because the waiting callers may be gone.
-            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(self._looking)
+        looking = self._looking
+        if looking is None or looking.done():
+            looking = self._look_for_replies(fault, began)
+        return await asyncio.shield(looking)
+
+    def _look_for_replies(self, fault: OutageError, began: float) -> asyncio.Task[_Met]:
+        self._looking = asyncio.ensure_future(self._look(fault, began))
+        # Read the exception, because the waiting callers may be gone.
+        self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._looking
 
     async def _look(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers a probe. If it does not, wait until it does. Meanwhile, all clocks
@@ -357,7 +381,9 @@ class Outages:
                 # A reply just after the call began says nothing about the time since then.
                 is_recent = before > (began + looked) / 2
                 met = "others" if loop.time() - looked < _AT_ONCE_S or is_recent else "late"
+                self.is_out = False
                 return met
+            self.is_out = True
             if not self._patience_s:
                 raise self._latest
             since = time.time() - (loop.time() - max(began, before))
@@ -365,6 +391,7 @@ class Outages:
             try:
                 began_to_wait = loop.time()
                 await self._wait(began_to_wait + self._patience_s - self._waited)
+                self.is_out = False
                 self._waited += loop.time() - began_to_wait
             except LLMUnavailableError:
                 self._waited = 0.0  # The next call starts a new wait.
@@ -372,6 +399,9 @@ class Outages:
             finally:
                 self._tell(None)
             return met
+        except LLMUnavailableError:
+            self.is_out = True
+            raise
         finally:
             self._clocks.go_on(None if met == "others" else max(began, before))
 

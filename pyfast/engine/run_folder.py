@@ -625,8 +625,8 @@ def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -
 
 
 def _is_record(id: str, line: bytes) -> bool:
-    """Whether a line of which the journal knows nothing counts. Why a question failed is not known then: perhaps no
-    call reached the LLM. So it is tried again."""
+    """Whether a line counts of which the journal knows nothing. Why a question failed is not known then. Perhaps
+    no call reached the LLM, so the question is tried again."""
     record = Record.read(line)
     return record.id == id and record.state != "failed"
 

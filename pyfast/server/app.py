@@ -23,7 +23,7 @@ from pyfast.server.batch_routes import router as jobs_pages
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
 from pyfast.server.limits import ApiKey, Limits, read_keys
-from pyfast.server.middleware import OPEN, Guard, counted, direct
+from pyfast.server.middleware import OPEN, Guard, counted, direct, told_of_the_end
 from pyfast.server.schemas import Error, Model, ModelList, Status, fault_of
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
@@ -41,7 +41,7 @@ _FAULTS = {
     413: "The body of the request is too large.",
     422: "The question failed. It would fail again.",
     429: "Too many questions wait, or the API key is at a limit. `Retry-After` says when to try again.",
-    503: "The LLM cannot be reached. `Retry-After` says when to try again.",
+    503: "The LLM does not answer, or the server is stopping. `Retry-After` says when to try again.",
     504: "There was no answer within the time limit.",
 }
 
@@ -127,6 +127,7 @@ def create_app(
     app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
     of_keys = service.metrics.key_requests
     app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts, count=of_keys)
+    app.add_middleware(told_of_the_end)
     app.add_middleware(counted, count=service.metrics.requests)
     return app
 
@@ -157,8 +158,9 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
     @app.get("/ready", responses={503: {"model": Status}}, tags=["server"])
     async def ready(response: Response) -> Status:
         """Return status 200 if the server accepts questions, and 503 if it is stopping or waits for the LLM."""
-        response.status_code = 200 if service.is_ready else 503
-        return Status(status="ready" if service.is_ready else "waiting" if service.down else "stopping")
+        status = service.status
+        response.status_code = 200 if status == "ready" else 503
+        return Status(status=status)
 
     @app.get(
         "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from orjson import dumps
 
 from pyfast.engine import Step
-from pyfast.server.errors import ApiError, ClientLeft, api_error
+from pyfast.server.errors import ApiError, ClientLeft, api_error, stopping
 from pyfast.server.middleware import JsonRoute, Message, Receive, Send
 from pyfast.server.openai_objects import citations, completion, text, usage
 from pyfast.server.schemas import ChatCompletion, ChatRequest
@@ -102,6 +102,10 @@ class _Stream(Response):
         try:
             with contextlib.suppress(ClientLeft, TimeoutError):
                 await unless_gone(self._send(ready, send), receive)
+        except asyncio.CancelledError:  # The server stops.
+            working.cancel()
+            await send({"type": "http.response.body", "body": _line(stopping().body())})
+            raise
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)

@@ -53,6 +53,18 @@ class ClientLeft(ApiError):
         super().__init__(499, "the client has left", "client_left")
 
 
+def llm_unavailable(pause: float) -> ApiError:
+    """Make the error for an LLM that does not answer. It leaves out the reason, which names addresses of the
+    server's own network. `pause` is the number of seconds after which the client may try again."""
+    fault = "the LLM does not answer; try again later"
+    return ApiError(503, fault, "llm_unavailable", retry_after=max(1, round(pause)))
+
+
+def stopping() -> ApiError:
+    """Make the error for a request that the server can no longer answer, because it is stopping."""
+    return ApiError(503, "the server is stopping; ask again later", "stopping", retry_after=1)
+
+
 def _unicode(text: str) -> str:
     """Return the text without lone surrogates. A request may contain them, but a reply must not."""
     return text.encode(errors="replace").decode()
@@ -66,8 +78,8 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, InputError):
         return ApiError(400, str(error), "invalid_request")
     if isinstance(error, LLMUnavailableError):
-        pause = error.retry_after if isinstance(error, OutageError) else 0.0
-        return ApiError(503, str(error), "llm_unavailable", retry_after=max(1, round(pause)))
+        LOG.warning("a request failed: %s", error)
+        return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0)
     if isinstance(error, TimeoutError):
         return ApiError(504, "no answer within the server's time limit", "timeout")
     LOG.error("a request failed", exc_info=error)

@@ -15,8 +15,9 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
-from pyfast.server.errors import ApiError
+from pyfast.server.errors import ApiError, stopping
 from pyfast.server.limits import ApiKey, Limits
+from pyfast.utils.log import LOG
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -224,6 +225,30 @@ def direct(
         except refused as error:
             response = await refuse(request, error)
         await response(scope, receive, send)
+
+    return serve
+
+
+def told_of_the_end(app: Any) -> AsgiApp:
+    """ASGI middleware for the end of the server, which cancels the requests in progress: it replies with an error
+    in OpenAI's form, and logs one line."""
+
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            LOG.warning("the server stops, without an answer to a request for %s", scope["path"])
+            if not has_begun:
+                await stopping().response()(scope, receive, send)
 
     return serve
 

@@ -32,6 +32,8 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     _IGNORED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Fields that are ignored. If there are values, only with one of these values"""
+    _MEANT: ClassVar[Mapping[str, str]] = {}
+    """For a field that does not exist: how a request says what it means"""
 
     @model_validator(mode="before")
     @classmethod
@@ -47,7 +49,7 @@ class _Request(BaseModel):
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
                     raise FieldError(name, "not possible here")
             elif value is not None:
-                near = did_you_mean(name, [*cls.model_fields, *cls._IGNORED])
+                near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *cls._IGNORED])
                 lacks = [
                     own for own, field in cls.model_fields.items() if field.is_required() and own not in given
                 ]
@@ -153,6 +155,7 @@ class ChatRequest(_Search):
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
     }
+    _MEANT = {"system": "; `model` names the system"}
     model: StrictStr
     """SYSTEM or SYSTEM@INDEX, as /v1/models lists them"""
     messages: list[ChatMessage] = Field(min_length=1)
@@ -426,7 +429,7 @@ class Status(_Reply):
     """The state of the server."""
 
     status: Literal["ok", "ready", "waiting", "stopping"]
-    """ok: the server runs. ready: it accepts questions. waiting: the LLM has not answered yet. stopping: it
+    """ok: the server runs. ready: it accepts questions. waiting: the LLM does not answer. stopping: it
     accepts no more questions"""
 
 

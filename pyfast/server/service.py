@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -22,7 +22,7 @@ from pyfast.errors import InputError, OutageError
 from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.commit import parse_filter
-from pyfast.server.errors import ApiError
+from pyfast.server.errors import ApiError, llm_unavailable
 from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
@@ -177,10 +177,19 @@ class Service:
                 await self._start(stack)
                 LOG.info("the LLM answers; the server accepts questions")
             except OutageError as error:
+                if str(error) != self.down:
+                    LOG.warning("%s", error)
                 self.down = str(error)
-            except Exception as error:  # Each reply and the log say what is wrong.
+            except Exception as error:
                 self.down = str(error)
                 LOG.error("the LLM cannot be started", exc_info=error)
+
+    @property
+    def status(self) -> Literal["ready", "waiting", "stopping"]:
+        """Whether the server accepts questions. If it waits for an LLM, the LLM gets a test call now and then."""
+        if not self.is_ready:
+            return "waiting" if self.down else "stopping"
+        return "waiting" if any(engine.llm_is_out() for engine in self._served.values()) else "ready"
 
     @property
     def models(self) -> list[str]:
@@ -195,7 +204,7 @@ class Service:
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
         if self.down:
-            raise ApiError(503, self.down, "llm_unavailable", retry_after=_RETRY_S)
+            raise llm_unavailable(_RETRY_S)
         return self._served[index]
 
     @property

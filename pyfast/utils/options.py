@@ -357,7 +357,8 @@ class ServerOptions(Options):
     batches, and when it is stopped."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 at once."""
+    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 when all attempts
+    of the call, and of a test call, have failed."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"

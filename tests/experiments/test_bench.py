@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from grouped import grouped
 from typer.testing import CliRunner
@@ -246,6 +247,23 @@ def test_files_and_the_command(url: str, tmp_path: Path) -> None:
     assert (tmp_path / "A" / "bench.png").read_bytes().startswith(b"\x89PNG")
     again = CliRunner().invoke(app, [*map(str, command), "--compare", str(tmp_path / "A" / "bench.json")])
     assert again.exit_code == 0 and "ratio" in again.stdout
+
+
+def test_it_compares_with_the_file_that_it_replaces(tmp_path: Path) -> None:
+    """A bad file is refused before the measurement, which would replace the earlier result."""
+    (tmp_path / "q.jsonl").write_text('{"id": "q", "question": "?"}\n')
+    asked = ("bench", tmp_path / "q.jsonl", "--llm", "instant", "--system", "direct")
+    given = [*map(str, asked), "--clients", "1", "--count", "8", "--out", str(tmp_path / "B")]
+    assert CliRunner().invoke(app, given).exit_code == 0
+    file = tmp_path / "B" / "bench.json"
+    slow = orjson.loads(file.read_bytes())
+    slow["loads"][0] |= {"p50_e2el_ms": 1e6, "ranges": {"p50_e2el_ms": [1e6, 1e6]}}
+    file.write_bytes(orjson.dumps(slow))
+    done = CliRunner().invoke(app, [*given, "--compare", str(file)])
+    assert done.exit_code == 0 and "1000000.00" in done.stdout and "better" in done.stdout
+    file.write_text("[]")
+    done = CliRunner().invoke(app, [*given, "--compare", str(file)])
+    assert isinstance(done.exception, InputError) and file.read_text() == "[]"
 
 
 def test_a_slower_system_is_no_noise(url: str) -> None:

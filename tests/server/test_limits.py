@@ -13,7 +13,7 @@ from aiohttp import web
 from http_server import TITAN, Gate, serving, until
 
 import pyfast
-from pyfast.errors import InputError, LLMUnavailableError
+from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
 from pyfast.llm import Completion, Request
 from pyfast.server.http_server import listening
 from pyfast.server.limits import read_keys
@@ -130,6 +130,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ("chat/completions", {"filters": "source=a/*"}, "filters", ""),
         ("chat/completions", {"settings": {"hops": 1}}, "settings.hops", "requests cannot change hops"),
         ("chat/completions", {"message": []}, "message", "did you mean messages?"),
+        ("chat/completions", {"system": "n2n"}, "system", "`model` names the system"),
         ("chat/completions", {"stop": ["x"]}, "stop", "not possible"),
         ("chat/completions", {"logprobs": True}, "logprobs", "not possible"),
         (
@@ -239,6 +240,7 @@ async def test_an_llm_that_is_gone_is_told() -> None:
     async with serving(None, Gone()) as served:
         status, said, headers = await served.ask()
         assert (status, said["error"]["code"]) == (503, "llm_unavailable") and int(headers["Retry-After"]) >= 1
+        assert served.app.state.service.status == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +352,7 @@ async def test_it_starts_while_the_llm_is_down(tmp_path: Path) -> None:
     async with serving(None, f"openai:m@http://127.0.0.1:{port}") as served:
         status, said, headers = await served.ask()
         assert (status, said["error"]["code"]) == (503, "llm_unavailable") and int(headers["Retry-After"]) >= 1
-        assert "nothing answers at" in said["error"]["message"]
+        assert "127.0.0.1" not in said["error"]["message"]
         for path, code, told in (("/health", 200, "ok"), ("/ready", 503, "waiting")):
             async with served.client.get(served.url + path) as reply:
                 assert (reply.status, await reply.json()) == (code, {"status": told})
@@ -380,3 +382,92 @@ def test_an_answer_does_not_wait_for_the_network() -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("outage", [0.0, 1.0])
+async def test_it_is_not_ready_in_an_outage(outage: float, caplog: pytest.LogCaptureFixture) -> None:
+    """The outage begins after a first answer. No question is asked after it, as behind a load balancer."""
+    works, asked = True, 0
+
+    async def completions(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        if not works:
+            return web.Response(status=500)
+        choice = {"message": {"content": '{"answer": "Huygens"}'}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
+
+    llm = web.Application()
+    llm.router.add_post("/v1/chat/completions", completions)
+    runner = web.AppRunner(llm)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    options = {"llm_options": {"attempts": 1}, "options": ServerOptions(outage=outage)}
+    try:
+        async with serving(None, f"openai:m@{url}", **options) as served:
+
+            async def ready() -> tuple[int, str]:
+                async with served.client.get(served.url + "/ready") as reply:
+                    return reply.status, (await reply.json())["status"]
+
+            async def becomes(wanted: tuple[int, str]) -> None:
+                async with asyncio.timeout(20):
+                    while await ready() != wanted:
+                        await asyncio.sleep(0.05)
+
+            assert (await served.ask())[0] == 200 and await ready() == (200, "ready")
+            works = False
+            asking = asyncio.ensure_future(served.ask())
+            await becomes((503, "waiting"))
+            if not outage:
+                status, said, _ = await asking
+                assert (status, said["error"]["code"]) == (503, "llm_unavailable")
+                assert url not in said["error"]["message"] and url in caplog.text
+                before = asked
+                for _ in range(20):  # However often somebody asks: few test calls.
+                    assert await ready() == (503, "waiting")
+                assert asked <= before + 1
+            works = True
+            await becomes((200, "ready"))
+            if outage:
+                assert (await asking)[0] == 200
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_llm_that_comes_back_after_the_patience(caplog: pytest.LogCaptureFixture) -> None:
+    """The engine has given up, and no question is asked."""
+
+    class Falling(Gate):
+        is_up = False
+
+        async def complete(self, request: Request) -> Completion:
+            if not self.is_up:
+                raise OutageError("down")
+            return await super().complete(request)
+
+    llm = Falling()
+    llm.open.set()
+    async with serving(None, llm, options=ServerOptions(outage=0.01)) as served:
+        assert (await served.ask())[0] == 503
+        service = served.app.state.service
+        assert service.status == "waiting"
+        await asyncio.sleep(1)
+        assert service.status == "waiting"
+        llm.is_up = True
+        await until(lambda: service.status == "ready")
+        assert (await served.ask())[0] == 200
+
+
+async def test_a_failed_call_tells_no_address(caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing(Gate):
+        async def complete(self, request: Request) -> Completion:
+            raise CallError("http://10.0.0.7:8001/v1 answered 400: the prompt is too long")
+
+    async with serving(None, Refusing()) as served:
+        status, said, _ = await served.ask()
+        assert (status, said["error"]["code"]) == (422, "failed_call")
+        assert said["error"]["message"].endswith("the LLM's server answered 400: the prompt is too long")
+        assert "10.0.0.7" in caplog.text

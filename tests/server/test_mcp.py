@@ -42,7 +42,8 @@ def http(small: pyfast.Index) -> Iterator[str]:
         time.sleep(0.1)
     yield f"http://127.0.0.1:{port}/mcp"
     process.terminate()
-    process.wait(20)
+    _, told = process.communicate(timeout=20)
+    assert told.count(b"serving MCP at") == 1, told
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 import json
 import signal
+import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_server import hostile
 from http_server import TITAN, process
+from processes import Session
 from processes import pyfast as run
 
 import pyfast
@@ -52,8 +54,45 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         session.until(lambda: refuses(url))
         session.send(signal.SIGTERM)
         assert session.ended(20) == 130, session.told
-        with pytest.raises(OSError):
-            asking.result()
+        told_that_it_stops(asking, session)
+
+
+def told_that_it_stops(asking: Future[Any], session: Session) -> None:
+    """The client gets an error in OpenAI's form, and the log has one line for its request, and no traceback."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        asking.result()
+    fault = json.load(refused.value)["error"]
+    assert (refused.value.code, fault["code"], fault["type"]) == (503, "stopping", "server_error")
+    assert "the server is stopping" in fault["message"] and refused.value.headers["Retry-After"]
+    assert session.told.count("/v1/chat/completions") == 1 and "Traceback" not in session.told, session.told
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_question_longer_than_the_grace(streams: bool, tmp_path: Path) -> None:
+    given = ("--system", "direct", "--grace", 1)
+    with (
+        hostile("--weights", "good=1", "--delay-ms", "60000") as llm,
+        process(tmp_path, "--llm", f"openai:m@{llm}", *given) as (session, url),
+        ThreadPoolExecutor() as threads,
+    ):
+        asking = threads.submit(stream if streams else ask, url)
+        while "pyfast_questions_admitted 1.0" not in urllib.request.urlopen(url + "/metrics").read().decode():
+            assert not asking.done()
+        session.send(signal.SIGTERM)
+        assert session.ended(20) == 0, session.told
+        if streams:
+            assert json.loads(asking.result()[-1].removeprefix("data: "))["error"]["code"] == "stopping"
+            assert "Traceback" not in session.told, session.told
+        else:
+            told_that_it_stops(asking, session)
+
+
+def stream(url: str) -> list[str]:
+    """The events of a stream, until the server ends it."""
+    body = json.dumps({"model": "direct", "messages": TITAN, "stream": True}).encode()
+    request = urllib.request.Request(url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return [line for line in response.read().decode().split("\n\n") if line]
 
 
 def refuses(url: str) -> bool:

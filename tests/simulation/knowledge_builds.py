@@ -302,6 +302,9 @@ def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set
     with sqlite3.connect(store.folder / FILE) as database:
         if not store.fingerprint.startswith(contents_digest(database)):
             yield "the digest of the graph is wrong"
+    noted = [one["questions"] for one in store.extractions]
+    if any(one == other for one, other in pairwise(noted)):
+        yield "an extraction is listed twice"
     for name in SEARCHED:
         texts, known = store.texts(name), vector_search.load(store.folder, name)
         if len(texts) != len(known) or not np.allclose(known.matrix[: len(texts)], WordVectors().encode(texts)):

@@ -147,6 +147,9 @@ PLANTS |= {
     "a damaged journal gives its questions other numbers": Plant(
         _JOURNAL, "if row[0] is not None:  # SQLite would give it a number of its own.", "if True:"
     ),
+    "calls that did not reach the LLM are not forgotten for questions in progress": Plant(
+        _JOURNAL, 'gone = f"({_AMONG} OR {unended}) AND {_LOST}"', 'gone = f"{_AMONG} AND {_LOST}"'
+    ),
     "places for answers that wait are never given back": Plant(
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),
@@ -229,6 +232,11 @@ PLANTS |= {
             "known = store.extracted_chunks() | failed",
             "known = failed",
         ),
+        "an extraction is noted again after a kill": (
+            _BUILD,
+            "before if known else [*before, extraction]",
+            "[*before, extraction]",
+        ),
         "a snapshot is current before it is on the disk": (
             "retrieval/index/manifest.py",
             '    for path in (*folder.rglob("*"), folder):\n        sync_to_disk(path)\n    return manifest',
@@ -239,6 +247,10 @@ PLANTS |= {
 PLANTS |= {
     name: Plant(_BATCHES, *fault, "--jobs")
     for name, fault in {
+        "results get another name when they are written again": (
+            "file-{_digest(f'{batch.id} {name}')}",
+            "file-{__import__('os').urandom(12).hex()}",
+        ),
         "an upload is not synced": ("        await asyncio.to_thread(sync_to_disk, content)\n", ""),
         "a killed creation cannot be repeated": ("made.id).mkdir(exist_ok=True)", "made.id).mkdir()"),
         "questions without what they share are taken": (

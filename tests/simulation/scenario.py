@@ -189,8 +189,9 @@ def drawn(seed: int) -> Scenario:
     # A server that hangs ends no call, and a call over HTTP has a time limit.
     hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
     scenario.http = chance.random() < 0.15 and not hangs
-    if "down" in scenario.moods and chance.random() < 0.6:
-        scenario.moods = {"down": 0.4}
+    if chance.random() < 0.06:  # What did not reach the LLM makes no question fail, however often it is killed.
+        scenario.moods, scenario.poisoned, scenario.budget = {"down": 0.45}, {}, {}
+        scenario.endings = chance.choices(("kill", "kill in a write"), k=chance.choice((1, 2)))
     return scenario
 
 

@@ -284,6 +284,10 @@ def _faults(jobs: Jobs, client: Client, world: World, folder: Path, lossy: set[i
                     yield f"batch {number}: {id} failed: {response}"
             elif response["body"]["choices"][0]["message"]["content"] != good(f"Question: {question}"):
                 yield f"batch {number}: {id} has {response}"
+    named = {id for batch in client.seen.values() for id in (batch.output_file_id, batch.error_file_id)}
+    for path in files.glob("*.json"):
+        if json.loads(path.read_bytes()).get("purpose") == "batch_output" and path.stem not in named:
+            yield f"no batch names the results {path.stem}"
     calls: dict[str, list[int]] = {}
     for call in world.asked:
         for number, life in client.cancelled.items():

@@ -90,17 +90,14 @@ class Bench:
         the loads that are in both, each with that of the same system. If each result has only one system, these
         two are compared, and a warning names them if they differ.
 
+        `bench` renames an earlier `bench.json` in its `out`. To compare with that file, read it before the
+        measurement, with `read_bench`.
+
         Raises:
             InputError: The file is not a result of `bench`, or the two results share no load.
         """
-        earlier: Any = before
-        if not isinstance(before, Mapping):
-            try:
-                earlier = orjson.loads(Path(before).read_bytes())
-            except (OSError, orjson.JSONDecodeError) as error:
-                raise InputError(f"{before}: {error}") from None
-        if not isinstance(earlier, Mapping) or any(earlier.get(name) != it for name, it in _FORMAT.items()):
-            raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
+        earlier = before if isinstance(before, Mapping) else read_bench(before)
+        _check_format(earlier)
         system, other = str(self.about["system"]), str(earlier["system"])
         of_two = ", " not in system + other
         if of_two and system != other:
@@ -120,6 +117,39 @@ class Bench:
                 "the two results have no system and load in common; measure with the same rates and clients"
             )
         return changes
+
+
+def read_bench(file: str | Path) -> dict[str, Any]:
+    """Read a `bench.json`, for `Bench.compare`.
+
+    Args:
+        file: A file that `bench` wrote.
+
+    Returns:
+        The result, as `Bench.as_json` returns it.
+
+    Raises:
+        InputError: The file cannot be read, or is not a result of `bench`.
+
+    Example:
+        >>> import pyfast
+        >>> from pyfast.api.experiments.latency import read_bench
+        >>> load = pyfast.Load(clients=[2], count=8)
+        >>> result = pyfast.bench(["Who discovered Titan?"], load, llm="instant", system="direct", out="BENCH")
+        >>> read_bench("BENCH/bench.json")["system"]
+        'direct'
+    """
+    try:
+        result = orjson.loads(Path(file).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise InputError(f"{file}: {error}") from None
+    _check_format(result)
+    return dict(result)
+
+
+def _check_format(result: object) -> None:
+    if not isinstance(result, Mapping) or any(result.get(name) != it for name, it in _FORMAT.items()):
+        raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
 
 
 def _of_system(systems: str, load: str) -> str:
