@@ -667,7 +667,7 @@ async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
     """Yield the questions. `questions` is an iterable, an asynchronous iterable, the path of a file, or a text
     that is one question. Raises `InputError` for bytes and for a single mapping."""
     if isinstance(questions, bytes | Mapping):
-        raise InputError("questions: expected a text, a list of questions, or a file of them")
+        raise InputError("questions: expected a question as text, a list of questions, or a file of questions")
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):

@@ -80,7 +80,7 @@ class RetrievalSetting:
         if self.expand and self.ranking != "bridge_rank":
             raise InputError("expand: only ranking=bridge_rank can rank the added passages")
         if not isinstance(self.pool, int) or self.pool < 1:
-            raise InputError(f"pool: expected a number of passages, got {self.pool!r}")
+            raise InputError(f"pool: expected a whole number of passages, at least 1, got {self.pool!r}")
 
     def __str__(self) -> str:
         """Return the retriever, and each other value that differs from its default, as a text that `parse`

@@ -437,7 +437,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
         try:
             _asked(path)
         except InputError as error:
-            LOG.warning("%s; its gold answers may be those of other questions", error)
+            LOG.warning("%s; the gold answers in this file may belong to other questions", error)
     return place
 
 
@@ -445,7 +445,7 @@ def own_gold(run: Run | str | Path) -> Path:
     """Return the file with the gold answers of a run's questions. Raises `InputError` as `gold_of` does."""
     path = folder_of(run)
     if path is None:
-        raise InputError("the run is in memory: pass the gold")
+        raise InputError("a run in memory has no file with gold answers: pass `gold`")
     answers_of(run)  # A folder that is no run is not a question of its gold.
     try:
         place = file_of_questions(path)

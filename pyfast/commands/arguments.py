@@ -24,8 +24,9 @@ _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
         "--options",
-        help="A TOML file with options of this command, named like the fields of pyfast.RunOptions; its tables"
-        " sampling and cluster are for pyfast.Sampling and pyfast.Cluster. The command line takes precedence.",
+        help="A TOML file with options of this command. Its keys are the fields of pyfast.RunOptions; its tables"
+        " sampling and cluster hold those of pyfast.Sampling and pyfast.Cluster. The command line takes"
+        " precedence.",
     ),
 ]
 
@@ -123,11 +124,12 @@ class Scoring(Options):
     no such file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus
-    evidence if it has `supporting`. If it names none: em_f1 and evidence, or hits for conversations."""
+    evidence if it has `supporting`. If it names none: em_f1 and
+    evidence; for conversations, hits."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """A price list (a file), to show costs in money."""
+    """A file with prices, to show costs also in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

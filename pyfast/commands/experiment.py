@@ -45,7 +45,7 @@ def experiment(
         limit: Ask only the first N questions of each data set.
         latency: Let one client ask N questions of each cell one by one, to measure the latency; 0: do not
             measure it.
-        prices: A price list (a file), to show costs in money.
+        prices: A file with prices, to show costs also in money.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
         baseline: With --compare: the row to compare the others with; by default the first.
         list_plans: Show the plans that come with pyfast.

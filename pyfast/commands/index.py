@@ -55,8 +55,8 @@ def index(
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
         out: The folder to make.
         overwrite: Replace an existing index.
-        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late or KIND:MODEL,
-            such as sparse:MODEL (for a model on a server: dense:openai:MODEL@URL); repeatable.
+        vectors: Also encode the passages as vectors, for retrievers other than BM25; repeatable. Values: dense,
+            late or KIND:MODEL, such as sparse:MODEL. For a model on a server: dense:openai:MODEL@URL.
     """
     from pyfast.api.index import build_index
     from pyfast.llm.protocol import ON_GPU, calls_counted
@@ -244,8 +244,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. The uri of a file also deletes its tables and other parts; the uri of a part deletes
-    only this part.
+    """Delete documents. With the uri of a file, its tables and other parts are deleted too. With the uri of a
+    part, only that part is deleted.
 
     Args:
         uris: The uris of the documents, as they appear in evidence.

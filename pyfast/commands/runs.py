@@ -36,7 +36,7 @@ def status(
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
-        prices: A price list (a file), to show the cost in money.
+        prices: A file with prices, to show the cost also in money.
     """
     from pyfast.api.run import Run
     from pyfast.evaluation import read_prices

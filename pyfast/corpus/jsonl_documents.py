@@ -161,11 +161,12 @@ def documents_of_records(
                 nowhere |= dict.fromkeys(other)
                 if (about or other) and isinstance(document, TextDocument) and _is_blank(document):
                     keys = _keys([*about, *other])
-                    raise _Fault(f"the text is empty, so no search finds this record, which also has {keys}")
+                    what = "the text is empty, so searches cannot find this record"
+                    raise _Fault(f"{what}; its other keys are {keys}")
                 continue
             if _is_question(record):
                 advice = f'leave {path.name} out, or add a "kind" to the line if it is one'
-                raise GoldError(f"{place}: a question or its gold, not a document: {advice}")
+                raise GoldError(f"{place}: this looks like a question or its gold, not a document: {advice}")
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
@@ -181,7 +182,7 @@ def documents_of_records(
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
             shape = f"{len(flat)} records with {len(header)} keys"
-            raise InputError(f"{path}: {shape}, too few in common for one table")
+            raise InputError(f"{path}: {shape}, which share too few of them for one table")
         rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
         yield Table(uri, title_of(path), "", header, rows, numbers=runs_of(numbers))
 
@@ -296,7 +297,7 @@ def _graph(uri: str, record: JsonObject) -> _Read:
     triples = []
     for k, fact in enumerate(_list(record, "triples")):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
-            raise _Fault(f"triple {k} is {_shown(fact)}, not a list of 3 strings, or 4 with its time")
+            raise _Fault(f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or of 4 with its time")
         known = fact[:3] if fact[3:] == [None] else fact
         triples.append(Triple(*_strings(known, f"triple {k}")))
     return _Read(KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples)))

@@ -21,7 +21,7 @@ from pyfast.utils.files import write_atomically
 from pyfast.utils.jsonl import in_json
 from pyfast.utils.log import LOG
 
-ONLY_NAMED = "%d of %d questions search only the documents that they name (--documents all: the whole index)"
+ONLY_NAMED = "%d of %d questions: only the documents that they list are searched (--documents all: whole index)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ def _json(value: object) -> bytes:
 
 def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
     if isinstance(given, bytes | Mapping):
-        raise InputError("questions: expected a text, a list of questions, or a file of them")
+        raise InputError("questions: expected a question as text, a list of questions, or a file of questions")
     for number, it in enumerate(given, start=1):
         yield from read_question(it, number)
 

@@ -267,8 +267,8 @@ class IndexOptions(Options):
     """The maximum number of characters that neighbouring passages of a cut paragraph share. They share whole
     sentences or, if not even one fits, the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: words, and single digits and letters. characters: also each character
-    of a script without spaces between words, such as Chinese or Thai."""
+    """What counts as a word. words: whole words, as well as single digits and letters. characters: also each
+    character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
     """The language of the texts, for the Snowball stemmer, which makes all forms of a word one term. none: each
     form is a separate term."""
@@ -292,7 +292,7 @@ class Hardware(Options):
 
     device: str = "auto"
     """The device on which models encode texts, and on which vectors are searched: cpu, cuda (a GPU) or
-    cuda:NUMBER. auto: models run on a GPU if there is one, and searches on the CPU.
+    cuda:NUMBER. auto: models run on a GPU if there is one; searches run on the CPU.
 
     With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
@@ -315,7 +315,7 @@ class Load(Options):
     """Open loop: the number of questions that arrive per second, even if earlier ones are not finished;
     repeatable."""
     arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
-    """Open loop: the distribution of the gaps between two questions."""
+    """Open loop: the distribution of the gaps between consecutive questions."""
     burstiness: float = 1.0
     """With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts.
 
@@ -343,7 +343,7 @@ class Load(Options):
 
     Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
     objective: float | None = None
-    """A number of seconds. The goodput (useful throughput) counts only questions that take at most this long."""
+    """A time limit in seconds. The goodput (useful throughput) counts only questions within this limit."""
     seed: Annotated[int, Option(min=0)] = 0
     """The seed of the arrival times.
 
@@ -357,8 +357,8 @@ class ServerOptions(Options):
     batches, and when it is stopped."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 when all attempts
-    of the call, and of a test call, have failed."""
+    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 once
+    all attempts at the call, and then at a test call, have failed."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"
@@ -367,14 +367,14 @@ class ServerOptions(Options):
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys, each as key in a table [NAME]. With filter, a key sees only some documents;
-    requests_per_minute, requests_at_once and tokens_per_day limit what it may use."""
+    """A TOML file with API keys. Each table [NAME] contains one, in its field key. With filter, a key sees only
+    some documents; requests_per_minute, requests_at_once and tokens_per_day limit what it may use."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
     """A setting that requests may change, as SYSTEM.NAME; repeatable."""
     views: Annotated[int, Option(min=1)] = 32
-    """The number of filters of requests and keys whose documents are in temporary files at the same time."""
+    """The maximum number of filters (of requests and of keys) whose documents are kept in temporary files."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
     """How many seconds the server waits for requests in progress when it is stopped."""
 

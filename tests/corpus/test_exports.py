@@ -43,7 +43,7 @@ def test_other_keys_of_texts_are_metadata(tmp_path: Path) -> None:
         {"user": "U3"},
     ]
     assert said == [
-        'record 3: the text is empty, so no search finds this record, which also has "user", "files"',
+        'record 3: the text is empty, so searches cannot find this record; its other keys are "user", "files"',
         'remark: objects and long values beside a text are not read: "files"',
     ]
 

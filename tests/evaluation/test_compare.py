@@ -335,7 +335,7 @@ def test_what_cannot_be_compared() -> None:
         pyfast.compare([a, b], GOLD)
     with pytest.raises(InputError, match="not a run folder"):
         pyfast.compare([a, Path("/nowhere")], GOLD)
-    with pytest.raises(InputError, match="the run is in memory: pass the gold"):
+    with pytest.raises(InputError, match="a run in memory has no file with gold answers"):
         pyfast.compare([a, b])
 
 

@@ -157,7 +157,7 @@ def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) 
     with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
         pyfast.evaluate(run, source)
     for gold in (made.questions, made.gold, made.questions.parent):  # the folder has the corpus too
-        with pytest.raises(InputError, match="a question or its gold, not a document"):
+        with pytest.raises(InputError, match="like a question or its gold, not a document"):
             pyfast.build_index(gold, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 

@@ -350,4 +350,4 @@ def test_a_file_whose_questions_have_changed_since_the_run(
     assert sum("its questions have changed since the run" in message for message in caplog.messages) == 2
     caplog.clear()
     pyfast.evaluate(run)
-    assert "its gold answers may be those of other questions" in caplog.text
+    assert "the gold answers in this file may belong to other questions" in caplog.text

@@ -304,7 +304,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: dict[str, Any], reason
 @pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "inf\n"])
 def test_bad_traces_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t").write_text(text)
-    with pytest.raises(InputError, match=r"line|has no"):
+    with pytest.raises(InputError, match=r"line|contains no"):
         read_trace(tmp_path / "t")
 
 
@@ -327,7 +327,7 @@ def test_own_documents_or_all(small: pyfast.Index, tmp_path: Path, caplog: pytes
             result = pyfast.bench(asked, load, **calls)
         tokens[documents] = result.loads[0]["total_input_tokens"]
         assert result.as_json()["documents"] == documents
-    assert tokens["own"] < tokens["all"] and "1 of 1 questions search only" in caplog.text
+    assert tokens["own"] < tokens["all"] and "1 of 1 questions: only the documents" in caplog.text
     with pytest.raises(InputError, match="n2n has no setting 'k'"):
         pyfast.bench(asked, pyfast.Load(clients=[1]), **{**calls, "system": ["rag", "n2n"]}, settings={"k": 3})
 

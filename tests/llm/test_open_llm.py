@@ -13,7 +13,7 @@ from pyfast.llm.server_calls import parse_spec
     "spec", ["", "gpt-4", "openai", "openai:m", "openai:m@ftp://x", "openai:m@http://", "embedded:x"]
 )
 def test_unknown_specs_say_what_is_accepted(spec: str) -> None:
-    with pytest.raises(InputError, match=r"there are|expected|cannot be imported"):
+    with pytest.raises(InputError, match=r"known: |expected|cannot be imported"):
         open_llm(spec)
 
 

@@ -39,7 +39,11 @@ def test_native_calls_are_by_keyword() -> None:
     for name, node in native_calls():
         runs = ast.unparse(node.func) == "gpu.run"  # It passes a queue too.
         assert len(node.args) <= 1 + runs, name
-        assert {each.arg for each in node.keywords} | ({"queue"} if runs else set()) == set(stub[name]), name
+        given = {each.arg for each in node.keywords} | ({"queue"} if runs else set())
+        if None in given:  # A helper names some of them, such as `pools`. A wrong name fails in each call.
+            assert given - {None} < set(stub[name]), name
+        else:
+            assert given == set(stub[name]), name
         called.add(name)
     assert stub.keys() - called == {
         "cuda.devices",

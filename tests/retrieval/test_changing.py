@@ -211,7 +211,7 @@ def test_a_second_writer_waits(index: Path, caplog: pytest.LogCaptureFixture) ->
     assert entered.wait(30) and not leave.wait(0.5)
     hold.communicate(b"\n")
     writer.join(60)
-    assert leave.is_set() and "another process changes" in caplog.text
+    assert leave.is_set() and "another process is changing" in caplog.text
     assert pyfast.describe_index(index).documents == 7
 
 
@@ -331,7 +331,7 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(
     ask("run", index)  # a path: the commit that run.toml names is opened
     assert answers.read_bytes() == whole
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
-    told = f"{index} is at commit 2, but this run uses 1; for answers from commit 2: --run NEW --reuse "
+    told = f"{index} is now at commit 2, but this run uses 1; for answers from commit 2, use --run NEW --reuse "
     assert caplog.text.count(told) == 1
     ask("run", pyfast.open_index(index))
     assert answers.read_bytes() == whole

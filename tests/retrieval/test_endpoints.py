@@ -165,7 +165,7 @@ def test_the_manifest_names_the_model_and_no_key(tmp_path: Path, monkeypatch: py
         pyfast.add_documents(tmp_path / "IDX", [{"id": "new", "title": "New", "text": "A whale."}])
         found = pyfast.open_index(tmp_path / "IDX", "dense").search(["whale"], 1)[0]
         assert "whale" in pyfast.open_index(tmp_path / "IDX").text(int(found.passages[0]))
-        with pytest.raises(InputError, match="are not from openai:other"):
+        with pytest.raises(InputError, match="were not made with openai:other"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:other@{url}")
         with pytest.raises(InputError, match="length 64, not 128"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:m@{other}").search(["number 13"], 1)

@@ -207,7 +207,7 @@ class TestCrossEncoder:
             pyfast.open_index(small.folder, rerank="cross:nobody/nothing")
 
     def test_a_folder_that_holds_no_model(self, small: Index, tmp_path: Path) -> None:
-        with pytest.raises(ModelNotFoundError, match="is no cross-encoder"):
+        with pytest.raises(ModelNotFoundError, match="is not a usable cross-encoder"):
             pyfast.open_index(small.folder, rerank=f"cross:{tmp_path}")
 
     @pytest.mark.slow(suite="data")

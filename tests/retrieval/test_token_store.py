@@ -200,7 +200,7 @@ class TestWithAModelOfSentenceTransformers:
 
     def test_other_models_are_refused(self, tmp_path: Path) -> None:
         folder = find_embedder("all-MiniLM-L6-v2")
-        with pytest.raises(ModelNotFoundError, match="no late-interaction model"):
+        with pytest.raises(ModelNotFoundError, match="neither a late-interaction model"):
             pyfast.build_index([{"id": "a", "text": "A text."}], tmp_path / "no", vectors=f"late:{folder}")
 
 

@@ -194,7 +194,7 @@ def test_retrievers_that_do_not_fit(dense: Path, retriever: str, message: str) -
 def test_vectors_that_do_not_fit(small: Index, tmp_path: Path) -> None:
     document = {"id": "a", "text": "A text."}
     for given, message in [
-        ("other:x", "expected dense, sparse, late"),
+        ("other:x", "expected any of dense, sparse, late"),
         (["dense", "dense"], "each at most once"),
         ("sparse", "sparse: give the model"),
     ]:
@@ -214,7 +214,7 @@ def test_vectors_of_another_model(dense: Path, tmp_path: Path) -> None:
     assert pyfast.open_index(dense, f"dense:{folder}").search("Titan", 1)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "changed": True}))
-    with pytest.raises(InputError, match="are not from"):
+    with pytest.raises(InputError, match="were not made with"):
         pyfast.open_index(dense, f"dense:{folder}")
 
 

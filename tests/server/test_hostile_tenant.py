@@ -280,7 +280,7 @@ async def test_batches_of_a_key_go_on_when_the_server_starts_again(tmp_path: Pat
         ("[a]\nfilter = 'source=a'", "needs `key`"),
         ("[a]\nkey = ' secret'", "needs `key`"),
         ("[a]\nkey = 'secret'\n[b]\nkey = 'secret'", r"\[b\]: another table has the same key"),
-        ("['../b']\nkey = 'secret'\nfilter = 'source=a'", "its name may have"),
+        ("['../b']\nkey = 'secret'\nfilter = 'source=a'", "its name may contain"),
         ("key = 'secret'", "expected a table"),
     ],
 )

@@ -211,7 +211,7 @@ def test_the_heads_guidance_is_asked_for_once_and_learnt(
     train_hseq_iterator(source, out=tmp_path / "out", head=head, **hseq(**options))  # it is kept
     assert len(head.calls) == len(golds)
     for wrong in ({"head": head, "settings": {}}, {"settings": {"guidance": "head"}}):
-        with pytest.raises(InputError, match="go together"):
+        with pytest.raises(InputError, match="belong together"):
             train_hseq_iterator(source, out=tmp_path / "other", **hseq(**{**options, **wrong}))
 
 

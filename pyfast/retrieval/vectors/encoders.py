@@ -387,7 +387,7 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
         kind, _, model = text.partition(":")
         if kind not in KINDS or kind in described:
             raise InputError(
-                f"vectors: expected {', '.join(KINDS)}, each at most once, as NAME or NAME:MODEL, got {text!r}"
+                f"vectors: expected any of {', '.join(KINDS)}, each at most once, as NAME or NAME:MODEL: {text!r}"
             )
         encoder = open_encoder(kind, model)
         described[kind] = {"model": model, "fingerprint": encoder.fingerprint}
@@ -409,8 +409,8 @@ def encoder_of(
         raise InputError(f"the index has no {kind} vectors: build it with `pyfast index --vectors {kind}`")
     encoder = open_encoder(kind, model or described["model"], described.get("dimensions"), hardware)
     if encoder.fingerprint != described["fingerprint"]:
-        named = model or described["model"] or "the default"
+        named = model or described["model"] or "the default model"
         raise InputError(
-            f"the {kind} vectors of the index are not from {named}: build the index again with this model"
+            f"the {kind} vectors of the index were not made with {named}: build the index again with it"
         )
     return encoder
