@@ -228,7 +228,7 @@ async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], sai
             with pytest.raises(InputError, match=said):
                 await engine.answer(**{"question": "Who?", **given})
         assert (await engine.answer("Who?", system="rag")).state == "answered"
-        with pytest.raises(InputError, match="expected a text"):
+        with pytest.raises(InputError, match="expected a question as text"):
             await anext(engine.answer_many(b"Who?", system="rag"))  # type: ignore[arg-type]
 
 
