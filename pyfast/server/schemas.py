@@ -112,7 +112,7 @@ class ChatMessage(_Request):
 class StreamOptions(_Request):
     """Options of a stream."""
 
-    _IGNORED = {"include_obfuscation": ()}
+    _IGNORED = {"include_obfuscation": (), "continuous_usage_stats": ()}
 
     include_usage: StrictBool | None = None
     """Whether the last chunk of a stream has the counts of tokens"""
