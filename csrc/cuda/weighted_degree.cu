@@ -27,6 +27,9 @@ struct Unit {
     [[nodiscard]] __device__ long long multiple(float weight) const {
         const int shift = exponent_of(weight) - exponent;
         const long long digits = digits_of(weight);
+        if (digits == 0) {
+            return 0;  // its exponent may be more than 63 below that of the unit
+        }
         return shift >= 0 ? digits << shift : digits >> -shift;
     }
     [[nodiscard]] __device__ double number(long long multiples) const {
