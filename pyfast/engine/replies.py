@@ -93,6 +93,7 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
 
     Raises:
         ValidationError: The reply does not fit for another reason, or nothing of a list is left.
+        ValueError: The text is not JSON, or has half a pair of surrogates.
 
     Example:
         >>> from pydantic import BaseModel, Field
@@ -102,7 +103,7 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
         >>> mended(Themes, '{"themes": ["clocks", null, "lamps", "bells"]}')
         (Themes(themes=['clocks', 'lamps']), 2)
     """
-    fitted, mends = _fit(answer, json.loads(text))
+    fitted, mends = _fit(answer, from_json(text))  # Unlike `json`, it refuses half a pair of surrogates.
     return answer.model_validate(fitted), mends
 
 

@@ -26,6 +26,7 @@ _CONTROL = re.compile(
     "|\x1b[ -/]*[0-~]"
     "|\r(?=\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\[bfr]|\\u(?:00[01789]|20[26])", re.IGNORECASE)
 _FIRST = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|{_ESCAPED.pattern}", re.IGNORECASE)
 
@@ -71,11 +72,16 @@ def _cleaned(value: Any) -> Any:
 
 
 def without_controls_in(completion: Completion) -> Completion:
-    """Remove control characters from all texts of a completion, as `without_controls` does."""
-    text, reason = without_controls(completion.text), without_controls(completion.finish_reason)
+    """Remove control characters from all texts of a completion, as `without_controls` does. Half a pair of
+    surrogates becomes U+FFFD."""
+    text, reason = (_in_unicode(without_controls(text)) for text in (completion.text, completion.finish_reason))
     if (text, reason) == (completion.text, completion.finish_reason):
         return completion
     return replace(completion, text=text, finish_reason=reason)
+
+
+def _in_unicode(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _SURROGATE.search(text) else text
 
 
 def check_size(request: Request, context_window: int) -> None:

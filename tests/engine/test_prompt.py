@@ -145,6 +145,16 @@ def test_a_malformed_answer_is_one_short_line(text: str) -> None:
 
 
 @pytest.mark.guarantee("G5")
+@pytest.mark.parametrize("text", ['{"answer": "\ud800"}', '{"answer": "\\ud800"}', '{"answer": "\x07\\ud800"}'])
+def test_half_a_character_is_malformed_in_a_text_without_bounds(text: str) -> None:
+    class Final(BaseModel):
+        answer: str
+
+    with pytest.raises(AnswerError, match="malformed answer"):
+        Prompt("final", "", "$question", Final, max_tokens=50).parse(Completion(text, "stop"))
+
+
+@pytest.mark.guarantee("G5")
 @given(st.text())
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     with pytest.raises(AnswerError):

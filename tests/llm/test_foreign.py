@@ -15,7 +15,7 @@ from servers import ASK, body, http, replying, serving, speaking
 from pyfast.engine import Question
 from pyfast.errors import AnswerError, CallError
 from pyfast.llm import Completion, Request, dialogue
-from pyfast.llm.reply_cleaning import json_without_controls, without_controls
+from pyfast.llm.reply_cleaning import json_without_controls, without_controls, without_controls_in
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 SAID = {
@@ -43,6 +43,12 @@ def test_no_control_character_is_left(text: str) -> None:
     assert not CONTROL.search(left) and without_controls(left) == left
     if text.isprintable():
         assert left == text
+
+
+def test_half_a_character_is_replaced() -> None:
+    """An LLM written in Python can return one. A whole pair is a character."""
+    reply = without_controls_in(Completion("a\ud83d\ude00\x07b\ud800", "st\udc00op"))
+    assert (reply.text, reply.finish_reason) == ("a😀b\ufffd", "st\ufffdop")
 
 
 @given(
