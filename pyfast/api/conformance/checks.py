@@ -193,6 +193,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
     command = [sys.executable, "-c", code, json.dumps(order, default=str)]
     # The child process imports what this one can: the user's module may be beside a script.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    environment["TMPDIR"] = str(checked.place)  # A killed process leaves its temporary files.
     deadline = time.monotonic() + PATIENCE_S
     killed_at: list[int] = []
     with output_path.open("wb") as output:
