@@ -154,11 +154,13 @@ def bomb(path: Path) -> None:
             part.write(bytes(1 << 20))
 
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "photo.png": (lambda path: path.write_bytes(b"\x89PNG\r\n"), "there is no reader for such a file"),
     "noise.txt": (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "perhaps a binary file"),
     "damaged.pdf": (lambda path: path.write_bytes(b"%PDF-1.7\nnothing"), "cannot be read: PdfiumError"),
     "cut.docx": (lambda path: path.write_bytes(b"PK\x03\x04cut"), "cannot be read: BadZipFile"),
+    "locked.xlsx": (lambda path: path.write_bytes(OLE + bytes(2000)), "save it again as .xlsx without a password"),
     "bomb.docx": (bomb, "bytes unpack to"),
     "bad.json": (lambda path: path.write_text('{"a": ', encoding="utf-8"), "not JSON"),
     "bad.ttl": (lambda path: path.write_text("this is no turtle", encoding="utf-8"), ""),
@@ -190,8 +192,8 @@ def built(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pyfas
     return index, unread
 
 
-def test_there_are_forty_files() -> None:
-    assert len(READABLE) + len(UNREADABLE) == 40 and len(UNREADABLE) == 8
+def test_there_are_41_files() -> None:
+    assert len(READABLE) + len(UNREADABLE) == 41 and len(UNREADABLE) == 9
 
 
 @pytest.mark.parametrize("name", READABLE)

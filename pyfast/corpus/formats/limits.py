@@ -31,9 +31,15 @@ def check_growth(path: Path, packed: int, unpacked: int) -> None:
 
 
 def check_archive(path: Path) -> None:
-    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive.
-    Raise `BadZipFile` if the file is not an archive.
+    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive, or if
+    Office has encrypted the file. Raise `BadZipFile` if the file is not an archive.
     """
+    with path.open("rb") as file:
+        if file.read(8) == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":  # an OLE container
+            raise InputError(
+                f"{path}: the file is protected by a password, or has the format of Office before 2007; save it"
+                f" again as {path.suffix.lower()} without a password"
+            )
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             check_growth(path, part.compress_size, part.file_size)
