@@ -28,10 +28,11 @@ from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.llm.instant import Instant
-from pyfast.retrieval import Index, build_index, open_window
+from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.iterator import Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.windows import open_window
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = "hotpotqa,hybridqa,tatqa,metaqa"

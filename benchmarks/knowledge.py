@@ -45,26 +45,25 @@ from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.errors import AnswerError
 from pyfast.knowledge import (
     Extract,
-    Keywords,
     Knowledge,
     Session,
     Statement,
     add_extracts,
     extract_by_rules,
     has_knowledge,
-    knowledge_units,
     open_knowledge,
 )
 from pyfast.knowledge.extracts import LEARNED
-from pyfast.knowledge.fact_retrieval import retrieve_facts
 from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.knowledge.session import Learned, encode_statements
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.systems import load_system
+from pyfast.systems.mtqa.knowledge_units import Keywords, knowledge_units
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 from pyfast.systems.prompts import answers_in
+from pyfast.systems.subqrag.fact_retrieval import retrieve_facts
 from pyfast.systems.subqrag.prompts import FROM_FACTS, JUDGE_FACTS
 from pyfast.utils.options import Hardware
 

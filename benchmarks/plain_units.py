@@ -9,9 +9,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from pyfast.knowledge import Keywords, KnowledgeUnit, Session
-from pyfast.knowledge.knowledge_units import DECAY, MAX_NEIGHBOURS, MAX_TRIPLES
+from pyfast.knowledge import Session
 from pyfast.knowledge.store import IN_TEXT
+from pyfast.systems.mtqa.knowledge_units import DECAY, MAX_NEIGHBOURS, MAX_TRIPLES, Keywords, KnowledgeUnit
 
 
 class PlainUnits:

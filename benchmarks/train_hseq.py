@@ -36,11 +36,12 @@ from pyfast.corpus import read
 from pyfast.engine import Answer, Context, Question, answer_all
 from pyfast.evaluation.evidence import Counts, counts
 from pyfast.llm import FullLLM, open_llm
-from pyfast.retrieval import Index, build_index, open_window
+from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.windows import open_window
 from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

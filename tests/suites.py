@@ -130,7 +130,7 @@ SUITES: Mapping[str, Suite] = {
             *(
                 *PACKAGES,
                 "pyfast/training/",
-                "pyfast/knowledge/conversation/",
+                "pyfast/systems/graph_convqa/",
                 "pyfast/ops/nn.py",
                 "pyfast/ops/gatv2",
             ),
@@ -189,7 +189,7 @@ SUITES: Mapping[str, Suite] = {
         480,
         (
             *(*PACKAGES, "pyfast/llm/vllm", "pyfast/llm/local.py", "pyfast/llm/protocol.py"),
-            *("pyfast/knowledge/conversation/", "pyfast/systems/graph_convqa"),
+            "pyfast/systems/graph_convqa/",
             *("tests/vllm/", "tests/models.py"),
         ),
     ),

@@ -82,13 +82,18 @@ PACKAGES = (
     "engine",
     "evaluation",
     "knowledge",
-    "knowledge.conversation",
     "llm",
     "ops",
     "reports",
     "retrieval",
     "server",
     "systems",
+    "systems.graph_convqa.entities",
+    "systems.graph_convqa.evidence_memory",
+    "systems.graph_convqa.graph",
+    "systems.hseq.evidence_package",
+    "systems.hseq.windows",
+    "systems.mtqa.knowledge_units",
 )
 FUNCTIONS = sorted(
     {
@@ -97,7 +102,7 @@ FUNCTIONS = sorted(
         for name, value in vars(importlib.import_module(f"pyfast.{package}")).items()
         if not name.startswith("_")
         and inspect.isfunction(value)
-        and value.__module__.startswith(f"pyfast.{package}.")
+        and f"{value.__module__}.".startswith(f"pyfast.{package}.")
     }
 )
 

@@ -87,7 +87,7 @@ def test_a_knowledge_graph(known: Any, tmp_path: Path, number: object) -> None:
 @pytest.mark.parametrize("number", FORMATS)
 def test_an_encoder(tmp_path: Path, number: object) -> None:
     pytest.importorskip("torch")
-    from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder
+    from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, load_encoder, save_encoder
 
     save_encoder(GraphEncoder(Shape(8)), tmp_path)
     renumber(tmp_path / "encoder.json", number)

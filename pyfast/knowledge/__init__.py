@@ -15,9 +15,6 @@ from pyfast.knowledge.build import update_knowledge as update_knowledge
 from pyfast.knowledge.extracts import Extract as Extract
 from pyfast.knowledge.extracts import Mention as Mention
 from pyfast.knowledge.extracts import Statement as Statement
-from pyfast.knowledge.knowledge_units import Keywords as Keywords
-from pyfast.knowledge.knowledge_units import KnowledgeUnit as KnowledgeUnit
-from pyfast.knowledge.knowledge_units import knowledge_units as knowledge_units
 from pyfast.knowledge.rule_based import extract_by_rules as extract_by_rules
 from pyfast.knowledge.session import Learned as Learned
 from pyfast.knowledge.session import Session as Session

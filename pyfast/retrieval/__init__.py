@@ -1,20 +1,10 @@
 """Build, open, change and search the index of a corpus."""
 
-from pyfast.retrieval.evidence import Candidate as Candidate
-from pyfast.retrieval.evidence import EvidencePackage as EvidencePackage
-from pyfast.retrieval.evidence import LexicalSelection as LexicalSelection
-from pyfast.retrieval.evidence import Move as Move
 from pyfast.retrieval.evidence import ScoredSegments as ScoredSegments
-from pyfast.retrieval.evidence import View as View
-from pyfast.retrieval.evidence import candidates as candidates
-from pyfast.retrieval.evidence import canonicalize as canonicalize
 from pyfast.retrieval.evidence import cite as cite
 from pyfast.retrieval.evidence import evidence_of as evidence_of
 from pyfast.retrieval.evidence import find_evidence_items as find_evidence_items
-from pyfast.retrieval.evidence import move_on as move_on
 from pyfast.retrieval.evidence import narrate as narrate
-from pyfast.retrieval.evidence import open_window as open_window
-from pyfast.retrieval.evidence import select_lexically as select_lexically
 from pyfast.retrieval.index.builder import BuildProgress as BuildProgress
 from pyfast.retrieval.index.builder import build_index as build_index
 from pyfast.retrieval.index.index import Index as Index

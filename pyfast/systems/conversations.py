@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Ask, Context, Past, Prompt, Question
 from pyfast.errors import AnswerError
-from pyfast.knowledge.conversation import linearise, names_in
 from pyfast.retrieval import ScoredSegments
+from pyfast.systems.graph_convqa.entities import linearise, names_in
 from pyfast.utils.options import FollowUps
 from pyfast.utils.token_budget import fit_last
 

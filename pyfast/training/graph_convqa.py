@@ -16,22 +16,15 @@ import torch
 
 from pyfast.engine import Question
 from pyfast.errors import InputError
-from pyfast.knowledge.conversation import (
-    SHARE,
-    History,
-    Memory,
-    MemoryQuery,
-    apply_memory,
-    linearise,
-    query_of,
-    text_prompt,
-)
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.knowledge.conversation.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.llm.transformers import open_model
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
 from pyfast.retrieval.vectors.embeddings import DEFAULT
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.systems.graph_convqa.entities import linearise
+from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory
+from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
+from pyfast.systems.graph_convqa.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.training.devices import open_devices
 from pyfast.training.loop import Point, Schedule, fit, write_recipe
 from pyfast.training.lora import completion_loss, learning, save_merged, with_lora

@@ -11,12 +11,13 @@ import numpy as np
 
 from pyfast.engine import Prompt
 from pyfast.errors import InputError
-from pyfast.retrieval import Index, Move, move_on, open_window
+from pyfast.retrieval import Index
 from pyfast.systems.hseq.actions import Action, action_text, select_prompt
 from pyfast.systems.hseq.guidance import template
 from pyfast.systems.hseq.iterator import Decision, Progress, state_of, step
 from pyfast.systems.hseq.state import State, prompt_fields
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.windows import Move, move_on, open_window
 from pyfast.training.weak_positives import Gold, Positives
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("safetensors")
 import torch
 
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.knowledge.conversation import Chain, TokenGraph, token_graph
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, load_encoder, save_encoder, token_table
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, load_encoder, save_encoder, token_table
+from pyfast.systems.graph_convqa.graph import Chain, TokenGraph, token_graph
 
 GRAPH = token_graph(
     [Chain((1, 2, 3, 4), ((0, 1, 0),)), Chain((5, 6, 1, 2), ((2, 3, 0), (0, 0, 1))), Chain((5,), ((0, 0, 1),))], 99

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.knowledge.conversation import Entities, known_entities, linearise
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
+from pyfast.systems.graph_convqa.entities import Entities, known_entities, linearise
 
 LETTERS = st.text("abA -é", max_size=30)
 

@@ -5,9 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from pyfast.knowledge.conversation import SHARE, MemoryQuery, apply_memory
-from pyfast.knowledge.conversation.evidence_memory import replaceable
 from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
+from pyfast.systems.graph_convqa.evidence_memory import SHARE, MemoryQuery, apply_memory, replaceable
 
 
 def items(*segments: int) -> ScoredSegments:

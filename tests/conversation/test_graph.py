@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.knowledge.conversation import Chain, TokenGraph, token_graph
+from pyfast.systems.graph_convqa.graph import Chain, TokenGraph, token_graph
 
 
 @st.composite

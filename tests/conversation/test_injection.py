@@ -14,9 +14,13 @@ pytest.importorskip("transformers")
 import torch
 
 from pyfast.errors import InputError
-from pyfast.knowledge.conversation import Entities, Linear, messages
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.knowledge.conversation.injection import (
+from pyfast.llm import Request, open_llm
+from pyfast.llm.local import folder_digest
+from pyfast.retrieval import Index
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.systems.graph_convqa.entities import Entities, Linear
+from pyfast.systems.graph_convqa.graph import messages
+from pyfast.systems.graph_convqa.injection import (
     Turn,
     build_graph,
     check_llm,
@@ -24,9 +28,6 @@ from pyfast.knowledge.conversation.injection import (
     framed,
     open_trained,
 )
-from pyfast.llm import Request, open_llm
-from pyfast.llm.local import folder_digest
-from pyfast.retrieval import Index
 
 KNOWN = Entities(["Kid A", "Rolling Stone"])
 LINES = ("Kid A, made by Radiohead", "Rolling Stone, ranking of Kid A, 1", "Rolling Stone, Editor, Noah Shachtman")

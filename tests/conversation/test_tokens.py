@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pyfast.errors import InputError
-from pyfast.knowledge.conversation import Entities, Linear, messages, most_recent
-from pyfast.knowledge.conversation.graph import SYSTEM, chains, frame, parts
+from pyfast.systems.graph_convqa.entities import Entities, Linear
+from pyfast.systems.graph_convqa.graph import SYSTEM, chains, frame, messages, most_recent, parts
 
 HISTORY = (("Who made Kid A?", "Radiohead"), ("When?", ""))
 

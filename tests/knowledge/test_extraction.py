@@ -22,15 +22,7 @@ from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Budget, Job, read_status, work_on
 from pyfast.errors import CallError, InputError, LLMUnavailableError, RunError
-from pyfast.knowledge import (
-    Keywords,
-    Knowledge,
-    build_knowledge,
-    knowledge_units,
-    open_knowledge,
-    prune_knowledge,
-    update_knowledge,
-)
+from pyfast.knowledge import Knowledge, build_knowledge, open_knowledge, prune_knowledge, update_knowledge
 from pyfast.knowledge.build import chunk_size, new_chunks
 from pyfast.knowledge.extraction import (
     Extraction,
@@ -46,6 +38,7 @@ from pyfast.knowledge.extraction_prompts import halves
 from pyfast.knowledge.snapshots import make_snapshot
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
+from pyfast.systems.mtqa.knowledge_units import Keywords, knowledge_units
 
 TOKENS = 60
 

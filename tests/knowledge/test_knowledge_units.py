@@ -10,9 +10,10 @@ from knowing import know
 from scripted import run
 
 from pyfast.corpus import read
-from pyfast.knowledge import Keywords, Session, knowledge_units
+from pyfast.knowledge import Session
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import build_index
+from pyfast.systems.mtqa.knowledge_units import Keywords, knowledge_units
 
 SEARCHES = [
     Keywords(("Titan", "Christiaan Huygens"), ("discoverer",)),

@@ -219,7 +219,7 @@ def talked(small: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a conversation that a graph encoder answered."""
     import torch
 
-    from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
+    from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
 
     folder = tmp_path_factory.mktemp("talked")
     tiny_model(folder / "trained" / "model")

@@ -6,7 +6,8 @@ from hashlib import sha1
 import pytest
 
 from pyfast.corpus import Document, KnowledgeGraph, Level, Table, TextDocument, Triple
-from pyfast.retrieval import EvidencePackage, Index, build_index, canonicalize
+from pyfast.retrieval import Index, build_index
+from pyfast.systems.hseq.evidence_package import EvidencePackage, canonicalize
 
 DOCUMENTS: list[Document] = [
     TextDocument("z.md", "Z", "One sentence alone.\n\nTwo here. And é there.", markdown=True),

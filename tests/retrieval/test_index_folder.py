@@ -32,10 +32,10 @@ from pyfast.retrieval import (
     evidence_of,
     find_evidence_items,
     narrate,
-    open_window,
     rerank_pools,
 )
 from pyfast.retrieval.index.manifest import write_manifest
+from pyfast.systems.hseq.windows import open_window
 from pyfast.utils.blocks import BLOCK, raw, write_checksums
 
 pytestmark = pytest.mark.guarantee("G8")

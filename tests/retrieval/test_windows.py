@@ -8,7 +8,8 @@ import pytest
 
 from pyfast.corpus import PRIORITY, Level, Table, TextDocument
 from pyfast.ops.hseq_stream import Neighbors
-from pyfast.retrieval import Index, Move, View, build_index, candidates, move_on, open_window, select_lexically
+from pyfast.retrieval import Index, build_index
+from pyfast.systems.hseq.windows import Move, View, candidates, move_on, open_window, select_lexically
 
 QUESTIONS = [
     "Who discovered Titan?",

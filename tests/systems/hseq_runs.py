@@ -9,10 +9,11 @@ from pathlib import Path
 from pyfast.engine import Answer, Budget, Context, Ledger, Question, Record, answer_all
 from pyfast.llm import LLM
 from pyfast.llm.instant import Instant
-from pyfast.retrieval import Index, open_window
+from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.iterator import Decision, Limits, Policy, Progress, iterate
 from pyfast.systems.hseq.state import State
+from pyfast.systems.hseq.windows import open_window
 
 
 def ledgers(

@@ -11,11 +11,11 @@ from tiny import tiny_model
 
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import CallError, InputError
-from pyfast.knowledge.conversation import query_of
 from pyfast.llm import Request, open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
-from pyfast.systems.graph_convqa import Settings
+from pyfast.systems.graph_convqa.graph import query_of
+from pyfast.systems.graph_convqa.system import Settings
 
 SYSTEM = load_system("graph_convqa")
 TEXT = {"graph": "off", "memory": "off", "k": "6"}
@@ -132,7 +132,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_model(folder / "model")
     import torch
 
-    from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
+    from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
 
     torch.manual_seed(5)
     save_encoder(GraphEncoder(Shape(32)), folder)

@@ -15,11 +15,12 @@ from scripted import Reply, Scripted, run
 from pyfast.corpus import KnowledgeGraph, Level, TextDocument, Triple
 from pyfast.engine import Budget, Question, Record
 from pyfast.llm import Completion, Request
-from pyfast.retrieval import Candidate, Index, build_index
+from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.actions import action_text, select_prompt
 from pyfast.systems.hseq.guidance import pattern, template
 from pyfast.systems.hseq.head import FRAME
 from pyfast.systems.hseq.state import State, chosen, excerpt, prompt_fields
+from pyfast.systems.hseq.windows import Candidate
 from pyfast.utils.token_budget import cut_evenly
 
 QUESTION = "Who discovered the moon that Huygens landed on?"

@@ -13,11 +13,12 @@ from scripted import Scripted, run
 
 from pyfast.engine import read_status
 from pyfast.errors import InputError
-from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
+from pyfast.knowledge import Session
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.systems import load_system
 from pyfast.systems.mtqa.column import communicated, continuing
+from pyfast.systems.mtqa.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
 from pyfast.systems.mtqa.nodes import narrated
 
 QUESTION = "Who discovered the moon that Huygens landed on?"

@@ -36,11 +36,11 @@ from pyfast.knowledge import (
     open_session,
     update_knowledge,
 )
-from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.knowledge.session import encode_statements
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM
+from pyfast.systems.subqrag.fact_retrieval import RetrievedFact, retrieve_facts
 
 CHAIN = ["Who commanded Apollo 11?", "What is #1?"]
 

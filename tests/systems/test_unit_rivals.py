@@ -9,8 +9,9 @@ import pytest
 from loops import WORDS
 from scripted import Scripted, run
 
-from pyfast.knowledge import Keywords, KnowledgeUnit, Session, knowledge_units
+from pyfast.knowledge import Session
 from pyfast.llm import Request
+from pyfast.systems.mtqa.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
 
 QUESTION = "Who discovered the moon that Huygens landed on?"
 Said = dict[str, Any]

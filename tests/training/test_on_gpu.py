@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 import pyfast.ops.gatv2_cpu as on_cpu  # noqa: E402
 import pyfast.ops.gatv2_gpu as on_gpu  # noqa: E402
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape  # noqa: E402
-from pyfast.knowledge.conversation.graph import TokenGraph  # noqa: E402
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape  # noqa: E402
+from pyfast.systems.graph_convqa.graph import TokenGraph  # noqa: E402
 from pyfast.training.loop import Schedule, fit  # noqa: E402
 
 

@@ -20,14 +20,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pyfast.engine import Question, Record, answer_all
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.evaluation import evaluate
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape
-from pyfast.knowledge.conversation.injection import Framed, embedded, open_trained
 from pyfast.llm import Request, open_llm
 from pyfast.llm.local import chat, folder_digest
 from pyfast.llm.transformers import open_model
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
-from pyfast.systems.graph_convqa import MOST_TOKENS
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape
+from pyfast.systems.graph_convqa.injection import Framed, embedded, open_trained
+from pyfast.systems.graph_convqa.system import MOST_TOKENS
 from pyfast.training.graph_convqa import Example, Recipe, loss_of, make_examples, train
 from pyfast.training.loop import Schedule
 from pyfast.training.lora import completion_loss, learning, with_lora

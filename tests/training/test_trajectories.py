@@ -12,10 +12,11 @@ from pyfast.corpus import Level
 from pyfast.engine import Question
 from pyfast.errors import InputError
 from pyfast.llm import Request
-from pyfast.retrieval import Candidate, Index
+from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.windows import Candidate
 from pyfast.training.trajectories import Target, curriculum, mixed, quotas, target, trajectories
 from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("torch")
 
 from pyfast.engine import Question, Record, answer_all
-from pyfast.knowledge.conversation import linearise
-from pyfast.knowledge.conversation.encoder import GraphEncoder, Shape, save_encoder
-from pyfast.knowledge.conversation.injection import Turn, build_graph, encode_graph
 from pyfast.llm import LLM, Request, open_llm
 from pyfast.retrieval import Index, find_evidence_items
 from pyfast.systems import load_system
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
+from pyfast.systems.graph_convqa.entities import linearise
+from pyfast.systems.graph_convqa.injection import Turn, build_graph, encode_graph
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt, Remaining
-from pyfast.retrieval import EvidencePackage
+from pyfast.systems.hseq.evidence_package import EvidencePackage
 from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from pyfast.engine import Answer, Context
 from pyfast.ops.hseq_stream import Neighbors
-from pyfast.retrieval import Candidate, Index, Move, View, canonicalize, move_on
-from pyfast.retrieval.evidence import Priority
+from pyfast.retrieval import Index
+from pyfast.systems.hseq.evidence_package import canonicalize
 from pyfast.systems.hseq.state import State, chosen
+from pyfast.systems.hseq.windows import Candidate, Move, Priority, View, move_on
 
 STEP_COST = 3
 """The maximum number of batch points in a step: one for the window, one for the LLM, and one for the lexical

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pyfast.engine import Context
 from pyfast.errors import AnswerError
-from pyfast.retrieval import select_lexically
 from pyfast.systems.hseq.actions import Action, select_prompt
 from pyfast.systems.hseq.head import affordable
 from pyfast.systems.hseq.iterator import Decision, Policy
 from pyfast.systems.hseq.state import State, prompt_fields
+from pyfast.systems.hseq.windows import select_lexically
 
 _SHORTEST = 40  # the minimum number of characters of a segment that is worth showing
 _FRAME = 24  # characters of a line without its text: label and level

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyfast.retrieval import Candidate
+from pyfast.systems.hseq.windows import Candidate
 
 _WORD = re.compile(r"\w{4,}")  # Most shorter words carry little meaning.
 

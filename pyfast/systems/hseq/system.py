@@ -11,14 +11,15 @@ from pydantic import BeforeValidator, Field, model_validator
 from pyfast.corpus import PRIORITY, Level
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import EvidencePackage, canonicalize, open_window
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
 from pyfast.systems.hseq.actions import select_prompt
+from pyfast.systems.hseq.evidence_package import EvidencePackage, canonicalize
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
 from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, affordable, ask_head, head_prompt, numbered
 from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate, so_far
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
+from pyfast.systems.hseq.windows import open_window
 from pyfast.systems.prompts import final_text
 from pyfast.utils.token_budget import cut_evenly
 

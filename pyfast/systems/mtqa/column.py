@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pyfast.engine import Context
-from pyfast.knowledge import KnowledgeUnit
 from pyfast.retrieval import Index, ScoredSegments, segment_ids
+from pyfast.systems.mtqa.knowledge_units import KnowledgeUnit
 
 
 @dataclass(slots=True)

@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
-from pyfast.knowledge import KnowledgeUnit, Session
+from pyfast.knowledge import Session
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.mtqa.column import Column, under
+from pyfast.systems.mtqa.knowledge_units import KnowledgeUnit
 from pyfast.systems.mtqa.nodes import knowledge, retrieve, summarise
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY
 from pyfast.systems.mtqa.settings import Units

@@ -15,10 +15,10 @@ from scipy.sparse import block_array, csr_array
 
 import pyfast.ops as ops
 from pyfast.knowledge import Session
-from pyfast.knowledge.fact_retrieval import RetrievedFact
 from pyfast.knowledge.store import IN_TEXT, Knowledge
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Pool
+from pyfast.systems.subqrag.fact_retrieval import RetrievedFact
 
 _ROUNDS = 20
 """The maximum number of edges between a node and the nearest seed"""

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Prompt
-from pyfast.knowledge.fact_retrieval import MAX_TRIPLES
 from pyfast.systems.prompts import INSUFFICIENT, short_so_far
+from pyfast.systems.subqrag.fact_retrieval import MAX_TRIPLES
 
 _Text = Annotated[str, Field(max_length=200)]
 

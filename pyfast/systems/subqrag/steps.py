@@ -18,12 +18,12 @@ from pyfast.engine import Context, Prompt
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Learned, Session, Statement
 from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
-from pyfast.knowledge.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.knowledge.session import encode_statements
 from pyfast.knowledge.support import supported_statements
 from pyfast.retrieval import Pool
 from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import answers_in
+from pyfast.systems.subqrag.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.utils.token_budget import share

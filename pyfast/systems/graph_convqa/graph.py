@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from pyfast.engine import plain
-from pyfast.knowledge.conversation.entities import Linear, Span
 from pyfast.llm import Message, dialogue
 from pyfast.llm.local import chat
 from pyfast.ops.arrays import Int32, Int64
+from pyfast.systems.graph_convqa.entities import Linear, Span
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, fit, fit_last
 
 History = tuple[tuple[str, str], ...]
@@ -68,6 +68,13 @@ def parts(history: History, question: str) -> Parts:
     (graph_convqa's paper, section 4.5).
 
     If a user or a model wrote a control token of the LLM, the token becomes plain text.
+
+    Args:
+        history: The (question, answer) pairs of the earlier turns.
+        question: The question of this turn.
+
+    Returns:
+        The two texts.
     """
     turns = "".join(f"Question: {plain(asked)}\nAnswer: {plain(answer)}\n" for asked, answer in history)
     return Parts(_FACTS, f"{_TALK}{turns}Question: {plain(question)}\nAnswer:")
@@ -203,16 +210,29 @@ _GRAPH = "\ue000"
 
 
 def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
-    """Return the tokens of the prompt before the graph and after the graph, including the tokens of the chat
-    template."""
+    """Return the tokens of the prompt around the graph, including the tokens of the chat template.
+
+    Args:
+        tokenizer: The tokenizer of the LLM.
+        around: The texts before and after the evidence.
+
+    Returns:
+        The tokens before the graph and the tokens after the graph.
+    """
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
     return tokenizer.encode(before, add_special_tokens=False), tokenizer.encode(after, add_special_tokens=False)
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """Make a chain from each line of the evidence: the tokens of the line and of its line end, and the places
-    where tokens name an entity.
+    """Make a chain from each line of the evidence.
+
+    Args:
+        tokenizer: The tokenizer of the LLM.
+        linear: The evidence as lines, best first.
+
+    Returns:
+        For each line: its tokens, including that of its line end, and the places where tokens name an entity.
     """
     if not linear.lines:
         return []
@@ -226,8 +246,14 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """Return (first token, last token, entity) for each span of characters. `offsets` has the first character
-    of each token and the character after its last. A token belongs to a span if they share a character.
+    """Find the tokens of each span of characters. A token belongs to a span if they share a character.
+
+    Args:
+        offsets: For each token: the position of its first character, and the position after its last one.
+        spans: The spans of the entities.
+
+    Returns:
+        (first token, last token, entity) for each span.
     """
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     return [(bisect_right(ends, start), bisect_left(starts, end) - 1, entity) for start, end, entity in spans]

@@ -72,7 +72,15 @@ def apply_memory(
 
 
 def replaceable(items: int, share: float) -> int:
-    """Return how many of `items` pieces of evidence the memory may replace: `items * share`, rounded down."""
+    """Compute how many evidence items the memory may replace.
+
+    Args:
+        items: The number of evidence items of the turn.
+        share: The share of them to replace.
+
+    Returns:
+        `items * share`, rounded down.
+    """
     return math.floor(items * share + 1e-9)  # A third of 9 must be 3.
 
 

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 
 from pyfast.errors import InputError
-from pyfast.knowledge.conversation.encoder import GraphEncoder, load_encoder, token_table
-from pyfast.knowledge.conversation.entities import Linear
-from pyfast.knowledge.conversation.graph import History, TokenGraph, chains, frame, most_recent, parts, token_graph
 from pyfast.llm.local import folder_digest
+from pyfast.systems.graph_convqa.encoder import GraphEncoder, load_encoder, token_table
+from pyfast.systems.graph_convqa.entities import Linear
+from pyfast.systems.graph_convqa.graph import History, TokenGraph, chains, frame, most_recent, parts, token_graph
 
 MODEL = "model"
 """The folder of the trained LLM, inside the folder of a training"""

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from pyfast.errors import InputError, ModelNotFoundError, of_another_build
-from pyfast.knowledge.conversation.graph import TokenGraph
 from pyfast.ops.gatv2 import gatv2
+from pyfast.systems.graph_convqa.graph import TokenGraph
 
 WEIGHTS, SHAPE = "encoder.safetensors", "encoder.json"
 FORMAT = 1

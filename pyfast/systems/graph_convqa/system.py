@@ -10,23 +10,14 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, computed_field, model_validator
 
 from pyfast.engine import Answer, Context, Past, Question
-from pyfast.knowledge.conversation import (
-    SHARE,
-    History,
-    Linear,
-    Memory,
-    MemoryQuery,
-    apply_memory,
-    embedder,
-    linearise,
-    query_of,
-    text_prompt,
-)
 from pyfast.llm import Request
 from pyfast.retrieval import ScoredSegments, find_evidence_items, segment_ids
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
+from pyfast.systems.graph_convqa.entities import Linear, linearise
+from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory, embedder
+from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
 
 MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number, a date
 
@@ -173,7 +164,7 @@ async def with_graph(
     evidence items as lines of text. `trace` gets the number of nodes and edges, and how many evidence items
     and turns did not fit into the prompt.
     """
-    from pyfast.knowledge.conversation.injection import Turn, build_graph, check_llm, encode_graph
+    from pyfast.systems.graph_convqa.injection import Turn, build_graph, check_llm, encode_graph
 
     budget, device = ctx.context_window_of("answer") - MOST_TOKENS, ctx.device_of("answer")
     check_llm(settings.trained, device, ctx.weights_of("answer"))
