@@ -16,9 +16,9 @@ from torch_geometric.nn import GATv2Conv
 
 from pyfast.engine import read_questions
 from pyfast.ops.arrays import thread_count
-from pyfast.retrieval import find_evidence_items
 from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape
 from pyfast.systems.graph_convqa.entities import linearise
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.graph import Chain, TokenGraph, token_graph
 
 TURNS, HIDDEN = 20, 576

@@ -32,7 +32,7 @@ from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.iterator import Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy
 from pyfast.systems.hseq.system import Settings
-from pyfast.systems.hseq.windows import open_window
+from pyfast.systems.hseq.windows import links_of, open_window
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = "hotpotqa,hybridqa,tatqa,metaqa"
@@ -49,7 +49,7 @@ def iterated(index: Index, questions: list[str], settings: Settings) -> tuple[li
         return Answer("")
 
     asked = (Question(str(i), text) for i, text in enumerate(questions))
-    index.search(questions[:1], 1), index.stream(settings.order), index.entity_links  # made once
+    index.search(questions[:1], 1), index.stream(settings.order), links_of(index)  # made once
     started = process_time()
     asyncio.run(answer_all(asked, ask, index, Instant(), lambda record: None, 256))
     return [found[str(i)] for i in range(len(questions))], process_time() - started

@@ -89,9 +89,11 @@ PACKAGES = (
     "server",
     "systems",
     "systems.graph_convqa.entities",
+    "systems.graph_convqa.evidence_items",
     "systems.graph_convqa.evidence_memory",
     "systems.graph_convqa.graph",
     "systems.hseq.evidence_package",
+    "systems.hseq.views",
     "systems.hseq.windows",
     "systems.mtqa.knowledge_units",
 )

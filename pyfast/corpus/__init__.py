@@ -14,11 +14,3 @@ from pyfast.corpus.readers import Reader as Reader
 from pyfast.corpus.readers import read as read
 from pyfast.corpus.schema import Level as Level
 from pyfast.corpus.sequence import Corpus as Corpus
-from pyfast.corpus.views import PRIORITY as PRIORITY
-from pyfast.corpus.views import EntityLinks as EntityLinks
-from pyfast.corpus.views import GraphView as GraphView
-from pyfast.corpus.views import TableView as TableView
-from pyfast.corpus.views import TextView as TextView
-from pyfast.corpus.views import entity_links as entity_links
-from pyfast.corpus.views import stream as stream
-from pyfast.corpus.views import view as view

@@ -3,7 +3,6 @@
 from pyfast.retrieval.evidence import ScoredSegments as ScoredSegments
 from pyfast.retrieval.evidence import cite as cite
 from pyfast.retrieval.evidence import evidence_of as evidence_of
-from pyfast.retrieval.evidence import find_evidence_items as find_evidence_items
 from pyfast.retrieval.evidence import narrate as narrate
 from pyfast.retrieval.index.builder import BuildProgress as BuildProgress
 from pyfast.retrieval.index.builder import build_index as build_index

@@ -18,10 +18,11 @@ from pyfast.engine import Question
 from pyfast.errors import InputError
 from pyfast.llm.local import chat, folder_digest, folder_hash
 from pyfast.llm.transformers import open_model
-from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
+from pyfast.retrieval import Index, ScoredSegments
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.systems.graph_convqa.entities import linearise
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory
 from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
 from pyfast.systems.graph_convqa.injection import MODEL, Framed, Turn, embedded, framed

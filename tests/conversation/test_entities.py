@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
+from pyfast.retrieval import Index, ScoredSegments
 from pyfast.systems.graph_convqa.entities import Entities, known_entities, linearise
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 
 LETTERS = st.text("abA -é", max_size=30)
 

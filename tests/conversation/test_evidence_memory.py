@@ -5,7 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from pyfast.retrieval import Index, ScoredSegments, find_evidence_items
+from pyfast.retrieval import Index, ScoredSegments
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.evidence_memory import SHARE, MemoryQuery, apply_memory, replaceable
 
 

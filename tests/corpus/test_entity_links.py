@@ -5,19 +5,8 @@ from pathlib import Path
 from corpus_strategies import documents
 from hypothesis import HealthCheck, given, settings
 
-from pyfast.corpus import (
-    Corpus,
-    Document,
-    KnowledgeGraph,
-    Level,
-    Table,
-    TextDocument,
-    Triple,
-    encode,
-    entity_links,
-    read,
-)
-from pyfast.corpus.views import _EACH
+from pyfast.corpus import Corpus, Document, KnowledgeGraph, Level, Table, TextDocument, Triple, encode, read
+from pyfast.systems.hseq.views import _EACH, entity_links
 from pyfast.utils.text_forms import name_form
 
 

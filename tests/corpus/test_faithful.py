@@ -10,24 +10,11 @@ from corpus_strategies import documents, graph_parts, names, table_parts, texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyfast.corpus import (
-    Corpus,
-    Document,
-    GraphView,
-    Heading,
-    KnowledgeGraph,
-    Level,
-    Outline,
-    Table,
-    TableView,
-    TextDocument,
-    TextView,
-    encode,
-    stream,
-    view,
-)
+from pyfast.corpus import Corpus, Document, Heading, KnowledgeGraph, Level, Outline, Table, TextDocument, encode
 from pyfast.corpus.encode import digest_of, other_than_digest
 from pyfast.errors import InputError
+from pyfast.ops import hseq_stream
+from pyfast.systems.hseq.views import GraphView, TableView, TextView, view
 
 LENIENT = settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 
@@ -131,9 +118,11 @@ def test_documents_come_and_go(given_documents: list[Document], data: st.DataObj
     kept = ~np.isin(corpus.source, list(gone))
     assert np.array_equal(corpus.ids[kept], rest.ids[:])
 
-    segments = stream(corpus, list(Level)).delete(corpus.roots[sorted(gone)])
+    segments = hseq_stream(corpus.level, corpus.parent, corpus.subtree_end, priority=list(Level)).delete(
+        corpus.roots[sorted(gone)]
+    )
     window = segments.window(segments.cursors(1), len(corpus) + 1)[1]
-    whole = stream(rest, list(Level))
+    whole = hseq_stream(rest.level, rest.parent, rest.subtree_end, priority=list(Level))
     assert corpus.ids[window].tolist() == rest.ids[whole.window(whole.cursors(1), len(rest) + 1)[1]].tolist()
     for kind in ("children", "parent", "row", "column", "relation"):
         for i in np.flatnonzero(kept).tolist():

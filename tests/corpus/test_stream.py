@@ -1,5 +1,6 @@
 """A corpus as a stream: the neighbours are those of the documents, the windows follow the levels."""
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -7,12 +8,21 @@ import numpy as np
 import pytest
 from corpus_strategies import documents
 from hypothesis import HealthCheck, given, settings
+from numpy.typing import ArrayLike
 from references import hseq_stream_reference
 from test_sequence import mixed
 
 from pyfast import ops
-from pyfast.corpus import Corpus, Document, KnowledgeGraph, Level, Table, encode, read, stream
+from pyfast.corpus import Corpus, Document, KnowledgeGraph, Level, Table, encode, read
 from pyfast.ops.hseq_stream import subtree_ends
+from pyfast.systems.hseq.views import PRIORITY
+
+
+def stream(
+    corpus: Corpus, priority: Sequence[Level] = PRIORITY, tombstones: ArrayLike | None = None
+) -> ops.Stream:
+    tree = corpus.level, corpus.parent, corpus.subtree_end
+    return ops.hseq_stream(*tree, priority=priority, tombstones=tombstones)
 
 
 def near(segments: ops.Stream, i: int, kind: str) -> list[int]:

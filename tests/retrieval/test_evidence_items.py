@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, encode, read
 from pyfast.engine import read_questions
-from pyfast.retrieval import Index, build_index, find_evidence_items
+from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
-from pyfast.retrieval.evidence import bm25_scores
+from pyfast.systems.graph_convqa.evidence_items import bm25_scores, find_evidence_items
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]), max_size=8).map(" ".join)
 

@@ -30,11 +30,11 @@ from pyfast.retrieval import (
     build_index,
     cite,
     evidence_of,
-    find_evidence_items,
     narrate,
     rerank_pools,
 )
 from pyfast.retrieval.index.manifest import write_manifest
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.hseq.windows import open_window
 from pyfast.utils.blocks import BLOCK, raw, write_checksums
 

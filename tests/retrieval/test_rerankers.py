@@ -107,7 +107,7 @@ def test_every_system_honours_a_retriever_and_a_reranker(system: str, small: Ind
 
     index = Index(small.folder, Recorded, rerank=Backwards)
     if system == "graph_convqa":
-        from pyfast.retrieval import find_evidence_items
+        from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 
         find_evidence_items(index, QUESTIONS, 20, 5)
     else:

@@ -9,9 +9,9 @@ import pytest
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Triple
 from pyfast.corpus.encode import decode, encode
-from pyfast.corpus.views import entity_links
 from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.retrieval import Index
+from pyfast.systems.hseq.views import entity_links
 
 TITLES = [
     "Beyonc\u00e9 Dufr\u00eane",

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyfast.corpus import PRIORITY, Level, Table, TextDocument
+from pyfast.corpus import Level, Table, TextDocument
 from pyfast.ops.hseq_stream import Neighbors
 from pyfast.retrieval import Index, build_index
-from pyfast.systems.hseq.windows import Move, View, candidates, move_on, open_window, select_lexically
+from pyfast.systems.hseq.views import PRIORITY
+from pyfast.systems.hseq.windows import Move, View, candidates, links_of, move_on, open_window, select_lexically
 
 QUESTIONS = [
     "Who discovered Titan?",
@@ -130,8 +131,8 @@ def test_no_whole_books(tmp_path: Path) -> None:
 
 
 def test_of_many_relations_those_about_the_question(small: Index) -> None:
-    hub = next(i for i in small.passages.tolist() if len(set(small.entity_links.of(i))) > 2)
-    near = [it.text for it in candidates(small, dict.fromkeys(small.entity_links.of(hub)))]
+    hub = next(i for i in small.passages.tolist() if len(set(links_of(small).of(i))) > 2)
+    near = [it.text for it in candidates(small, dict.fromkeys(links_of(small).of(hub)))]
     for text in near:
         (view,) = opened(small, [text], 4)
         (after,) = move_on(small, [Move(replace(view, question=text), (), "relation", (hub,))], 4, PRIORITY)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hseq_runs import gold_questions, iterated, oracle, selected
 
-from pyfast.corpus import PRIORITY, read
+from pyfast.corpus import read
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.iterator import Limits
+from pyfast.systems.hseq.views import PRIORITY
 
 PRIOR = 60
 

@@ -11,10 +11,11 @@ pytest.importorskip("torch")
 
 from pyfast.engine import Question, Record, answer_all
 from pyfast.llm import LLM, Request, open_llm
-from pyfast.retrieval import Index, find_evidence_items
+from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape, save_encoder
 from pyfast.systems.graph_convqa.entities import linearise
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.injection import Turn, build_graph, encode_graph
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
-from pyfast.corpus import Corpus, Document, EntityLinks, Level, entity_links, stream
+from pyfast.corpus import Corpus, Document, Level
 from pyfast.errors import ArrayError, InputError
 from pyfast.ops.arrays import Int32, Int64, ends
 from pyfast.retrieval.forward_index import ForwardIndex
@@ -325,13 +325,9 @@ class Index:
         The stream for each `priority` is made only once.
         """
         if priority not in self._streams:
-            self._streams[priority] = stream(self.corpus, priority)
+            tree = self.corpus.level, self.corpus.parent, self.corpus.subtree_end
+            self._streams[priority] = ops.hseq_stream(*tree, priority=priority)
         return self._streams[priority]
-
-    @cached_property
-    def entity_links(self) -> EntityLinks:
-        """Links between segments that name the same entity. They are computed at the first access."""
-        return entity_links(self.corpus)
 
     def uri(self, passage: int) -> str:
         """Return the uri of the document of a passage. The passage is a number, as in `Pool.passages`."""

@@ -11,11 +11,12 @@ from pydantic import Field, computed_field, model_validator
 
 from pyfast.engine import Answer, Context, Past, Question
 from pyfast.llm import Request
-from pyfast.retrieval import ScoredSegments, find_evidence_items, segment_ids
+from pyfast.retrieval import ScoredSegments, segment_ids
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.graph_convqa.entities import Linear, linearise
+from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory, embedder
 from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
 

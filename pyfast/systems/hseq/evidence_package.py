@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
-from pyfast.corpus import Corpus, TableView, TextView, view
+from pyfast.corpus import Corpus
 from pyfast.retrieval import Index
+from pyfast.systems.hseq.views import TableView, TextView, view
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pyfast.corpus import PRIORITY, Level
+from pyfast.corpus import Level
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.systems import system
@@ -19,6 +19,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tighten
 from pyfast.systems.hseq.head import FRAME, TOKENS, VERIFY, HeadFields, affordable, ask_head, head_prompt, numbered
 from pyfast.systems.hseq.iterator import STEP_COST, Limits, Policy, Progress, iterate, so_far
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
+from pyfast.systems.hseq.views import PRIORITY
 from pyfast.systems.hseq.windows import open_window
 from pyfast.systems.prompts import final_text
 from pyfast.utils.token_budget import cut_evenly

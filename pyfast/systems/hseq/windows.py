@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise, zip_longest
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
 from pyfast.retrieval import Index, search, segment_ids
 from pyfast.retrieval.index.index import of_index
+from pyfast.systems.hseq.views import EntityLinks, entity_links
 
 Priority = tuple[Level, ...]
 _HOPS = 64  # the maximum number of neighbours by shared entities or by position that are examined
@@ -249,13 +251,30 @@ def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     The function takes the first `_HOPS` segments that it finds, without the segments in `gone`. If these are more
     than `limit`, it returns the `limit` segments that share the most words with the question.
     """
-    hops = chain.from_iterable(index.entity_links.of(i) for i in move.of)
+    hops = chain.from_iterable(links_of(index).of(i) for i in move.of)
     related = list(islice(dict.fromkeys(i for i in hops if i not in gone), _HOPS))
     if len(related) <= limit:
         return related
     words = _Words(index, move.view.question)
     shared = [-words.weight(words.within(index.corpus.render(i))) for i in related]
     return [related[at] for at in np.argsort(shared, kind="stable")[:limit].tolist()]
+
+
+_LINKS: WeakKeyDictionary[Index, EntityLinks] = WeakKeyDictionary()
+
+
+def links_of(index: Index) -> EntityLinks:
+    """Return the entity links of an index's corpus.
+
+    Args:
+        index: The index.
+
+    Returns:
+        The links, which are found at the first call.
+    """
+    if index not in _LINKS:
+        _LINKS[index] = entity_links(index.corpus)
+    return _LINKS[index]
 
 
 def _lists(parts: Sequence[Int64]) -> Lists:

@@ -1,29 +1,22 @@
 """What HSEQ sees of a corpus.
 
-Views show a segment (HSEQ, A.3.5) as text, as a part of a table, or as triples. The stream of a corpus shows some
-segments at a time (a window), with `ops.hseq_stream`. Entity links are links between segments that name the same
-entity: two triples are linked if they share a head or a tail, and a table cell is linked to the document to which
-its link leads.
+Views show a segment (HSEQ, A.3.5) as text, as a part of a table, or as triples. Entity links are links between
+segments that name the same entity: two triples are linked if they share a head or a tail, and a table cell is
+linked to the document to which its link leads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
 
-from pyfast.corpus.documents import Triple
-from pyfast.corpus.schema import Level
-from pyfast.corpus.sequence import Corpus
-from pyfast.ops.hseq_stream import Stream, hseq_stream
+from pyfast.corpus import Corpus, Level, Triple
+from pyfast.ops.arrays import Int32, Int64
 from pyfast.utils.text_forms import name_form
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 # Plain integers: each segment is compared with them.
 _PARAGRAPH, _ROW = int(Level.PARAGRAPH), int(Level.TABLE_ROW)
@@ -79,7 +72,8 @@ def view(corpus: Corpus, i: int) -> View:
         A `TextView`, `TableView` or `GraphView`.
 
     Example:
-        >>> from pyfast.corpus import TextDocument, encode, view
+        >>> from pyfast.corpus import TextDocument, encode
+        >>> from pyfast.systems.hseq.views import view
         >>> type(view(encode([TextDocument("titan", "Titan", "Titan is a moon.")]), 0)).__name__
         'TextView'
     """
@@ -102,28 +96,6 @@ def view(corpus: Corpus, i: int) -> View:
 
 PRIORITY = (Level.PARAGRAPH, Level.TABLE_ROW, Level.SENTENCE, Level.TRIPLET)
 """The order of HSEQ's paper: levels with more content come first"""
-
-
-def stream(corpus: Corpus, priority: Sequence[Level] = PRIORITY, tombstones: ArrayLike | None = None) -> Stream:
-    """Open the stream of a corpus, which shows its segments window by window.
-
-    Args:
-        corpus: The corpus.
-        priority: The levels of segments in the stream, best first.
-        tombstones: bool [segments], True for deleted segments. None: nothing is deleted.
-
-    Returns:
-        The stream; see `ops.hseq_stream`.
-
-    Example:
-        >>> from pyfast.corpus import TextDocument, encode, stream
-        >>> segments = stream(encode([TextDocument("titan", "Titan", "Titan is a moon. It orbits Saturn.")]))
-        >>> offsets, window = segments.window(segments.cursors(1), 8)
-        >>> len(window)
-        3
-    """
-    tree = corpus.level, corpus.parent, corpus.subtree_end
-    return hseq_stream(*tree, priority=priority, tombstones=tombstones)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
