@@ -32,7 +32,7 @@ from pyfast.evaluation import bootstrap_interval, evaluate, hits
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
-from pyfast.training.graph_convqa import Recipe, train
+from pyfast.systems.graph_convqa.training import Recipe, train
 from pyfast.training.loop import Point, Schedule
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "convmix"

@@ -41,8 +41,8 @@ from pyfast.systems.hseq.iterator import Decision, Policy, Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy, llm_policy
 from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 from pyfast.systems.hseq.windows import open_window
-from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SPLIT = ("hotpotqa", "musique")  # they have files of their own for training
@@ -88,7 +88,7 @@ def train(
     """Train, write the adapter and the merged model."""
     import torch
 
-    from pyfast.training import hseq_iterator
+    from pyfast.systems.hseq import training
     from pyfast.training.adapter import ADAPTER
     from pyfast.training.loop import Point, Schedule
     from pyfast.training.lora import merge_adapter
@@ -96,7 +96,7 @@ def train(
     torch.set_num_threads(threads)
     sources = [(index_of(name, out), halves(name)[0]) for name in SETS]
     # Dropout takes a third of the time, and what is seen once or twice is not learnt by heart.
-    recipe = hseq_iterator.Recipe(
+    recipe = training.Recipe(
         settings=SETTINGS, max_positives=ENOUGH, lexical_weight=0.0, size=size, dropout=0.0
     )
     schedule = Schedule(
@@ -107,7 +107,7 @@ def train(
     def on_step(point: Point, total: int) -> None:
         print(f"step {point.step + 1} of {total}: loss {point.loss:.4f}, {point.seconds:.0f} s", flush=True)
 
-    hseq_iterator.train(
+    training.train(
         sources, model, out, recipe, schedule,
         stop=lambda: minutes is not None and monotonic() > begun + 60 * minutes, on_step=on_step,
     )  # fmt: skip

@@ -130,6 +130,7 @@ SUITES: Mapping[str, Suite] = {
             *(
                 *PACKAGES,
                 "pyfast/training/",
+                "pyfast/systems/hseq/training.py",
                 "pyfast/systems/graph_convqa/",
                 "pyfast/ops/nn.py",
                 "pyfast/ops/gatv2",

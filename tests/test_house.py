@@ -50,9 +50,9 @@ STOREYS = [
     {"corpus"},
     {"retrieval"},
     {"engine"},
-    {"knowledge"},
+    {"knowledge", "training"},
     {"systems"},
-    {"training", "evaluation"},
+    {"evaluation"},
     {"api"},
     {"pyfast"},  # the public API's names, loaded when they are used; below it only native code is asked for
     {"reports", "server", "integrations"},

@@ -41,10 +41,10 @@ from pyfast.utils.options import (
 )
 
 if TYPE_CHECKING:
+    from pyfast.systems.hseq.training import Recipe
+    from pyfast.systems.hseq.weak_positives import Gold
     from pyfast.training.devices import Estimate
-    from pyfast.training.hseq_iterator import Recipe
     from pyfast.training.loop import Point, Schedule
-    from pyfast.training.weak_positives import Gold
 
 OnStep = Callable[["Point", int], None]
 """A function that is called after each step of a training. It gets the step's `Point` (loss, norm of the
@@ -106,7 +106,7 @@ def train_graph_convqa(
         >>> training = train_graph_convqa("CONVERSATIONS.jsonl", index="IDX", model="MODEL", out="TRAINED")
         >>> print(len(training.curve), "steps, loss", training.loss)
     """
-    from pyfast.training.graph_convqa import Recipe, train
+    from pyfast.systems.graph_convqa.training import Recipe, train
     from pyfast.training.loop import Schedule
 
     recipe, schedule = options.part(Recipe), options.part(Schedule)
@@ -173,8 +173,8 @@ def train_hseq_iterator(
         >>> training = train_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL", out="OUT", options=options)
         >>> print(training.path)
     """
+    from pyfast.systems.hseq.training import train
     from pyfast.training.adapter import ADAPTER, Compute
-    from pyfast.training.hseq_iterator import train
 
     recipe = _recipe(settings, options)
     golds = _golds(sources)
@@ -226,15 +226,15 @@ def estimate_hseq_iterator(
         >>> estimate = estimate_hseq_iterator({"QUESTIONS.jsonl": "IDX"}, model="MODEL")
         >>> print(estimate)
     """
+    from pyfast.systems.hseq.training import estimate
     from pyfast.training.adapter import Compute
-    from pyfast.training.hseq_iterator import estimate
 
     recipe, compute = _recipe(settings, options), options.part(Compute)
     return estimate(_golds(sources), Path(model), recipe, _schedule(options), compute)
 
 
 def _recipe(settings: Mapping[str, Any] | None, options: HseqOptions) -> Recipe:
-    from pyfast.training.hseq_iterator import Recipe
+    from pyfast.systems.hseq.training import Recipe
 
     configured = load_system("hseq").configure({"guidance": "template", **(settings or {})})
     assert isinstance(configured, Settings)
@@ -264,7 +264,7 @@ def _schedule(options: AdapterOptions) -> Schedule:
 
 
 def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
-    from pyfast.training.weak_positives import read_gold
+    from pyfast.systems.hseq.weak_positives import read_gold
 
     if not sources:
         raise InputError("sources: expected at least one file of questions with its index")

@@ -1,2 +1,2 @@
-"""Train the models of two systems: of graph_convqa on conversations, and of hseq on sequences of actions.
-Needs the extra `train`."""
+"""Train models: the loop, LoRA, and the training on finished runs. What a system trains is in its folder. Needs
+the extra `train`."""

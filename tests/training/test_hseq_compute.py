@@ -27,11 +27,11 @@ from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.guidance import GUIDE
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.training import Recipe, prepared, targets_of, train
+from pyfast.systems.hseq.weak_positives import Gold, read_gold
 from pyfast.training.adapter import ADAPTER, Compute, Example, losses_of
 from pyfast.training.devices import Devices, tokens_of
-from pyfast.training.hseq_iterator import Recipe, prepared, targets_of, train
 from pyfast.training.loop import CURVE, Batches, Point, Schedule
-from pyfast.training.weak_positives import Gold, read_gold
 
 SHORT: dict[str, Any] = {"window": 4, "k": 2, "steps": 3, "prior": 16, "characters": 60}
 SETTINGS = Settings(**SHORT, guidance="off")
@@ -266,8 +266,8 @@ def test_two_processes_learn_what_one_does(source: dict[Path, Index], tiny: Path
 
 
 def test_graph_convqa_refuses_to_be_several(monkeypatch: pytest.MonkeyPatch, small: Index, tmp_path: Path) -> None:
-    from pyfast.training import graph_convqa
+    from pyfast.systems.graph_convqa import training
 
-    monkeypatch.setattr(graph_convqa, "open_devices", lambda: replace(Devices(), count=2))
+    monkeypatch.setattr(training, "open_devices", lambda: replace(Devices(), count=2))
     with pytest.raises(InputError, match="in one process"):
-        graph_convqa.train(small, [], tmp_path, tmp_path, graph_convqa.Recipe(), Schedule())
+        training.train(small, [], tmp_path, tmp_path, training.Recipe(), Schedule())

@@ -28,7 +28,7 @@ from pyfast.systems import load_system
 from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape
 from pyfast.systems.graph_convqa.injection import Framed, embedded, open_trained
 from pyfast.systems.graph_convqa.system import MOST_TOKENS
-from pyfast.training.graph_convqa import Example, Recipe, loss_of, make_examples, train
+from pyfast.systems.graph_convqa.training import Example, Recipe, loss_of, make_examples, train
 from pyfast.training.loop import Schedule
 from pyfast.training.lora import completion_loss, learning, with_lora
 
@@ -216,7 +216,7 @@ def test_what_is_saved_is_what_was_learnt(
     small: Index, tiny: Path, turns: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder, opened as the system opens it, has the loss that the model had at the end of its training."""
-    import pyfast.training.graph_convqa as module
+    import pyfast.systems.graph_convqa.training as module
 
     kept: dict[str, Any] = {}
 

@@ -16,9 +16,9 @@ from pyfast.retrieval import Index
 from pyfast.systems import load_system
 from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.trajectories import Target, curriculum, mixed, quotas, target, trajectories
+from pyfast.systems.hseq.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 from pyfast.systems.hseq.windows import Candidate
-from pyfast.training.trajectories import Target, curriculum, mixed, quotas, target, trajectories
-from pyfast.training.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 
 GIVEN = {"window": "4", "k": "2", "steps": "5", "prior": "24", "guidance": "template", "characters": "90"}
 

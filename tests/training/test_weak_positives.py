@@ -7,7 +7,7 @@ import pytest
 
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
-from pyfast.training.weak_positives import (
+from pyfast.systems.hseq.weak_positives import (
     Candidate,
     Gold,
     candidate_passages,

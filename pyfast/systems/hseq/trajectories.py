@@ -17,8 +17,8 @@ from pyfast.systems.hseq.guidance import template
 from pyfast.systems.hseq.iterator import Decision, Progress, state_of, step
 from pyfast.systems.hseq.state import State, prompt_fields
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.weak_positives import Gold, Positives
 from pyfast.systems.hseq.windows import Move, move_on, open_window
-from pyfast.training.weak_positives import Gold, Positives
 
 
 @dataclass(frozen=True, slots=True)

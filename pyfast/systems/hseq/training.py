@@ -15,12 +15,12 @@ import torch
 from pyfast.llm.local import chat_tokens, digest, folder_hash
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
+from pyfast.systems.hseq.trajectories import Target, mixed, trajectories
+from pyfast.systems.hseq.weak_positives import Gold, candidate_passages, weak_positives
 from pyfast.training.adapter import PLAIN, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
 from pyfast.training.devices import Devices, Estimate, estimated, open_devices
 from pyfast.training.loop import Batches, Point, Schedule, casting, steps_of, write_recipe
 from pyfast.training.lora import learning
-from pyfast.training.trajectories import Target, mixed, trajectories
-from pyfast.training.weak_positives import Gold, candidate_passages, weak_positives
 
 _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
