@@ -430,20 +430,6 @@ class Corpus:
         at = np.flatnonzero(self._link_row[first:stop] == self.start[i])
         return [self._link_uris[first + k] for k in at.tolist()]
 
-    def links_between(self) -> tuple[NDArray[np.int64], ...]:
-        """Find all links. Returns three arrays [links]: the document with the link, the row (from 0) in this
-        document, and the target document.
-
-        If the target is not in the corpus, its number is -1.
-        """
-        import pyarrow.compute as pc  # It takes 0.1 s.
-
-        documents = self.document_table
-        uris = documents.column("links").values.field("uri")
-        target = pc.fill_null(pc.index_in(uris, value_set=documents.column("uri")), -1)
-        source = np.repeat(np.arange(self.documents), np.diff(np.asarray(self._link_range)))
-        return source, np.asarray(self._link_row), np.from_dlpack(target).astype(np.int64)
-
     def triples(self, i: int) -> list[Triple]:
         """Return the triples in a segment of a knowledge graph (document, subgraph or triplet), subgraph by
         subgraph."""
