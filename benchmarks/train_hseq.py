@@ -96,9 +96,7 @@ def train(
     torch.set_num_threads(threads)
     sources = [(index_of(name, out), halves(name)[0]) for name in SETS]
     # Dropout takes a third of the time, and what is seen once or twice is not learnt by heart.
-    recipe = training.Recipe(
-        settings=SETTINGS, max_positives=ENOUGH, lexical_weight=0.0, size=size, dropout=0.0
-    )
+    recipe = training.Recipe(settings=SETTINGS, max_positives=ENOUGH, lexical_weight=0.0, size=size, dropout=0.0)
     schedule = Schedule(
         accumulation=2, learning_rate=learning_rate, rate="cosine", warmup=0.03, seed=seed, save_every=8
     )

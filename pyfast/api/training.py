@@ -7,12 +7,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, log
+from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pyfast.api.answer import answer
 from pyfast.api.index import index_of
@@ -26,7 +24,7 @@ from pyfast.evaluation.gold import read_gold as read_gold_answers
 from pyfast.evaluation.metrics import normalise
 from pyfast.retrieval import Index
 from pyfast.systems import load_system
-from pyfast.systems.confidence import FEATURES, Weights, confidence_of, fitted
+from pyfast.systems.confidence import Calibration, attempts_of, calibrated, features_of
 from pyfast.systems.hseq.planner import PLANNER
 from pyfast.systems.hseq.system import Settings
 from pyfast.utils.extras import explained
@@ -423,23 +421,6 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
             raise InputError(f"{run}: has {len(shared)} questions from {file}, the first of them {shared[0]!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """What `calibrate_cascade` computed."""
-
-    weights: Weights
-    """The setting `weights` of `cascade`"""
-    answers: int
-    """How many answers the weights were fitted to"""
-    right: int
-    """How many of them are correct"""
-    loss: float
-    """The mean log loss of the confidences, in nats"""
-    constant_loss: float
-    """The mean log loss if each answer had the same confidence, the share of correct answers. If `loss` is not
-    much smaller, the confidences reveal little"""
-
-
 def calibrate_cascade(
     runs: Run | str | Path | Sequence[Run | str | Path], *, gold: GoldLike | None = None, min_f1: float = 1.0
 ) -> Calibration:
@@ -469,29 +450,14 @@ def calibrate_cascade(
         >>> calibrate_cascade(run, gold=gold).answers
         3
     """
-    features, right = list[tuple[float, ...]](), list[float]()
+    features, right = list[Sequence[float]](), list[float]()
     for run in [runs] if isinstance(runs, Run | str | Path) else runs:
-        records = (run if isinstance(run, Run) else Run(run)).records
-        attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for record in records:
-            for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():
-                if one["answer"] is not None:
-                    attempts.setdefault(one["by"], {})[record.id] = one
-        for by, answered in attempts.items():
+        for by, answered in attempts_of((run if isinstance(run, Run) else Run(run)).records).items():
             answers = [Record(id, "answered", one["answer"]) for id, one in answered.items()]
             for scored in score_answers(answers, gold_of(run, gold), ["em_f1"]).questions:
-                values = [answered[scored.id][name] for name in FEATURES[2:]]
-                features.append((1.0, float(by != "draft"), *values))
+                features.append(features_of(by, answered[scored.id]))
                 right.append(float((scored.figures["f1"] or 0) >= min_f1))
-    share = sum(right) / max(len(right), 1)
-    if not 0 < share < 1:
-        told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
-        raise InputError(f"{told if right else 'the runs have no answer from cascade'}: there is nothing to fit")
-    weights = fitted(np.array(features), np.array(right))
-    expected = [confidence_of(one, weights) for one in features]
-    losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]
-    constant = share * log(share) + (1 - share) * log(1 - share)
-    return Calibration(weights, len(right), int(sum(right)), -sum(losses) / len(losses), -constant)
+    return calibrated(features, right)
 
 
 @explained()

@@ -3,14 +3,18 @@ question, whether it agrees with other answers, and how far the best passage of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import tanh
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, tanh
 from operator import mul
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from pyfast.engine import Record
+from pyfast.errors import InputError
 from pyfast.retrieval import Index, Pool
 from pyfast.retrieval.evidence import ScoredSegments
 from pyfast.utils.stop_words import ENGLISH
@@ -95,3 +99,50 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
         weights -= np.linalg.solve(curvature, slope)
     bias, later, support, coverage, agreement, gap = weights.tolist()
     return bias, later, support, coverage, agreement, gap
+
+
+def attempts_of(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the answers in the traces of `cascade`, also those that another answer replaced: by the system that
+    gave them, and by the id of the question."""
+    attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for record in records:
+        for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():
+            if one["answer"] is not None:
+                attempts.setdefault(one["by"], {})[record.id] = one
+    return attempts
+
+
+def features_of(by: str, attempt: Mapping[str, Any]) -> Sequence[float]:
+    """Return the `FEATURES` of an answer in a trace. `by` is the system that gave it."""
+    return 1.0, float(by != "draft"), *(attempt[name] for name in FEATURES[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What `calibrate_cascade` computed."""
+
+    weights: Weights
+    """The setting `weights` of `cascade`"""
+    answers: int
+    """How many answers the weights were fitted to"""
+    right: int
+    """How many of them are correct"""
+    loss: float
+    """The mean log loss of the confidences, in nats"""
+    constant_loss: float
+    """The mean log loss if each answer had the same confidence, the share of correct answers. If `loss` is not
+    much smaller, the confidences reveal little"""
+
+
+def calibrated(features: Sequence[Sequence[float]], right: Sequence[float]) -> Calibration:
+    """Fit the confidence to answers. `features` has the `FEATURES` of each, and `right` 1 for a correct one and 0
+    for a wrong one. Raises `InputError` if all are correct, all are wrong, or there are none."""
+    share = sum(right) / max(len(right), 1)
+    if not 0 < share < 1:
+        told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
+        raise InputError(f"{told if right else 'the runs have no answer from cascade'}: there is nothing to fit")
+    weights = fitted(np.array(features), np.array(right))
+    expected = [confidence_of(one, weights) for one in features]
+    losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]
+    constant = share * log(share) + (1 - share) * log(1 - share)
+    return Calibration(weights, len(right), int(sum(right)), -sum(losses) / len(losses), -constant)
