@@ -160,7 +160,7 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
         assert all(list(piece)[:5] == named for piece in record["evidence"])
     scores = place / "scores.jsonl"
     done = pyfast("evaluate", place / "run-1", place / "run-512", "--per-question", scores)
-    said = f"{examples / 'questions.jsonl'}: the gold answers come from this file\n"
+    said = f"the gold answers come from {examples / 'questions.jsonl'}\n"
     assert (done.returncode, done.stderr) == (0, said)
     assert all(word in done.stdout for word in ("precision", "1-hop", "run 2: 25 answered"))
     each = [json.loads(line) for line in scores.read_text().splitlines()]
@@ -193,7 +193,7 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "a.txt").write_text("Titan circles Saturn.")
     (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
-    assert done.returncode == 2 and "1 documents, 1 passages" in done.stdout
+    assert done.returncode == 2 and "1 document, 1 passage" in done.stdout
     reason = "there is no reader for such a file: convert it, or name a reader with --reader"
     told = [line for line in done.stderr.splitlines() if "passages indexed" not in line]  # of a slow start
     assert told == [f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}"]

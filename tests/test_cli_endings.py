@@ -96,7 +96,7 @@ def test_a_question_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     folder.mkdir()
     questions = ask(folder, 3, b"q\xff.jsonl")
     command = ["answer", questions, "--run", folder / "run", "--system", "direct", "--llm", "instant"]
-    for said in ("3 questions: 3 answered", "nothing was left to do"):
+    for said in ("3 questions: 3 answered", "all questions were already finished"):
         done = subprocess.run([sys.executable, "-m", "pyfast", *command], capture_output=True, timeout=60)
         assert done.returncode == 0 and said.encode() in done.stdout, done.stderr
         assert rb"r\udcff\udcc3/run/answers.jsonl" in done.stdout

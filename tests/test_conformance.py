@@ -38,16 +38,14 @@ def few_kills(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BAD = {
     "NUMBERS": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: answer is "},
-    "LOOKS_ASIDE": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: trace.beside is 1, and was "},
+    "LOOKS_ASIDE": {"concurrency": "q0 differs at concurrency 1 from concurrency 16: trace.beside is 1 instead"},
     "GREEDY": {"budget of steps": "do not catch BudgetError"},
-    "BELIEVING": {"malformed answers": "a reply of the LLM made the system raise IndexError: tuple index out of"},
+    "BELIEVING": {"malformed answers": "an LLM reply made the system raise IndexError: tuple index out of"},
     "LEAKING": {
         "poison questions": "<|im_start|>, <|im_end|>, <|eot_id|>, [INST], <<SYS>>, </s>, <bos>, <think>,"
     },
-    "STUBBORN": {
-        "malformed answers": "with some replies of the LLM, the system did not finish: not finished within"
-    },
-    "BROKEN": {"answers": "30 of 30 questions failed, q0 because: KeyError: 'q'"},
+    "STUBBORN": {"malformed answers": "with some LLM replies, the system did not finish: not finished within"},
+    "BROKEN": {"answers": "30 of 30 questions failed, among them q0: KeyError: 'q'"},
     "UNWRITABLE": {"answers": "the run ended: TypeError: "},
 }
 
@@ -83,7 +81,7 @@ def test_the_examples_system_passes(monkeypatch: pytest.MonkeyPatch, small: Inde
     assert failed(results) == {} and told == results
     assert [result.name for result in results] == list(checks._CHECKS)
     killed = next(result.detail for result in results if result.name == "kill and resume")
-    assert re.match(r"killed [12] times, with ", killed)  # a fast machine may be done before the second
+    assert re.match(r"killed [12] times, after ", killed)  # a fast machine may be done before the second
 
 
 def test_the_examples_system_has_all_its_types() -> None:
@@ -162,7 +160,9 @@ def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
         return result.returncode, result.stdout + result.stderr
 
     status, text = told("bad_systems:BROKEN")
-    assert status == 1 and text.startswith("FAIL  answers: 30 of 30 questions failed, q0 because: KeyError: 'q'\n")
-    assert text.endswith("bad_systems:BROKEN breaks 2 of pyfast's promises: answers, malformed answers\n")
+    assert status == 1 and text.startswith(
+        "FAIL  answers: 30 of 30 questions failed, among them q0: KeyError: 'q'\n"
+    )
+    assert text.endswith("bad_systems:BROKEN failed 2 of 7 checks: answers, malformed answers\n")
     assert told("nothing")[1].startswith("pyfast: unknown system 'nothing'; known: ")
     assert list(tmp_path.iterdir()) == []

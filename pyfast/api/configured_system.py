@@ -95,7 +95,7 @@ def configure(
     if follow_ups not in PROMPTS:
         raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
     if follow_ups != "off" and reads_history(chosen):
-        raise InputError(f"{chosen.name} reads the conversation itself: leave out follow_ups={follow_ups}")
+        raise InputError(f"{chosen.name} reads conversations itself: leave out follow_ups={follow_ups}")
     made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
     replaced = None
     if prompts is not None:
@@ -108,8 +108,8 @@ def configure(
         newest = max(commit_numbers(opened.folder))
         if newest > opened.commit:
             LOG.warning(
-                "%s is now at commit %d, but this run uses %d; for answers from commit %d, use --run NEW "
-                "--reuse %s",
+                "%s is now at commit %d, but this run uses commit %d; to get answers from commit %d, use --run NEW"
+                " --reuse %s",
                 *(opened.folder, newest, opened.commit, newest, run),
             )
     return replace(made, replaced=replaced, index=opened)

@@ -481,7 +481,7 @@ class Engine:
 
     async def _made(self, base: View, conditions: tuple[Condition, ...]) -> View:
         if base.index is None:
-            raise InputError("filter: there is no index")
+            raise InputError("filter: can only be used with an index")
 
         def make(index: Index) -> Index:
             try:
@@ -509,7 +509,7 @@ class Engine:
             index = await asyncio.to_thread(base.index.newest)
             if index is not base.index:
                 self._index, self._base = index, View(index, self._entered()(index))
-                LOG.info("%s: commit %d", index.folder, index.commit)
+                LOG.info("%s is now at commit %d", index.folder, index.commit)
                 base.is_kept = False
                 self._free_unused(base)
                 for making in self._views.values():
@@ -604,12 +604,12 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
         return list(turns)
     are_uris = not isinstance(documents, str) and all(isinstance(uri, str) for uri in documents)
     if not documents or not are_uris or view.index is None:
-        raise InputError("documents: expected a non-empty list of uris of documents in an index")
+        raise InputError("documents: expected a non-empty list of the uris of indexed documents")
     narrowed, allowed = [], set(documents)
     for turn in turns:
         both = tuple(uri for uri in turn.documents or documents if uri in allowed)
         if not both:
-            raise InputError(f"question {turn.id}: none of its documents is in `documents`")
+            raise InputError(f"question {turn.id}: none of the documents that it lists is in `documents`")
         narrowed.append(replace(turn, documents=both))
     return narrowed
 
@@ -629,7 +629,7 @@ def _refuse_module(system: str | System) -> None:
     """Raise `InputError` if the system is given as `MODULE:NAME`. This text may come from a request, and a
     request must not import modules."""
     if isinstance(system, str) and ":" in system:
-        raise InputError(f"{system}: pass the engine a System or the name of an installed one")
+        raise InputError(f"{system}: expected a System or the name of an installed system")
 
 
 _Prepared = tuple[Ask, PromptOverrides | None, str]

@@ -132,7 +132,7 @@ def estimate(
     service: ServiceTimes | None = None
     if based_on is None:
         if isinstance(questions, int):
-            raise InputError("questions: to estimate from their number alone, pass an earlier run (based_on)")
+            raise InputError("questions: a number can only be used together with an earlier run (based_on)")
         tried = answer(
             asked.read(),
             index=index,
@@ -152,7 +152,7 @@ def estimate(
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
         service = service_times(folder)
     if not used:
-        raise InputError(f"{basis}: has no finished question to estimate from")
+        raise InputError(f"cannot estimate from {basis}, because none is finished")
     seconds = [one.seconds for one in used if one.seconds is not None]
     return Estimate(
         count,

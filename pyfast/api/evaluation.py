@@ -209,17 +209,17 @@ def compare(
     if len(runs) < 2:
         raise InputError("compare: expected two runs or more")
     if len(judged) not in (0, len(runs)):
-        raise InputError(f"judged: expected a folder for each of {len(runs)} runs, got {len(judged)}")
+        raise InputError(f"judged: expected one folder for each of the {len(runs)} runs, got {len(judged)}")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
     if gold is None:
-        warn_of_other_gold(runs, f"those of {names[0]} count")
+        warn_of_other_gold(runs, f"all runs are scored with those of {names[0]}")
     reports = [evaluate(run, lines, metrics=metrics, judged=folder) for run, folder in zip_longest(runs, judged)]
     scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()
     shared = [id for id in first if all(id in other for other in others)]
     if not shared:
-        raise InputError(f"{', '.join(names)}: they have no question in common")
+        raise InputError(f"{', '.join(names)}: these runs have no question in common")
     ended = [[*some, *report.without_gold] for some, report in zip(scored.values(), reports, strict=True)]
     of_all = set(ended[0]).intersection(*ended)
     asked = {name: with_figures([some[id] for id in shared], figures) for name, some in scored.items()}
@@ -304,7 +304,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     places = {record.id: place for place, record in enumerate(first)}
     shared = [(places[record.id], record) for record in second if record.id in places]
     if not shared:
-        raise InputError(f"{', '.join(_names([before, after]))}: they have no question in common")
+        raise InputError(f"{', '.join(_names([before, after]))}: these runs have no question in common")
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
         some = ", ".join(sorted(alone)[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
@@ -324,7 +324,7 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
         for number, path in enumerate((folder_of(run) for run in runs), start=1)
     ]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise InputError(f"{repeated.pop()}: given twice")
+        raise InputError(f"the run {repeated.pop()} is given twice")
     return names
 
 

@@ -94,7 +94,7 @@ def build_index(
     size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     if cluster is not None and not encoders:
-        raise InputError("ray: can only be used with vectors, because workers only encode them")
+        raise InputError("ray: can only be used with vectors, because workers only encode vectors")
     roots: Roots = {}
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
@@ -404,7 +404,7 @@ def sync_documents(
         listed = list(found)
         for one in given:
             if not any(it.path is not None and it.path.is_relative_to(one) for it in listed):
-                raise InputError(f"{one}: contains no files; to delete all its documents, use delete")
+                raise InputError(f"{one} contains no files; to delete all its documents, use delete")
         beginnings = beginnings_of(given, roots)
 
         def within() -> list[str]:

@@ -129,9 +129,7 @@ def job_of(
     )
     if folder is not None and not joins:
         if not by_workers and not options.restart and (folder / BLOCKS).exists():
-            raise InputError(
-                f"{folder}: workers of a cluster have started this run: resume it with ray (--ray local)"
-            )
+            raise InputError(f"{folder}: this run was started on a cluster; resume it with ray (--ray local)")
         begin(job)
         if job.index is not None:
             job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))

@@ -112,8 +112,7 @@ def build_knowledge(
         assert used is not None and job.folder is not None
         if cluster is None and (job.folder / BLOCKS).exists():
             raise InputError(
-                f"{job.folder}: workers of a cluster have started this extraction: resume it with ray"
-                " (--ray local)"
+                f"{job.folder}: this extraction was started on a cluster; resume it with ray (--ray local)"
             )
         failures = allowed_failures(options.max_failures, job.questions.count)
         kept = RunOptions(outage=options.outage, keep_prompts=False)
@@ -127,11 +126,11 @@ def build_knowledge(
         status, session = run.status, run.session
         if status.ended < status.questions:
             raise RunError(
-                f"{job.folder}: stopped with {status.questions - status.ended} questions of the extraction left"
+                f"{job.folder}: the extraction stopped; chunks left to read: {status.questions - status.ended}"
             )
         assert session is not None
         LOG.info(
-            "extraction finished: %d chunks, %d LLM calls, %d tokens in, %d out",
+            "extraction finished; chunks: %d, LLM calls: %d, prompt tokens: %d, reply tokens: %d",
             status.questions,
             session.llm_calls,
             session.prompt_tokens,
@@ -254,7 +253,7 @@ def merge_knowledge(
     if isinstance(source, Index) or not (Path(source) / CONFIGURATION).is_file():
         return merge(here, Embedder(embedder), open_store(index_of(source)))
     if is_running(Path(source)):
-        raise InputError(f"{source}: another process is working on it")
+        raise InputError(f"{source}: another process is using this folder")
     return merge_learned(here, Embedder(embedder), Path(source) / ANSWERS)
 
 

@@ -165,8 +165,8 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
                 break
             if use.users or not use.loop.is_running():
                 raise InputError(
-                    f"{full.spec}: another event loop of this process is using it (pyfast.answer has its own): "
-                    "wait until it is finished, or open the model again"
+                    f"{full.spec}: another event loop of this process uses this model (pyfast.answer has its own);"
+                    " wait until that loop is finished, or open the model again"
                 )
             # The model waits for its next user. The event loop that started it has to close it.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(llm, full, use), use.loop))

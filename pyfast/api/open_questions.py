@@ -96,8 +96,8 @@ def write_questions(
     done = carry_out_with(job, run, "questions", role, llm, llm_options, concurrency, budget, options, watch)
     record = next(iter(done.records), None)
     if record is None or record.answer is None:
-        reason = "it was stopped" if record is None else record.reason or "the model wrote none"
-        raise RunError(f"{run}: no questions: {reason}")
+        reason = "the run was stopped" if record is None else record.reason or "the model wrote none"
+        raise RunError(f"{run} has no questions, because {reason}")
     lines: list[dict[str, str]] = orjson.loads(record.answer)
     write_atomically(Path(out), b"".join(orjson.dumps(line) + b"\n" for line in lines))
     return lines

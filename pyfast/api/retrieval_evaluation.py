@@ -177,7 +177,7 @@ def evaluate_retrieval(
     named = _named(settings)
     cuts = sorted(set(at))
     if not cuts or cuts[0] < 1:
-        raise InputError(f"at: expected ranks from 1, got {list(at)}")
+        raise InputError(f"at: expected ranks of at least 1, got {list(at)}")
     asked, without = _asked(questions, gold)
     if documents == "all":
         asked = [one.model_copy(update={"documents": ()}) for one in asked]

@@ -176,7 +176,7 @@ class Run:
             0.31
         """
         if self.path is None:
-            raise InputError("a run in memory keeps no names of models; pass a folder to pyfast.answer as `run`")
+            raise InputError("a run in memory does not record its models; pass a folder to pyfast.answer as `run`")
         return sum(money_by_id(self.path, listed(prices)).values())
 
     def to_arrow(
@@ -272,7 +272,7 @@ def scores_and_gold(
     except InputError as error:
         if gold is not None or metrics is not None:
             raise
-        LOG.warning("%s: no scores: %s", folder_of(run) or "the run", error)
+        LOG.warning("%s cannot be scored: %s", folder_of(run) or "the run", error)
         return None
 
 
@@ -350,7 +350,7 @@ def _asked(run: Path) -> Questions:
     asked = questions_in(path, of_run("count"))
     asked = unrestricted(asked) if of_run("documents") == "all" else asked
     if asked.digest != of_run("digest"):
-        raise InputError(f"{path}: its questions have changed since the run {run}")
+        raise InputError(f"{path}: the questions in this file have changed since the run {run}")
     return asked
 
 
@@ -377,7 +377,7 @@ def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
             return None
         known = recorded_value(run, "index", "corpus")
         if known not in (None, opened.manifest["corpus"]):
-            LOG.warning("%s: its documents have changed since the run; %s", opened.folder, otherwise)
+            LOG.warning("%s: the documents of this index have changed since the run; %s", opened.folder, otherwise)
             return None
         return opened
 
@@ -411,7 +411,7 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
         assert isinstance(run, Run)
         return run.records, "the run"
     if not (path / ANSWERS).is_file():
-        raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
+        raise InputError(f"{path} is not a run folder (it has no {ANSWERS})")
     if (path / CONFIGURATION).exists():
         read_configuration(path / CONFIGURATION)  # a run of another format is refused
     return path / ANSWERS, str(path)
@@ -450,7 +450,7 @@ def own_gold(run: Run | str | Path) -> Path:
     try:
         place = file_of_questions(path)
     except InputError as error:
-        raise InputError(f"{error}; pass the gold (--gold)") from None
+        raise InputError(f"{error}; pass the gold answers (--gold)") from None
     beside = place.with_name(GOLD)
     return beside if beside.is_file() else place
 
@@ -469,13 +469,13 @@ def warn_of_other_gold(runs: Sequence[Run | str | Path], which: str = "each run 
         if answers is None:
             answers, before = own, place
         elif other := sum(answers.get(id, given) != given for id, given in own.items()):
-            told = "%s: has other gold answers to %d questions than %s; %s (--gold: choose the gold)"
+            told = "the gold answers of %s differ in %d questions from those of %s; %s (choose them with --gold)"
             LOG.warning(told, folder_of(run), other, folder_of(runs[0]), which)
 
 
 @lru_cache(256)  # Several runs have the same questions.
 def _say_gold(place: Path) -> None:
-    LOG.info("%s: the gold answers come from this file", place)
+    LOG.info("the gold answers come from %s", place)
 
 
 class _Lines(Sequence[Record]):

@@ -106,7 +106,7 @@ def summarize_index(
         if options.restart:
             shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
         elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
-            raise InputError(f"{place}: was started with different documents, options or embedder: use restart")
+            raise InputError(f"{place} was started with other documents, options or another embedder; use restart")
         write_atomically(marker, orjson.dumps(begun))
         job = partial(Job, system="summarize", ask=made_of.ask, prompts=(made_of.prompt,))
 
@@ -122,7 +122,7 @@ def summarize_index(
                 watch,
             )
             if left := run.status.questions - run.status.ended:
-                raise RunError(f"{folder}: stopped with {left} summaries of layer {layer} left")
+                raise RunError(f"{folder}: stopped; summaries of layer {layer} left to write: {left}")
             written = made_of.written(folder, layer)
             if not written:
                 raise CallError(f"{folder}: all {questions.count} summaries of layer {layer} failed")

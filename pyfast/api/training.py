@@ -356,7 +356,7 @@ def distill(
         used = collected.add(folder, len(ended), right, held)
         counts[str(folder)] = used, len(ended)
     if not collected.examples:
-        raise InputError("no example: no question of the runs was answered correctly, or all of them are held out")
+        raise InputError("no examples: no questions were answered correctly, or all of those are held out")
     many = ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
     held_out = balanced(collected.held_out, many, options.seed)
@@ -385,7 +385,7 @@ def distill(
         on_step=on_step or _ignore,
         on_estimate=on_estimate,
     )
-    left_out |= {"longer than --max-tokens": taught.too_long} if taught.too_long else {}
+    left_out |= {"the example is longer than --max-tokens": taught.too_long} if taught.too_long else {}
     return Distilled(path, counts, prompts, left_out, Training(path / ADAPTER, taught.curve), taught.losses)
 
 
@@ -402,7 +402,7 @@ def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]
         raise InputError(f"right: expected gold, all or the folder of a `pyfast judge` run, not {judged}")
     sides = [side for side in "ab" if recorded_path(judged, f"run_{side}").resolve() == run.path.resolve()]
     if not sides:
-        raise InputError(f"{judged}: is not a judgement of {run.path}")
+        raise InputError(f"{judged} is not a judgement of {run.path}")
     return {record.id for record in Run(judged).records if record.answer in sides}
 
 
@@ -418,7 +418,7 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
             if one.id in asked if by_id else normalise(str(text)) in texts:
                 shared.append(one.id)
         if shared:
-            raise InputError(f"{run}: has {len(shared)} questions from {file}, the first of them {shared[0]!r}")
+            raise InputError(f"{run} contains questions from {file} ({len(shared)}, among them {shared[0]!r})")
 
 
 def calibrate_cascade(

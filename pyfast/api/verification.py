@@ -73,10 +73,10 @@ class Verification:
         """One line with the folder, the number of checks, and the names of the checks that failed or could not
         look."""
         results = []
-        for result, looked in (("damaged", True), ("could not look", False)):
+        for result, looked in (("damaged", True), ("could not be checked", False)):
             if names := [check.name for check in self.checks if not check.passed and check.looked == looked]:
                 results.append(f"{result}: {', '.join(names)}")
-        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {'; '.join(results) or 'whole'}"
+        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {'; '.join(results) or 'undamaged'}"
 
 
 def verify(path: str | Path) -> Verification:
@@ -101,14 +101,14 @@ def verify(path: str | Path) -> Verification:
         >>> verification.passed
         True
         >>> print(verification.summary)
-        RUN: run, 5 checks: whole
+        RUN: run, 5 checks: undamaged
     """
     folder = Path(path)
     if is_index(folder):
         return Verification(folder, "index", tuple(_index(folder)))
     if (folder / CONFIGURATION).is_file():
         return Verification(folder, "run", tuple(_run(folder)))
-    raise InputError(f"{folder}: neither an index nor a run folder")
+    raise InputError(f"{folder} is neither an index nor a run folder")
 
 
 def _check(name: str, look: Callable[[], str]) -> Check:
@@ -183,7 +183,7 @@ def _total(described: Configuration) -> int:
 def _questions(path: Path, recorded: object) -> str:
     questions = questions_in(path)
     if questions.digest != recorded:
-        raise _DamageError(f"not the questions of {CONFIGURATION}")
+        raise _DamageError(f"the questions differ from those that {CONFIGURATION} records")
     return f"{questions.count} questions"
 
 
@@ -207,7 +207,7 @@ def _journal(folder: Path, total: int) -> str:
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
             if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
-                raise _DamageError(f"question {number} of {total} ended as {str(state)[:40]!r}")
+                raise _DamageError(f"question {number} of {total} has the invalid state {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
     kept = f", {prompts} prompts" if prompts else ""
     return f"{completions} completions, {ended} questions ended{kept}"
@@ -267,7 +267,7 @@ def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)
     ]
     if other:
-        raise _DamageError(f"{len(other)} lines were changed, the first of them line {other[0]}")
+        raise _DamageError(f"{len(other)} of {len(digests)} lines were changed, starting with line {other[0]}")
     unknown = sum(known[number] is None for number in range(len(digests)))
     return f", except for {unknown} without digests" if unknown else ""
 
@@ -288,7 +288,7 @@ def _index(folder: Path) -> Iterator[Check]:
         index = Index(folder)
         for part in index.parts:
             if uri := other_than_digest(part.corpus):
-                raise _DamageError(f"{uri} differs from its digest; build the index again")
+                raise _DamageError(f"{uri} does not match its digest; build the index again")
         return f"{index.manifest['documents']} documents, as they were read"
 
     def snapshots() -> str:

@@ -91,25 +91,25 @@ def answer(
     )
     tell(done)
     for earlier in options.reused:
-        print(plain(f"the answers that changed: pyfast compare {earlier} {run} --answers"))
+        print(plain(f"to see which answers changed: pyfast compare {earlier} {run} --answers"))
 
 
 def show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
     from pyfast.evaluation.tables import shown
 
-    say(f"{expected.questions} questions, estimated from {plain(expected.basis)}; 95 % intervals:")
+    say(f"estimate for {expected.questions} questions, from {plain(expected.basis)}, with 95 % intervals:")
     rows = {
         "LLM calls": expected.llm_calls,
-        "tokens of prompts": expected.prompt_tokens,
-        "tokens of replies": expected.completion_tokens,
+        "prompt tokens": expected.prompt_tokens,
+        "reply tokens": expected.completion_tokens,
         f"price in {plain(expected.currency)}": expected.money,
-        "seconds of all questions": expected.seconds,
-        "hours until all are answered": expected.hours,
+        "total seconds of the questions": expected.seconds,
+        "hours for the whole run": expected.hours,
     }
     for name, one in rows.items():
         if one is not None:
             say(f"  {name}: {shown(one.value)} ({shown(one.low)} to {shown(one.high)})")
     if expected.shares:
         shares = sorted(expected.shares.items(), key=lambda entry: -entry[1])
-        say(f"  where a question spends its time: {', '.join(f'{name} {share:.0%}' for name, share in shares)}")
+        say(f"  time of a question by stage: {', '.join(f'{name} {share:.0%}' for name, share in shares)}")

@@ -32,10 +32,10 @@ def check(
     results = check_system(system, index, pairs("--set", setting), on_result=_tell)
     failed = [result.name for result in results if not result.passed]
     if failed:
-        rest = "; the other checks need this one and did not run" if len(results) == 1 else ""
-        print(f"{system} breaks {len(failed)} of pyfast's promises: {', '.join(failed)}{rest}")
+        rest = "; the remaining checks depend on it and were skipped" if len(results) == 1 else ""
+        print(f"{system} failed {len(failed)} of {len(results)} checks: {', '.join(failed)}{rest}")
         raise typer.Exit(1)
-    print(f"{system} keeps all {len(results)} promises")
+    print(f"{system} passed all {len(results)} checks")
 
 
 def _tell(result: CheckResult) -> None:

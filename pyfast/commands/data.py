@@ -31,7 +31,7 @@ def convert(name: str, source: Path, *, out: Path) -> None:
 
     made = pyfast.api.evaluation.convert(name, source, out)
     corpus = made.no_corpus or f"{made.documents} documents in {made.corpus}"
-    gold = "no answers" if made.gold is None else f"answers in {made.gold}"
+    gold = "no gold answers" if made.gold is None else f"gold answers in {made.gold}"
     print(f"{made.count} questions in {made.questions}; {gold}; {corpus}")
     for note in made.notes:
         print(note)

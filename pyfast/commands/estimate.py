@@ -38,7 +38,7 @@ def estimate(
     except (ValueError, OverflowError):
         asked = Path(questions)
         if not asked.exists():
-            raise InputError(f"--questions {questions}: neither a number nor a file") from None
+            raise InputError(f"--questions {questions}: expected a number or an existing file") from None
     show_estimate(
         pyfast.api.estimate.estimate(
             asked,

@@ -79,7 +79,7 @@ def evaluate(
         check_new(per_question, output.overwrite, KINDS)
     output.check()
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
-        raise InputError("these options apply to the judge's run: also use --judge LLM")
+        raise InputError("these options apply to the run of a judge; also pass --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_gold(runs)
@@ -179,8 +179,13 @@ def _spaced(names: Iterable[str]) -> list[str]:
 
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    ("whole_tables", "question has", "questions have", "a gold table where no row has the answer: any row counts"),
-    ("not_indexed", "gold document is", "gold documents are", "not in the index, and counted as not found"),
+    (
+        "whole_tables",
+        "question is",
+        "questions are",
+        "scored with any row: no row of the gold table has the answer",
+    ),
+    ("not_indexed", "gold document is", "gold documents are", "not in the index and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )
 
@@ -199,7 +204,7 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
             calls, reused, into, out = (round(each * questions) for each in (cost.llm_calls, cost.reused, *tokens))
             say(
                 f"{plain(cost.run)}: {reused} of {calls} LLM calls ({into} tokens in, {out} out) were reused."
-                " They count towards the calls, tokens and money, but not in the seconds"
+                " They count towards the calls, tokens and money, but not towards the seconds"
             )
 
 
@@ -269,7 +274,7 @@ def compare(
         if len(runs) != 2:
             raise InputError(f"--answers: expected two runs, got {len(runs)}")
         if scoring != Scoring() or judged:
-            raise InputError("--answers: can be combined only with --json and --out, and needs no gold")
+            raise InputError("--answers: can only be combined with --json and --out (it uses no gold answers)")
         changes = pyfast.api.evaluation.changed_answers(*runs)
         _tell(output, changes, lambda: [one.as_json() for one in changes], lambda: _show_changes(changes))
         return
@@ -281,7 +286,7 @@ def compare(
 
 def _show_changes(changes: list[AnswerChange]) -> None:
     only = sum(change.differs == ("evidence",) for change in changes)
-    say(f"{counted(len(changes) - only, 'answer')} changed, {only} more changed only in the evidence")
+    say(f"{counted(len(changes) - only, 'answer')} changed, and {only} more only in their evidence")
     for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
@@ -297,7 +302,7 @@ def _show_comparison(comparison: Comparison) -> None:
     from pyfast.evaluation.tables import cost_grid, difference_grid
 
     runs = [cost.run for cost in comparison.costs]
-    say(f"{counted(comparison.questions, 'question')} that all runs have answered; means per question:")
+    say(f"{counted(comparison.questions, 'question')} answered by all runs; means per question:")
     show_table(*cost_grid(comparison), keys=2)
     _show_reused((cost, comparison.questions) for cost in comparison.costs)
     for number, one in enumerate(comparison.unanswered, start=1):
@@ -307,9 +312,9 @@ def _show_comparison(comparison: Comparison) -> None:
     if comparison.differences and comparison.independent < comparison.least:
         few = counted(comparison.independent, "independent question")
         say(
-            f"{few} cannot show a difference, whatever p is: with"
-            f" {counted(len(comparison.differences), 'difference')} it takes at least {comparison.least} questions"
-            " that all change in the same direction"
+            f"{few} cannot show a difference, regardless of p: with"
+            f" {counted(len(comparison.differences), 'difference')}, at least {comparison.least} questions"
+            " must change, all in the same direction"
         )
     for flips in comparison.flips:
         for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
@@ -318,7 +323,7 @@ def _show_comparison(comparison: Comparison) -> None:
                 say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids, _FLIPS, '--out')}")
     if comparison.left_out:
         left = counted(len(comparison.left_out), "question")
-        say(f"{left} that not all runs have answered: {some(comparison.left_out)}")
+        say(f"{left} left out, because not all runs have answered them: {some(comparison.left_out)}")
     for note in _notes(comparison):
         say(note)
 

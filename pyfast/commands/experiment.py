@@ -58,7 +58,7 @@ def experiment(
             say(f"{name}: {title}")
         return
     if plan is None or out is None:
-        raise InputError("experiment: needs a plan and --out")
+        raise InputError("pass a plan and --out")
     llms = read_models(llm)
     work = partial(
         pyfast.api.experiments.cells.experiment,

@@ -27,6 +27,7 @@ from pyfast.commands.progress import watched
 from pyfast.commands.terminal import console, json_line, plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import OF_EXTRACTION, Cluster, Hardware, IndexOptions, Option, RunOptions
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.corpus import Unread
@@ -75,7 +76,8 @@ def index(
             cluster=cluster,
             **asdict(reading),
         )
-    print(f"{out}: {built.corpus.documents} documents, {len(built.passages)} passages, {len(built.terms)} terms")
+    sizes = (built.corpus.documents, "document"), (len(built.passages), "passage"), (len(built.terms), "term")
+    print(f"{out}: {', '.join(counted(*size) for size in sizes)}")
     seconds = sum(call.seconds for call in calls if ON_GPU in call.name)
     if seconds:
         texts, share = sum(call.texts for call in calls), seconds / (time.monotonic() - began)
@@ -277,10 +279,10 @@ def info(index: IndexFolder) -> None:
 
     described = pyfast.api.index.describe_index(index)
     deleted = sum(part.deleted for part in described.parts)
-    print(plain(f"{index}: commit {described.commit}, {len(described.commits) - 1} earlier commits"))
-    print(f"{described.documents} documents, {described.passages} passages")
-    print(f"{len(described.parts)} parts, {deleted} deleted documents in them")
-    print(f"{described.size:,} bytes, and {described.kept:,} that only earlier commits need")
+    print(plain(f"{index}: commit {described.commit}, {counted(len(described.commits) - 1, 'earlier commit')}"))
+    print(f"{counted(described.documents, 'document')}, {counted(described.passages, 'passage')}")
+    print(f"{counted(len(described.parts), 'part')}, with {counted(deleted, 'deleted document')}")
+    print(f"{described.size:,} bytes, and {described.kept:,} more that only earlier commits need")
 
 
 @app.command("list")
@@ -305,7 +307,7 @@ def list_(index: IndexFolder, pattern: str = "*", *, output: Output) -> None:
     elif output.out is None:
         show_table(heads, rows)
     if not output.json:
-        say(f"{len(records)} documents")
+        say(counted(len(records), "document"))
 
 
 def _tell_change(index: Path, change: Change) -> None:

@@ -53,9 +53,9 @@ def judge(
         for one in judged.rows
     )
     show_table(["dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %"], rows)
-    say(plain(f"A: {run_a}, B: {run_b}; rate: wins of A (a tie is half a win); swayed: ties due to the order"))
+    say(plain(f"A: {run_a}, B: {run_b}; rate: wins of A (a tie is half a win); swayed: ties caused by the order"))
     if judged.failed:
-        say(f"{judged.failed} pairs could not be judged; --retry-failed tries them again")
+        say(f"pairs that could not be judged: {judged.failed}; --retry-failed tries them again")
 
 
 @with_options

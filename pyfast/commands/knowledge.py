@@ -139,4 +139,4 @@ def _tell(index: Path, store: Knowledge) -> None:
     for digest, reason in failed:
         print(f"chunk {digest} failed: {plain(reason)}")
     if failed:
-        print(f"{len(failed)} chunks failed; `pyfast knowledge build --retry-failed` tries them again")
+        print(f"chunks that failed: {len(failed)}; `pyfast knowledge build --retry-failed` tries them again")

@@ -59,7 +59,7 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
         _stopped(run.path)
     ended = sum(session.states.values())
     if not ended:
-        say(f"nothing was left to do; {answers}")
+        say(f"all questions were already finished; {answers}")
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
     origins = {"from the journal": session.replayed, "reused": session.reused}
@@ -73,9 +73,9 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     tell_unusable(session, run.path)
     if session.left_out:
         left_out = counts(session.left_out)
-        say(f"passages that did not fit into prompts: {left_out} (a larger context window has more room)")
+        say(f"passages that did not fit into prompts: {left_out} (more fit into a larger context window)")
     if session.states["failed"] == ended:
-        raise CallError(f"every question failed, the first because: {session.first_failure}")
+        raise CallError(f"every question failed; the first reason was: {session.first_failure}")
 
 
 @contextlib.contextmanager

@@ -38,9 +38,9 @@ def report(
         runs, out, gold, metrics=metrics, prices=prices, single=single, processes=processes
     )
     if single is not None:
-        print(f"{out}: open it in a browser")
+        print(f"wrote {out}; open it in a browser")
         return
-    print(f"{out}: copy it to any web server; on this machine: pyfast view {' '.join(map(str, runs))}")
+    print(f"wrote {out}; copy it to any web server, or run: pyfast view {' '.join(map(str, runs))}")
 
 
 @with_options
@@ -58,7 +58,7 @@ def view(
     import pyfast.reports.pages
 
     def started(address: str) -> None:
-        print(f"{address} (Ctrl-C ends it)", flush=True)
+        print(f"{address} (press Ctrl-C to stop)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
         pyfast.reports.pages.view(
@@ -89,9 +89,9 @@ def show(
     from pyfast.reports import wrong_questions
 
     if (id is None) != wrong:
-        raise InputError("show: needs the id of a question, or --wrong")
+        raise InputError("pass either the id of a question or --wrong")
     if limit is not None and not wrong:
-        raise InputError("show: --limit can only be used with --wrong")
+        raise InputError("--limit can only be used with --wrong")
     ids = wrong_questions(run, scoring.gold)[:limit] if id is None else [id]
     for number, each in enumerate(ids, start=1):
         print(lines(pyfast.reports.text_report.show(run, each, scoring.gold, prompts=prompts, whole=all)))

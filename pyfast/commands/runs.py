@@ -60,7 +60,7 @@ def status(
         say(f"waiting for {plain(waiting.llm)} since {clock(waiting.since)}: {plain(waiting.reason)}")
     if status.altered:
         lines = counted(status.altered, "line")
-        say(f"{lines} of {run / 'answers.jsonl'}: missing, or not as pyfast wrote it; resume the run to repair it")
+        say(f"{run / 'answers.jsonl'}: {lines} missing or changed; to repair the file, resume the run")
     of_reused = f"{status.reused_prompt_tokens} tokens in, {status.reused_completion_tokens} out"
     reused = f", {status.reused} of them reused ({of_reused})" if status.reused else ""
     paid = "" if known is None or money is None else f"; {in_money(money, known.currency)}"
@@ -84,9 +84,9 @@ def status(
         for one in status.stages:
             if one.prompt_tokens and not one.role:
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
-        say("running: the time of a batch counts for each question in it")
+        say("running: the time of a batch counts fully for each question in it")
     if cached:
-        say("tokens in prompts, and how many of them are computed with a prefix cache (estimate):")
+        say("prompt tokens, and an estimate of how many are computed with a prefix cache:")
         show_table(
             ("prompt", "calls", "tokens/question", "computed/question"),
             (

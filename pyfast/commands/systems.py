@@ -53,7 +53,7 @@ def _show(name: str) -> None:
     for prompt, reply in system.replies.items():
         screen.print(Text(plain(f"reply to {prompt}: {reply}")))
     for preset in system.presets:
-        screen.print(Text(plain(f"preset {preset.name}: {preset.settings}; {preset.meaning}")))
+        screen.print(Text(plain(f"preset {preset.name} ({preset.meaning}): {preset.settings}")))
     if not settings:
         screen.print("settings: none")
         return

@@ -61,7 +61,7 @@ def tokens(used: Summary | Status) -> str:
     computed = (used.prompt_tokens - used.cached_tokens) / max(sum(used.states.values()), 1)
     cached = used.cached_tokens / max(used.prompt_tokens, 1)
     share = f" ({cached:.1%} cached, {computed:.0f} computed per question)" if cached else ""
-    reasoning = f" ({used.reasoning_tokens} of reasoning)" if used.reasoning_tokens else ""
+    reasoning = f" ({used.reasoning_tokens} for reasoning)" if used.reasoning_tokens else ""
     return f"{used.prompt_tokens} tokens in{share}, {used.completion_tokens} out{reasoning}"
 
 
@@ -80,11 +80,11 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
     if used.fall_backs:
         say(f"prompts without a usable reply: {counts(used.fall_backs)}")
     if used.repaired:
-        say(f"replies that were repaired, or lost unusable items: {counts(used.repaired)}")
+        say(f"replies that were repaired or shortened by unusable items: {counts(used.repaired)}")
     if used.nothing_found:
-        say(f"{counted(used.nothing_found, 'question')}: a search found nothing")
+        say(f"{counted(used.nothing_found, 'question')} with a search that found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
-        say(f"the LLM's replies to a question: pyfast show {run} ID --prompts")
+        say(f"to see the LLM's replies to a question: pyfast show {run} ID --prompts")
 
 
 def clock(seconds: float) -> str:

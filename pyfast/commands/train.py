@@ -123,7 +123,7 @@ def distill(
     rows = [(name, *counts, *losses.get(name, others)) for name, counts in learned.prompts.items()]
     show_table(heads, rows)
     for why, count in learned.left_out.items():
-        say(plain(f"{count} left out: {why}"))
+        say(plain(f"{count} left out because {why}"))
     if learned.training is not None:
         _tell(learned.training)
 
@@ -141,8 +141,8 @@ def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) 
     from pyfast.api.training import calibrate_cascade
 
     found = calibrate_cascade(list(runs), gold=gold, min_f1=min_f1)
-    say(f"{found.right} of {found.answers} answers are right")
-    say(f"mean log loss {found.loss:.3f}, with the same confidence for all {found.constant_loss:.3f}")
+    say(f"{found.right} of {found.answers} answers are correct")
+    say(f"mean log loss: {found.loss:.3f} (with the same confidence for all answers: {found.constant_loss:.3f})")
     print(f"--set weights={','.join(f'{weight:.3f}' for weight in found.weights)}")
 
 

@@ -58,7 +58,7 @@ class Prices(BaseModel):
         price = self.models.get(spec) or self.models.get(model)
         if price is None:
             known = ", ".join(sorted(self.models)) or "no model"
-            raise InputError(f"no price for {model!r}; the list has {known}")
+            raise InputError(f"no price for {model!r}; the list has prices for {known}")
         return price
 
 

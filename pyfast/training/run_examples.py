@@ -64,15 +64,15 @@ class Collected:
                 used += 1
                 for name, messages, reply in self._said(calls):
                     if (name, messages) in self._known:
-                        self.left_out["the prompt occurred before"] += 1
+                        self.left_out["the prompt occurred earlier"] += 1
                         continue
                     self._known.add((name, messages))
                     side = self.held_out if id in held_out else self.examples
                     side.append(RunExample(id, name, messages, reply))
         if lacking and not stored:
             raise InputError(
-                f"{run}: stores no prompts (--no-keep-prompts). Answer its questions again into another folder"
-                f" with --reuse {run}: this makes no new LLM calls, and stores the prompts"
+                f"{run} stores no prompts (--no-keep-prompts). To store them without new LLM calls, answer the"
+                f" questions again in another folder with --reuse {run}"
             )
         return used
 
@@ -84,7 +84,7 @@ class Collected:
             if call.messages is None:
                 self.left_out["the prompt was not stored"] += 1
             elif not call.messages:
-                self.left_out["the prompt was embeddings"] += 1
+                self.left_out["the prompt consisted of embeddings"] += 1
             else:
                 asked = call.messages
                 while len(asked) > 2 and asked[-1].content.startswith(REFUSED):

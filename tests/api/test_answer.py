@@ -209,7 +209,7 @@ def test_a_model_stays_loaded_between_calls() -> None:
         async with pyfast.Engine(llm=llm) as engine:  # nobody uses it: it is closed there, and started here
             assert (llm.started, llm.closed) == (2, 1)
             await engine.answer("Who?", system="direct")
-            with pytest.raises(InputError, match="another event loop of this process is using it"):
+            with pytest.raises(InputError, match="another event loop of this process uses this model"):
                 pyfast.answer(["Who?"], llm=llm, system="direct")
 
     asyncio.run(service())

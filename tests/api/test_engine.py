@@ -217,7 +217,7 @@ async def test_hits(small: pyfast.Index) -> None:
     ("given", "said"),
     [
         ({"system": "nonsense"}, "unknown system"),
-        ({"system": "os:system"}, "pass the engine a System"),
+        ({"system": "os:system"}, "expected a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
         ({"system": "rag", "question": ""}, "needs a `question`"),
     ],

@@ -68,7 +68,7 @@ def test_what_is_done_can_be_read(how: list[str], place: Path, tmp_path: Path) -
     assert read.returncode == 0, read.stderr
     assert read.stdout.splitlines() == [
         f"9 {answer} True",
-        "run: run, 5 checks: whole",
+        "run: run, 5 checks: undamaged",
         "index: index, 3 checks: whole",
         "True",
     ]
@@ -103,7 +103,7 @@ def test_changes_that_wait_beside_the_journal_are_read_or_named(
     assert (status.returncode, status.stderr) == (1, f"pyfast: {why}\n")
     assert verified.returncode == 2 and f"????  journal.sqlite: {why}\n" in verified.stdout
     names = "journal.sqlite, answers.jsonl, traces.jsonl.zst"
-    assert verified.stdout.endswith(f"run: run, 5 checks: could not look: {names}\n")
+    assert verified.stdout.endswith(f"run: run, 5 checks: could not be checked: {names}\n")
 
 
 UNREADABLE = {
@@ -124,7 +124,7 @@ def test_what_verify_cannot_read_is_not_damaged(name: str, names: list[str], pla
     folder = name.split("/")[0]
     verified = told(CLOSED, place, "-m", "pyfast", "verify", folder)
     assert verified.returncode == 2 and verified.stderr == ""
-    assert verified.stdout.endswith(f"checks: could not look: {', '.join(names)}\n")
+    assert verified.stdout.endswith(f"checks: could not be checked: {', '.join(names)}\n")
     lines = [line for line in verified.stdout.splitlines() if not line.startswith("ok  ")][:-1]
     assert len(lines) == len(names) and all(line.startswith("????  ") for line in lines)
     assert all(line.endswith(f"Permission denied: '{name}'") for line in lines)
@@ -135,4 +135,4 @@ def test_damage_counts_more_than_what_verify_cannot_read(place: Path) -> None:
     (place / "run" / "answers.jsonl").write_text("{}\n")
     verified = told(CLOSED, place, "-m", "pyfast", "verify", "run")
     assert verified.returncode == 1
-    assert verified.stdout.endswith("damaged: answers.jsonl; could not look: traces.jsonl.zst\n")
+    assert verified.stdout.endswith("damaged: answers.jsonl; could not be checked: traces.jsonl.zst\n")

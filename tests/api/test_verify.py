@@ -51,7 +51,7 @@ def test_a_run_that_is_done_is_whole(done: Path) -> None:
     names = ["run.toml", "questions.jsonl", "journal.sqlite", "answers.jsonl", "traces.jsonl.zst"]
     assert [check.name for check in found.checks] == names
     assert "200 of 200" in found.checks[3].detail and "200 completions, 200 questions" in found.checks[2].detail
-    assert found.summary == f"{done}: run, 5 checks: whole"
+    assert found.summary == f"{done}: run, 5 checks: undamaged"
     assert all((done / name).read_bytes() == content for name, content in before.items())
 
 
@@ -176,4 +176,4 @@ def test_the_command(run: Path) -> None:
     (run / "answers.jsonl").write_bytes(b"".join(lines))
     told = pyfast("verify", run, cwd=run)
     assert told.returncode == 1 and told.stderr == ""
-    assert "FAIL  answers.jsonl: 1 lines were changed, the first of them line 5\n" in told.stdout
+    assert "FAIL  answers.jsonl: 1 of 20 lines were changed, starting with line 5\n" in told.stdout

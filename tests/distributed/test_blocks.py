@@ -287,7 +287,7 @@ def test_a_lease_that_says_nothing_is_none(block: Path) -> None:
 
 def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> None:
     run, _ = divided(whole)
-    with pytest.raises(InputError, match="workers of a cluster have started this run"):
+    with pytest.raises(InputError, match="this run was started on a cluster"):
         pyfast.answer(whole.parent / "q.jsonl", llm="instant", system="cot", run=run)
     assert (run / BLOCKS).is_dir()
 

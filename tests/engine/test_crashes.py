@@ -181,7 +181,7 @@ def test_when_everything_fails_the_command_does(place: Path) -> None:
         options = ["--budget", "attempts=1"]
         session = Session(place / "failed", *arguments(place, url, *options))
         assert session.ended() == 1
-        assert "pyfast: every question failed, the first because: " in session.told
+        assert "pyfast: every question failed; the first reason was: " in session.told
         assert states(place / "failed") == {"failed": QUESTIONS}
         session = Session(place / "few", *arguments(place, url, *options, "--max-failures", "5%"))
         assert session.ended() == 1
@@ -306,7 +306,7 @@ def test_a_journal_that_is_damaged_between_sessions(place: Path, whole: tuple[by
         requests = counts(url)["requests"]
         (folder / "journal.sqlite").write_bytes(b"x" * 5000)
         session = finish(folder, place, url)
-        assert "nothing was left to do" in session.told and "the journal was damaged" in session.told
+        assert "all questions were already finished" in session.told and "the journal was damaged" in session.told
         assert counts(url)["requests"] == requests
     assert answers(folder) == whole[0] and traces(folder) == traces(place / "whole")
     assert states(folder) == {"answered": QUESTIONS}

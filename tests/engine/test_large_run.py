@@ -20,7 +20,7 @@ def test_nothing_to_do_and_status_take_seconds(tmp_path: Path) -> None:
     answer = [*pyfast, "answer", questions, "--system", "direct", "--llm", "instant", "--run", tmp_path / "run"]
     for command, words in (
         (answer, f"{QUESTIONS} answered"),
-        (answer, "nothing was left to do"),
+        (answer, "all questions were already finished"),
         ([*pyfast, "status", tmp_path / "run"], f"{QUESTIONS} answered; done"),
     ):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -95,7 +95,7 @@ def test_an_edited_line_is_noticed_and_written_again(
     assert read_status(tmp_path).altered == (1 if whole else 4)  # Three lines that the journal knows are missing.
     command = processes.pyfast("status", tmp_path)
     lines_of = "1 line of " if whole else "4 lines of "
-    assert command.returncode == 0 and lines_of in command.stdout and "not as pyfast wrote it" in command.stdout
+    assert command.returncode == 0 and lines_of in command.stdout and "missing or changed" in command.stdout
     go(tmp_path, winding, llm := Watched(moody), ask_about(9))
     assert (answers(tmp_path), traces(tmp_path), llm.given) == (before, beside, 0)
     assert "answers.jsonl, line 5: was changed" in caplog.text

@@ -284,14 +284,14 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert pyfast.changed_answers(old, old) == []
     shown = processes.pyfast("compare", old, new, "--answers")
     lines = shown.stdout.splitlines()
-    assert lines[:3] == ["2 answers changed, 1 more changed only in the evidence", "", "b: answer: b?"]
+    assert lines[:3] == ["2 answers changed, and 1 more only in their evidence", "", "b: answer: b?"]
     assert lines[3:5] == ["- answered: x", "+ answered: y"] and "\x1b" not in shown.stdout
     assert lines[-4:] == ["d: evidence: d?", "  answered: x", "-   1: 11", "+    3: 3 3"]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
     assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
     assert "expected two runs, got 1" in processes.pyfast("compare", old, "--answers").stderr
     refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
-    assert "can be combined only with --json and --out" in refused and "two runs" not in refused
+    assert "can only be combined with --json and --out" in refused and "two runs" not in refused
     assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
     with (tmp_path / "c.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}

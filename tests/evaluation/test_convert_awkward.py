@@ -291,10 +291,10 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
     assert questions[0]["documents"] == ["Varn", "Varn (2)"] and "documents" not in questions[4]
     assert gold[0]["supporting_facts"] == [["Varn", 1], ["Missing", 0]]
     assert made.notes == (
-        "2 documents have no text, and are left out",
-        "1 questions have gold evidence that the corpus does not have",
-        "1 questions have the id of an earlier one, and get a number: `ID (2)`",
-        "1 questions have none of their own documents in the corpus, so they search all of it",
+        "documents left out because they have no text: 2",
+        "questions with gold evidence that is missing in the corpus: 1",
+        "questions with a repeated id, which got a new id of the form `ID (2)`: 1",
+        "questions that search the whole corpus, because it has none of their own documents: 1",
     )
 
 
@@ -332,11 +332,11 @@ def test_beir_is_evaluated_by_its_judgements(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["data", "convert", "beir", str(source), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     for note in (
-        "1 queries are not judged in test.tsv",
-        "1 queries of test.tsv are not in queries.jsonl",
-        "1 questions have gold evidence that the corpus does not have",
-        "1 documents have the id of an earlier document",
-        "1 documents have no text",
+        "queries left out because test.tsv",
+        "queries of test.tsv left out because they are not in queries.jsonl: 1",
+        "questions with gold evidence that is missing in the corpus: 1",
+        "documents left out because an earlier document has the same id: 1",
+        "documents left out because they have no text: 1",
     ):
         assert note in done.stdout
     out = tmp_path / "out"

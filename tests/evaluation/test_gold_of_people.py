@@ -164,7 +164,7 @@ def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> 
     done = pyfast_command("evaluate", tmp_path / "run")
     assert done.returncode == 0 and "f1" in done.stdout
     assert done.stderr.splitlines() == [
-        f"{path}: the gold answers come from this file",
+        f"the gold answers come from {path}",
         f"{path}: questions have no `id`; each gets one that is made from its text",
         f"{path}: there is no `answers`; the gold answers are taken from `answer`",
     ]
@@ -347,7 +347,7 @@ def test_a_file_whose_questions_have_changed_since_the_run(
     assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"] and not caplog.messages
     path.write_text(f"{header}{first}b,Who discovered Ceres?,Piazzi\n", encoding="utf-8")
     assert exported() == [None, None]
-    assert sum("its questions have changed since the run" in message for message in caplog.messages) == 2
+    assert sum("the questions in this file have changed" in message for message in caplog.messages) == 2
     caplog.clear()
     pyfast.evaluate(run)
     assert "the gold answers in this file may belong to other questions" in caplog.text

@@ -285,7 +285,7 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
         [line for line in told.stdout.splitlines() if re.match(r"\W+(comp|acc|emp|over)", line)]
         for told in (first, again)
     )
-    assert "nothing was left to do" in again.stdout and len(table) == 4 and table == repeated
+    assert "all questions were already finished" in again.stdout and len(table) == 4 and table == repeated
     assert len((tmp_path / "judged" / "answers.jsonl").read_bytes().splitlines()) == 4
     (tmp_path / "asked.jsonl").rename(tmp_path / "moved.jsonl")
     for line, told in (

@@ -200,7 +200,7 @@ def test_without_gold_there_are_no_figures_and_a_warning(tmp_path: Path, caplog:
     in_memory = pyfast.answer(["Who?", "When? \ud800"], llm="instant", system="direct")
     rows = in_memory.to_arrow().to_pylist()
     assert [(row["question"], row["gold"]) for row in rows] == [("Who?", None), ("When? \\ud800", None)]
-    assert "em" not in rows[0] and rows[0]["seconds"] is None and "no scores" in caplog.text
+    assert "em" not in rows[0] and rows[0]["seconds"] is None and "cannot be scored" in caplog.text
     rows = in_memory.to_arrow([{"id": "1", "answers": ["x"]}], metrics=["em_f1"]).to_pylist()
     assert [(row["gold"], row["em"]) for row in rows] == [(["x"], 0), (None, None)]
     with pytest.raises(InputError, match="none of its ids"):
@@ -338,11 +338,11 @@ def test_runs_with_other_gold_are_compared_with_a_word(office: Path, caplog: pyt
         questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
         pyfast.answer(questions, index=office / "IDX", llm="instant", system="rag", run=office / name)
     pyfast.compare([office / "old", office / "new"], figures=["em"])
-    assert f"{office / 'new'}: has other gold answers to 3 questions" in caplog.text
+    assert f"the gold answers of {office / 'new'} differ in 3 questions" in caplog.text
     caplog.clear()
     pyfast.compare([office / "old", office / "new"], office / "new.jsonl", figures=["em"])
-    assert "other gold answers" not in caplog.text
-    told = f"{office / 'new'}: has other gold answers to 3 questions than {office / 'old'}; each run is scored"
+    assert "the gold answers of" not in caplog.text
+    told = f"the gold answers of {office / 'new'} differ in 3 questions from those of {office / 'old'}; each run"
     pyfast.export([office / "old", office / "new"], office / "both.csv")
     assert told in caplog.text
     caplog.clear()
@@ -522,4 +522,4 @@ def test_titles_are_those_of_the_runs_documents_or_none(tmp_path: Path, caplog: 
             run = pyfast.answer(asked, index=tmp_path / "I", llm="instant", system="rag", run=tmp_path / "run")
             assert run.to_arrow(sources=True)["title"].to_pylist() == ["Old"]
     again = pyfast.Run(tmp_path / "run").to_arrow(sources=True)
-    assert again["title"].to_pylist() == [None] and "its documents have changed since the run" in caplog.text
+    assert again["title"].to_pylist() == [None] and "the documents of this index have changed" in caplog.text

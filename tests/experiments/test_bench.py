@@ -207,7 +207,7 @@ def test_several_systems_get_the_same_loads(
     assert "the system" not in caplog.text
     direct = pyfast.bench(["Who? wait 9000 us"], load, system="direct", **given)
     assert len(direct.compare(alone.as_json())) == len(changes)
-    assert "before: the system rag; after: direct" in caplog.text
+    assert "the earlier measurement is of the system rag, the later one of direct" in caplog.text
     for systems, sweep in (([], False), (["rag", "rag"], False), (["rag", "direct"], True)):
         with pytest.raises(InputError, match="system: expected one system"):
             pyfast.bench(["?"], pyfast.Load(clients=[1], sweep=sweep), system=systems, **given)

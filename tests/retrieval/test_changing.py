@@ -331,7 +331,7 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(
     ask("run", index)  # a path: the commit that run.toml names is opened
     assert answers.read_bytes() == whole
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
-    told = f"{index} is now at commit 2, but this run uses 1; for answers from commit 2, use --run NEW --reuse "
+    told = f"{index} is now at commit 2, but this run uses commit 1; to get answers from commit 2, use --run NEW"
     assert caplog.text.count(told) == 1
     ask("run", pyfast.open_index(index))
     assert answers.read_bytes() == whole
@@ -356,7 +356,7 @@ def test_the_command_line(index: Path, examples: Path, tmp_path: Path) -> None:
     assert run("add", index, tmp_path / "corpus") == f"{index}: {len(read_)} added; commit 2\n"
     assert run("update", index, tmp_path / "corpus") == f"{index}: {len(read_)} unchanged; commit 2\n"
     assert run("delete", index, read_[0].uri) == f"{index}: 1 deleted; commit 3\n"
-    assert "2 parts, 1 deleted documents in them" in run("info", index)
+    assert "2 parts, with 1 deleted document" in run("info", index)
     assert run("compact", index, "--erase") == f"{index}: no document changed; commit 4\n"
     assert "commit 4, 0 earlier commits" in run("info", index)
 

@@ -213,7 +213,7 @@ def test_what_was_begun_is_resumed_and_what_fails_is_left_out(plain: Index, tmp_
     failing, llm, out = Scripted(report="?"), Scripted(report=report), tmp_path / "REPORTS"
     with pytest.raises(CallError, match="summaries of layer 1 failed"):
         summarize_index(plain, failing, out=out, of="communities")
-    with pytest.raises(InputError, match="was started with different documents"):
+    with pytest.raises(InputError, match="was started with other documents"):
         summarize_index(plain, llm, out=out, of="communities", layers=1)
 
     def some(request: Request) -> Any:

@@ -304,7 +304,7 @@ def test_another_corpus_is_not_taken_for_the_one_that_was_begun(plain: Index, tm
     with pytest.raises(CallError):
         summarize_index(plain, Scripted(summarize="?"), out=tmp_path / "TREE")
     other = build_index(documents(60), tmp_path / "OTHER")
-    with pytest.raises(InputError, match="was started with different documents"):
+    with pytest.raises(InputError, match="was started with other documents"):
         summarize_index(other, Scripted(summarize=summary), out=tmp_path / "TREE")
     options = RunOptions(restart=True)
     made = summarize_index(other, Scripted(summarize=summary), out=tmp_path / "TREE", options=options)

@@ -406,7 +406,7 @@ def test_what_was_learned_is_merged_when_that_is_wanted(
 
 def test_a_run_that_a_process_works_on_is_not_merged(session: Session, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", {"questions": {"count": 1}})
-    with pytest.raises(InputError, match="another process is working on it"):
+    with pytest.raises(InputError, match="another process is using this folder"):
         merge_knowledge(session.index, tmp_path / "run")
     folder.close()
 
@@ -487,7 +487,7 @@ def test_restart_takes_the_store_as_it_is_now(session: Session, tmp_path: Path) 
         said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
         current = add_extracts(session.index, WordVectors(), [said])
     gone_on, told = contents()
-    assert gone_on == begun and "nothing was left to do" in told
+    assert gone_on == begun and "all questions were already finished" in told
     assert contents("--restart")[0] == current.fingerprint != begun
 
 

@@ -67,7 +67,7 @@ def test_the_examples_are_the_calls_of_right_questions(run: Path, tmp_path: Path
         calls = pyfast.Run(run).prompts(str(one["id"]))
         assert one["messages"] == [{"role": it.role, "content": it.content} for it in calls[0].messages or ()]
         assert one["reply"] == f'{{"answer": "Moon {str(one["id"])[1:]}"}}'
-    assert learned.left_out == {"the LLM was asked again": 20, "the prompt occurred before": 20}
+    assert learned.left_out == {"the LLM was asked again": 20, "the prompt occurred earlier": 20}
 
 
 def test_all_the_judges_and_the_gold_of_another_file(run: Path, questions: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_all_the_judges_and_the_gold_of_another_file(run: Path, questions: Path,
     titan = [{**one, "answers": ["Saturn's Titan"]} for one in ASKED]
     odd = {f"q{n}" for n in range(1, 40, 2)}
     assert ids(gold=titan, min_f1=0.6) == odd
-    with pytest.raises(InputError, match="no question of the runs was answered correctly"):
+    with pytest.raises(InputError, match="no examples: no questions were answered correctly"):
         ids(gold=titan)
     always = Scripted(direct=Completion('{"answer": "Moon 3"}', "stop"))
     other = pyfast.answer(questions, llm=always, system="direct", run=tmp_path / "other")
@@ -118,12 +118,10 @@ def test_questions_of_a_test_are_refused(run: Path, questions: Path, tmp_path: P
     other = {"id": "q7", "question": "Which moon is red?", "answers": ["Io"]}
     assert refused(other) == ""  # the same id by chance, of another question
     assert refused(other, {**ASKED[3], "id": "x"}).endswith(
-        "has 1 questions from " + f"{test}, the first of them 'x'"
+        " contains questions from " + f"{test} (1, among them 'x')"
     )
-    assert "the first of them 'q8'" in refused({"id": "q8", "answers": ["Io"]})  # a gold file without questions
-    assert "the first of them 'y'" in refused(
-        {"id": "y", "question": "which MOON has number 9", "answers": ["Io"]}
-    )
+    assert "among them 'q8'" in refused({"id": "q8", "answers": ["Io"]})  # a gold file without questions
+    assert "among them 'y'" in refused({"id": "y", "question": "which MOON has number 9", "answers": ["Io"]})
 
 
 def test_a_run_without_prompts_says_how_to_get_them(questions: Path, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _answers(checked: _Checked) -> str:
     if failed:
         first = failed[0]
         raise _NotHeldError(
-            f"{len(failed)} of {len(records)} questions failed, {first['id']} because: {first['reason']}"
+            f"{len(failed)} of {len(records)} questions failed, among them {first['id']}: {first['reason']}"
         )
     return f"{len(records)} questions, {sum(_used(checked, 'calls'))} LLM calls"
 
@@ -218,14 +218,14 @@ def _killed_and_resumed(checked: _Checked) -> str:
             killed_at.append(_lines(run))
     if process.returncode:
         last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
-        raise _NotHeldError(f"after {len(killed_at)} kills it ended with status {process.returncode}: {last}")
+        raise _NotHeldError(f"after {len(killed_at)} kills, the run ended with {process.returncode}: {last}")
     records = recorded(run)
     _check_complete(records, checked.questions)
     _check_same(records, checked.plain, "after it was killed and resumed")
     asked = Counter(log.read_text().split() if log.exists() else [])
     again = asked.total() - sum(_used(checked, "calls"))
     when = ", ".join(map(str, killed_at))
-    return f"killed {len(killed_at)} times, with {when} answers written; {again} LLM calls asked again"
+    return f"killed {len(killed_at)} times, after {when} answers; LLM calls that were repeated: {again}"
 
 
 def _used(checked: _Checked, limit: str) -> list[int]:
@@ -247,11 +247,11 @@ def _budget(limit: str, checked: _Checked) -> str:
     if limit == "tokens":
         allowed //= 2  # The last call may exceed the budget, so half of it stops more questions.
     if allowed < 1:
-        return f"each question takes one of the {limit}: there is nothing to cut"
+        return f"not tested, because no question needs more than one of the {limit}"
     records = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
     steps = dict(checked.steps)
     alone = checked.run(f"{limit}-1", checked.questions, CheckLLM(), 1, **{limit: allowed})
-    _check_same(records, alone, f"with {limit}={allowed} beside other questions")
+    _check_same(records, alone, f"with {limit}={allowed} together with other questions")
     failed = 0
     for record, took, question in zip(records, used, checked.questions, strict=True):
         if record["state"] == "failed":
@@ -261,12 +261,12 @@ def _budget(limit: str, checked: _Checked) -> str:
                     f"{question.id} failed with {limit}={allowed}, but for another reason: {record['reason']}"
                 )
             if took < allowed and question.conversation is None:  # Citing the evidence may take one more step.
-                raise _NotHeldError(f"{question.id} takes {took} {limit}, but failed with {limit}={allowed}")
+                raise _NotHeldError(f"{question.id} needs {took} {limit}, but failed with {limit}={allowed}")
         elif limit == "steps" and steps[question.id] > allowed:
             raise _NotHeldError(
                 f"{question.id} continued after its {allowed} steps were used up: do not catch BudgetError"
             )
-    return f"with {limit}={allowed}, {failed} of {len(records)} questions failed; each is as it is alone"
+    return f"with {limit}={allowed}, {failed} of {len(records)} questions failed, as they do when they run alone"
 
 
 def _poison(checked: _Checked) -> str:
@@ -290,9 +290,9 @@ def _malformed(checked: _Checked) -> str:
     for record in records:
         reason = record.get("reason") or ""
         if _FOREIGN.match(reason):
-            raise _NotHeldError(f"a reply of the LLM made the system raise {reason}")
+            raise _NotHeldError(f"an LLM reply made the system raise {reason}")
         if record.get("error") == "budget":
-            raise _NotHeldError(f"with some replies of the LLM, the system did not finish: {reason}")
+            raise _NotHeldError(f"with some LLM replies, the system did not finish: {reason}")
     return _states(records)
 
 
@@ -303,13 +303,13 @@ def _beside(
     of the others."""
     records = checked.run(name, questions, llm, 16)
     known = {question.id for question in checked.questions}
-    _check_same([record for record in records if record["id"] in known], checked.plain, f"beside {when}")
+    _check_same([record for record in records if record["id"] in known], checked.plain, f"together with {when}")
     return [record for record in records if record["id"] not in known]
 
 
 def _states(records: Sequence[Mapping[str, Any]]) -> str:
     states = sorted(Counter(record["state"] for record in records).items())
-    return ", ".join(f"{count} {state}" for state, count in states) + "; the others unchanged"
+    return ", ".join(f"{count} {state}" for state, count in states) + "; the other questions are unchanged"
 
 
 _CHECKS: dict[str, Callable[[_Checked], str]] = {
@@ -326,7 +326,7 @@ def _check_complete(records: Sequence[Mapping[str, Any]], questions: Sequence[Qu
     """Raise `_NotHeldError` unless each question has one record, in the order of the questions."""
     ids = [record["id"] for record in records]
     if ids != [question.id for question in questions]:
-        raise _NotHeldError(f"{len(ids)} records are of {len(set(ids))} of the {len(questions)} questions")
+        raise _NotHeldError(f"there are {len(ids)} records for {len(set(ids))} of the {len(questions)} questions")
 
 
 def _check_same(records: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], when: str) -> None:
@@ -335,7 +335,7 @@ def _check_same(records: Sequence[Mapping[str, Any]], before: Sequence[Mapping[s
         if orjson.dumps(new) != orjson.dumps(old):
             part, value, was = _first_difference(new, old)
             raise _NotHeldError(
-                f"{new['id']} differs {when}: {part} is {_cut(value)}, and was {_cut(was)}",
+                f"{new['id']} differs {when}: {part} is {_cut(value)} instead of {_cut(was)}",
                 "the clock, random numbers without a seed, the order of a set, or a variable that questions or"
                 " processes share",
             )

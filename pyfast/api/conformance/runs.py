@@ -83,6 +83,5 @@ def name_of(system: System) -> str:
                 if value is system:
                     return f"{module}:{name}"
     raise InputError(
-        f"{system.name}: it has no name in a module that can be imported, so other processes cannot run it: put"
-        " it in a module, as SYSTEM = System(...)"
+        f"{system.name}: other processes cannot import this system; define it in a module, as SYSTEM = System(...)"
     )

@@ -101,7 +101,7 @@ class Bench:
         system, other = str(self.about["system"]), str(earlier["system"])
         of_two = ", " not in system + other
         if of_two and system != other:
-            LOG.warning("before: the system %s; after: %s", other, system)
+            LOG.warning("the earlier measurement is of the system %s, the later one of %s", other, system)
         loads = {old["load"] if of_two else _of_system(other, old["load"]): old for old in earlier["loads"]}
         changes = []
         for new in self.loads:
@@ -114,7 +114,7 @@ class Bench:
                     changes.append(Change(new["load"], name, old[name], new[name], is_real, better))
         if not changes:
             raise InputError(
-                "the two results have no system and load in common; measure with the same rates and clients"
+                "the results have no combination of system and load in common; use the same rates and clients"
             )
         return changes
 

@@ -94,7 +94,7 @@ def read_trace(path: Path) -> Float64:
         if not math.isfinite(times[-1]) or (len(times) > 1 and times[-1] < times[-2]):
             raise InputError(f"{path}, line {number}: expected ascending numbers, got {line[:80]!r}")
     if not times:
-        raise InputError(f"{path}: contains no arrival time")
+        raise InputError(f"{path} contains no arrival times")
     return np.array(times) - times[0]
 
 

@@ -35,7 +35,7 @@ class Row(_Strict):
     @model_validator(mode="after")
     def _has_system(self) -> Row:
         if not (self.system or self.not_run):
-            raise ValueError(f"the row {self.name!r} needs a `system`, or `not_run`, which says why it is not run")
+            raise ValueError(f"the row {self.name!r} needs either `system`, or `not_run` with the reason")
         return self
 
 

@@ -24,7 +24,7 @@ def _empty_plot(width: float, height: float) -> Figure | None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        LOG.warning("no plot: matplotlib is not installed (pip install 'pyfast-qa[experiments]')")
+        LOG.warning("plotting needs matplotlib, which is not installed (pip install 'pyfast-qa[experiments]')")
         return None
     return Figure((width, height), layout="constrained")
 

@@ -184,7 +184,7 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
     if len(plan.seeds) > 1:
-        lines.append("Behind ±: the standard deviation of the figure over the seeds.")
+        lines.append("The number after ± is the standard deviation over the seeds.")
     return [*lines, *(plan.paper_differences if published else ())]
 
 

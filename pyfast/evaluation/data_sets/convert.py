@@ -32,8 +32,8 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
 }
 _NO_CORPUS = {
-    "convmix": "this file has no texts, and its entities and answers are gold, so it gives no corpus: index your "
-    "own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence"
+    "convmix": "this file cannot become a corpus: it has no texts, and its entities and answers are gold; index your"
+    " own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence",
 }
 
 _TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
@@ -70,7 +70,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     if converter is None:
         raise InputError(f"unknown data set {name!r}; known: {', '.join(names())}")
     if not source.exists():
-        raise InputError(f"{source}: there is no such file or folder")
+        raise InputError(f"{source}: no such file or folder")
     if out.exists():
         raise InputError(f"{out}: already exists; choose another folder")
     counts: Counter[Kind] = Counter()
@@ -83,7 +83,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             counts[kind] += len(kept.get("turns", (None,)))
         opened.close()
         if not counts["question"]:
-            raise InputError(f"{source}: has no question")
+            raise InputError(f"{source} has no questions")
         for kind in ("document", "gold"):
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
@@ -96,7 +96,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
         counts["document"],
         counts["question"],
         None if counts["document"] else why,
-        tuple(f"{number} {what}" for what, number in told.items()),
+        tuple(f"{what}: {number}" for what, number in told.items()),
     )
 
 
@@ -115,30 +115,30 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
         digest = blake2b(orjson.dumps(line), digest_size=8).digest()
         title = (line.get("title") or "") if titles_suffice else ""
         if line["kind"] == "text" and not (line["text"] + title).strip():
-            told["documents have no text, and are left out"] += 1
+            told["documents left out because they have no text"] += 1
         elif line["id"] not in contents:
             contents[line["id"]] = digest
             return True
         elif contents[line["id"]] != digest:
-            told["documents have the id of an earlier document, and are left out"] += 1
+            told["documents left out because an earlier document has the same id"] += 1
         return False
 
     def own_id(given: str, turn: bool) -> str:
         kind = "turns" if turn else "questions"
         name = base = given if given.strip() else str(len(taken) + 1)
         if base != given:
-            told[f"{kind} have no id, and get a number"] += 1
+            told[f"{kind} without an id, which got a number as their id"] += 1
         while name in taken:
             ids[base] += 1
             name = f"{base} ({ids[base] + 1})"
         if name != base:
-            told[f"{kind} have the id of an earlier one, and get a number: `ID (2)`"] += 1
+            told[f"{kind} with a repeated id, which got a new id of the form `ID (2)`"] += 1
         taken.add(name)
         return name
 
     def asked(line: dict[str, Any], turn: bool = False) -> dict[str, Any] | None:
         if not line["question"].strip():
-            told["questions have no text, and are left out"] += 1
+            told["questions left out because they have no text"] += 1
             now[line["id"]].append(None)
             return None
         name = own_id(line["id"], turn)
@@ -150,13 +150,13 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
             return line
         documents = [uri for uri in line["documents"] if uri in contents]
         if not documents:
-            told["questions have none of their own documents in the corpus, so they search all of it"] += 1
+            told["questions that search the whole corpus, because it has none of their own documents"] += 1
         return {**line, "documents": documents or None}
 
     def gold(line: dict[str, Any]) -> dict[str, Any] | None:
         name = now[line["id"]].pop(0)
         missing = [uri for uri in line.get("supporting") or () if contents and uri not in contents]
-        told["questions have gold evidence that the corpus does not have"] += bool(missing)
+        told["questions with gold evidence that is missing in the corpus"] += bool(missing)
         answers = None if line.get("answers") is None else texts_of(line["answers"])
         return None if name is None else {**line, "id": name, "answers": answers}
 

@@ -47,8 +47,8 @@ def beir(source: Path) -> Pieces:
         asked.add(query.id)
         yield layout.question(query.id, query.text)
         yield layout.gold(query.id, supporting=judged[query.id], metrics=["evidence"])
-    unknown = f"queries of {qrels.name} are not in queries.jsonl, and are left out"
-    yield "note", {"what": f"queries are not judged in {qrels.name}, and are left out", "number": without}
+    unknown = f"queries of {qrels.name} left out because they are not in queries.jsonl"
+    yield "note", {"what": f"queries left out because {qrels.name} does not judge them", "number": without}
     yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
 
 
