@@ -81,9 +81,9 @@ BAD = {
     "an index that is another folder": (ANSWER.replace("--index index", "--index folder"), "not a pyfast index"),
     "an index that is a file": (ANSWER.replace("--index index", "--index good.jsonl"), "good.jsonl"),
     "a damaged index": (ANSWER.replace("--index index", "--index damaged"), "damaged"),
-    "a run that holds answers": (ANSWER.replace("new/run", "run"), "has answers"),
+    "a run that holds answers": (ANSWER.replace("new/run", "run"), "contains answers"),
     "a run that is a file": (ANSWER.replace("new/run", "good.jsonl"), "good.jsonl"),
-    "a broken conversation": (ANSWER.replace("good", "broken-talk"), "line 1, turn 1: needs a `question`"),
+    "a broken conversation": (ANSWER.replace("good", "broken-talk"), "line 1, turn 1: expected a `question`"),
     "a graph without an encoder": (ANSWER + " --system graph_convqa", "pyfast train graph-convqa"),
     "an unknown system": (ANSWER + " --system frob", "n2n, "),
     "an unknown setting": (ANSWER + " --set frob=1", "'frob'"),
@@ -194,7 +194,7 @@ def test_an_index_tells_what_it_left_out(place: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus" / "[b]old.xyz").write_text("")
     done = pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index")
     assert done.returncode == 2 and "1 document, 1 passage" in done.stdout
-    reason = "there is no reader for such a file: convert it, or name a reader with --reader"
+    reason = "there is no reader for this kind of file; convert the file, or name a reader with --reader"
     told = [line for line in done.stderr.splitlines() if "passages indexed" not in line]  # of a slow start
     assert told == [f"pyfast: left out {tmp_path}/corpus/[b]old.xyz: {reason}"]
     assert pyfast("index", tmp_path / "corpus", "--out", tmp_path / "index", "--overwrite").returncode == 2

@@ -170,7 +170,7 @@ def test_a_folder_is_built_by_one_process_at_a_time(tmp_path: Path, there: bool)
     if there:
         folder.mkdir(parents=True)
     child = build_for_ever(folder)
-    with pytest.raises(InputError, match="another process is building it"), built_aside(folder):
+    with pytest.raises(InputError, match="another process is building this folder"), built_aside(folder):
         pass
     with built_aside(tmp_path / "new" / "other"):  # beside it
         pass

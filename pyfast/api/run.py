@@ -98,7 +98,7 @@ class Run:
         try:
             file = (self.path / ANSWERS).stat()
         except OSError as error:
-            raise InputError(f"{self.path / ANSWERS}: cannot be read: {error.strerror}") from None
+            raise InputError(f"{self.path / ANSWERS} cannot be read: {error.strerror}") from None
         state = file.st_ino, file.st_size, file.st_mtime_ns
         if self._lines is None or self._lines[0] != state:  # Another session or process has written more.
             self._lines = state, _Lines(self.path / ANSWERS)

@@ -179,12 +179,7 @@ def _spaced(names: Iterable[str]) -> list[str]:
 
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    (
-        "whole_tables",
-        "question is",
-        "questions are",
-        "scored with any row: no row of the gold table has the answer",
-    ),
+    ("whole_tables", "question is", "questions are", "scored with any row, as no gold row has the answer"),
     ("not_indexed", "gold document is", "gold documents are", "not in the index and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )

@@ -88,7 +88,7 @@ def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
         records = _records_in(parse_as_written(text))
     if (name := _name_of_list(content)) and len(content) > 1:
         beside = ", ".join(sorted(content.keys() - {name}))[:200]
-        yield Unread(path, f"read as the list {name!r}; what stands beside it is not read: {beside}", False)
+        yield Unread(path, f"only the list {name!r} is read; other keys of the file: {beside}", False)
     read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)
     placed = ((f"{path}, record {number}", it, b"") for number, it in enumerate(read, start=1))
     yield from documents_of_records(uri, path, placed)
@@ -176,7 +176,7 @@ def documents_of_records(
         except (InputError, _Fault) as error:
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
-        what = f"objects and long values beside a text are not read: {_keys(sorted(nowhere))}"
+        what = f"objects and long values of records with a text are not read: {_keys(sorted(nowhere))}"
         yield Unread(path, what, missing=False)
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))

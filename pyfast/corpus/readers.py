@@ -101,7 +101,7 @@ _MOST_TOLD = 10
 """How many unreadable parts of a file are named one by one"""
 _COMPRESSED = (".gz", ".zst")
 _BLOCK = 1 << 20
-NO_READER = "there is no reader for such a file: convert it, or name a reader with --reader"
+NO_READER = "there is no reader for this kind of file; convert the file, or name a reader with --reader"
 
 
 def read(
@@ -197,7 +197,7 @@ def _documents(
                     continue
                 # In the form of `pyfast evaluate`
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
-                    raise GoldError(f"{path}: questions with their answers, not a corpus: leave out the file")
+                    raise GoldError(f"{path}: this file has questions with answers, not a corpus; leave it out")
                 given += 1
                 own_uri = one.uri != uri and not one.uri.startswith(f"{uri}#")
                 if own_uri and (before := seen.before(one, path, given)):
@@ -211,7 +211,9 @@ def _documents(
                     yield fitting
                     yield from texts
                     if texts:
-                        told.add(Unread(path, f"{len(texts)} long cells became separate texts", missing=False))
+                        told.add(
+                            Unread(path, f"long cells that became separate texts: {len(texts)}", missing=False)
+                        )
         if not path.stat().st_size:
             told.add(Unread(path, "the file is empty", missing=False))
         told.close()
@@ -223,7 +225,7 @@ def _documents(
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
         shown = NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         told.close()
-        kept = f" (in the index: its documents before that, {given})" if given else ""
+        kept = f" (the {given} documents before this fault are in the index)" if given else ""
         unread.append(Unread(path, shown + kept))
 
 
@@ -303,7 +305,7 @@ class _Seen:
         if where == path and first == number:  # The file is read again.
             return None
         same = bool(digest) and self._digests[at] == digest
-        what = "is the same as" if same else "is left out: its id is that of"
+        what = "is the same as" if same else "is left out, because it has the id of"
         return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
 
     def _find(self, hashed: int) -> int:
@@ -350,7 +352,7 @@ class _Told:
         for missing, times in self._times.items():
             if (more := times - _MOST_TOLD) > 0 and self._unread is not None:
                 last = self._last[missing].reason
-                self._unread.append(replace(self._last[missing], reason=f"and {more} more; the last one: {last}"))
+                self._unread.append(replace(self._last[missing], reason=f"and {more} more, up to: {last}"))
 
 
 def _reason(error: Exception) -> str:
@@ -363,7 +365,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, InputError | MissingPackageError):
         return text
     named = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"cannot be read: {named.removesuffix('.')}; if a program opens it, save it again or convert it"
+    return f"cannot be read: {named.removesuffix('.')}; if a program can open it, save it again or convert it"
 
 
 def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
@@ -432,7 +434,7 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
             raise InputError(
-                f"{place}: the index also has documents from there, with similar uris; add it to the sources"
+                f"{place}: the index also has documents from this place, with similar uris; add it to the sources"
             )
     return sorted(found)
 
@@ -492,7 +494,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
     if source.is_file():
         return {source.name: source}
     if not source.is_dir():
-        raise InputError(f"{source}: there is no such file or folder")
+        raise InputError(f"{source}: no such file or folder")
     found: list[Path] = []
     seen: set[str] = set()
     told = _Told(unread)
@@ -505,7 +507,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
         for path in (Path(folder, name) for name in sorted(folders) if not name.startswith(".")):
             real = os.path.realpath(path)
             if real in seen or (path.is_symlink() and _leads_round(real, source)):
-                told.add(Unread(path, "a link to a folder that is read in its own place", missing=False))
+                told.add(Unread(path, "this link leads to a folder that is read elsewhere", missing=False))
             else:
                 seen.add(real)
                 inside.append(path.name)
@@ -515,7 +517,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
             if path.is_file():
                 found.append(path)
             else:
-                told.add(Unread(path, "a broken link" if path.is_symlink() else "no regular file"))
+                told.add(Unread(path, "this link is broken" if path.is_symlink() else "not a regular file"))
     told.close()
     return dict(sorted((path.relative_to(source).as_posix(), path) for path in found))
 
@@ -539,12 +541,12 @@ def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
         if isinstance(row, Unread):
             faults.append(row)
         elif not number and _is_header(row):
-            faults.append(Unread(path, f"line {line}: read as the header", missing=False))
+            faults.append(Unread(path, f"line {line} is read as the header", missing=False))
         elif len(row) not in (3, 4):
-            faults.append(Unread(path, f"line {line}: a triple has 3 columns, or 4 with its time, not {len(row)}"))
+            faults.append(Unread(path, f"line {line}: expected 3 columns, or 4 with a time, got {len(row)}"))
         elif not all(map(str.strip, row[:3])):
             faults.append(
-                Unread(path, f"line {line}: a triple without a {_PARTS[[*map(str.strip, row)].index('')]}")
+                Unread(path, f"line {line}: this triple has no {_PARTS[[*map(str.strip, row)].index('')]}")
             )
         else:
             triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))

@@ -103,7 +103,7 @@ def read(folder: Path) -> Parts:
     """
     for name in (*_FILES, CONTENT):
         if not (folder / name).is_file():
-            raise IndexFormatError(f"{folder}: not a corpus, or an incomplete one: it has no file {name}")
+            raise IndexFormatError(f"{folder} is not a complete corpus: the file {name} is missing")
     batches = [_read_batch(folder / name, columns) for name, columns in _FILES.items()]
     buffer = memoryview(pa.memory_map(str(folder / CONTENT)).read_buffer())
     _check_sizes(folder, batches, buffer)
@@ -143,7 +143,7 @@ def _sizes(*parts: Sized) -> str:
 
 def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memoryview) -> None:
     if any(batch.schema.metadata[b"sizes"] != _sizes(*batches, buffer).encode() for batch in batches):
-        fault = "its files do not belong together: one is cut off, or comes from another corpus"
+        fault = "its files do not match: one of them is incomplete or comes from another corpus"
         raise IndexFormatError(f"{folder}: {fault}")
 
 
@@ -159,17 +159,17 @@ def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.Recor
         metadata = reader.schema.metadata or {}
         found = metadata.get(b"format", b"").decode(errors="replace")
         if not found.startswith(_NAME) or b"sizes" not in metadata:
-            raise IndexFormatError(f"{path}: not a file of a corpus: build the index again")
+            raise IndexFormatError(f"{path} is not a file of a corpus: build the index again")
         if found != FORMAT:
             raise of_another_build(path, found, FORMAT, "build the index again")
         if reader.num_record_batches != 1 or not _is(reader.schema, expected):
-            raise IndexFormatError(f"{path}: damaged: it does not have the columns of a corpus")
+            raise IndexFormatError(f"{path} is damaged: it does not have the columns of a corpus")
         batch = reader.get_batch(0)
         batch.validate(full=mapped is None)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise IndexFormatError(f"{path}: damaged: {' '.join(str(error).split())}") from error
+        raise IndexFormatError(f"{path} is damaged: {' '.join(str(error).split())}") from error
     if any(map(_nulls, batch.columns)):
-        raise IndexFormatError(f"{path}: damaged: a column contains nulls")
+        raise IndexFormatError(f"{path} is damaged: a column contains nulls")
     return batch
 
 
@@ -214,7 +214,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     low, high = np.where(root, 0, byte_start[above]), np.where(root, len(buffer), byte_end[above])
     begins, ends = byte_start[block], byte_end[block]
     if ((low > begins) | (begins > ends) | (ends > high)).any():
-        return "a segment's content goes beyond that of its parent"
+        return "a segment's content extends beyond that of its parent"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
     # Between a segment and its parent, all earlier branches end where the segment begins.
@@ -224,11 +224,11 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     for _ in range(_DEEPEST):
         inside = ended != above
         if (ended[inside] < 0).any() or (end[ended[inside]] != start[inside]).any():
-            return "a segment does not end where what is in it does"
+            return "a segment does not end where its last part ends"
         ended = np.where(inside, parent[np.maximum(ended, 0)], above)
         if (ended >= start).any() or (ended < above).any():
-            return "a segment does not end where what is in it does"
-    return "" if (ended == above).all() else "a segment does not end where what is in it does"
+            return "a segment does not end where its last part ends"
+    return "" if (ended == above).all() else "a segment does not end where its last part ends"
 
 
 def fault_of(parts: Parts) -> str:
@@ -252,7 +252,7 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
     if triplets.size != len(triples):
         return "triples and triplets do not match"
     if ((relation < byte_start[triplets]) | (tail < relation) | (tail > byte_end[triplets])).any():
-        return "a triple goes beyond its content"
+        return "a triple extends beyond its content"
     return ""
 
 

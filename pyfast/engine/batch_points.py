@@ -71,7 +71,7 @@ class BatchPoint(Generic[T, R]):
             items = [item for item, *_ in batch]
             outcomes, calls = await loop.run_in_executor(self._executor, self._counted, items)
         except BaseException as error:  # The executor has shut down, or the loop is closing.
-            outcomes = [RuntimeError(f"the batch could not run: {error!r}")] * len(batch)
+            outcomes = [RuntimeError(f"the batch failed: {error!r}")] * len(batch)
             if not isinstance(error, Exception):
                 for _, future, *_ in batch:  # Without this, their callers would wait for ever.
                     future.cancel()

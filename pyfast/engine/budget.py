@@ -68,7 +68,7 @@ class Budget(BaseModel):
         except ValidationError as error:
             name, fault = first_fault(error)
             if name not in cls.model_fields:
-                fault = f"unknown; known: {', '.join(cls.model_fields)}"
+                fault = f"unknown limit; known limits: {', '.join(cls.model_fields)}"
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ def recorded_path(run: Path, name: str) -> Path:
     if not Path(recorded).is_absolute():
         where = f" in {' or in '.join(map(str, folders))}"
         hint = "; go to the folder in which the run was started"
-    raise InputError(f"{run}: its {what} is missing: there is no {recorded}{where}{hint}")
+    raise InputError(f"{run}: the {what} of this run is missing: there is no {recorded}{where}{hint}")
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
@@ -204,7 +204,7 @@ def differences(recorded: Configuration, now: Configuration, unknown: Iterable[s
     if before.get("system.name") != after.get("system.name"):  # Settings of two systems cannot be compared.
         names = [name for name in names if not name.startswith(("system.set_", "prompts."))]
     return [
-        f"{name} was {_shown(before.get(name, 'not set'))}, is {_shown(after.get(name, 'not set'))}"
+        f"{name} was {_shown(before.get(name, 'not set'))} and is now {_shown(after.get(name, 'not set'))}"
         for name in names
         if before.get(name) != after.get(name)
     ]
@@ -243,12 +243,12 @@ def read_configuration(path: Path) -> Configuration:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged: {error}; --restart starts again") from None
+        raise InputError(f"{path} is damaged: {error}; --restart starts again") from None
     found = tables.pop(_FORMAT, None)
     if not all(isinstance(table, dict) for table in tables.values()):
-        raise InputError(f"{path}: not the configuration of a run; --restart starts again")
+        raise InputError(f"{path} is not the configuration of a run; --restart starts again")
     if found != FORMAT:
         again = "run it again, in another folder or with --restart"
         raise of_another_build(path.parent, found, FORMAT, again)

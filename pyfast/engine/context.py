@@ -388,7 +388,7 @@ class Context:
             except CallError as error:
                 if refused is None or isinstance(error, TransportError):
                     raise
-                raise AnswerError(f"{refused}; asked again: {error}") from None
+                raise AnswerError(f"{refused}; when asked again: {error}") from None
             try:
                 return prompt.parse(completion, self.ledger.repaired)
             except AnswerError as error:
@@ -646,7 +646,7 @@ class Context:
         """
         self.ledger.fall_backs[prompt.name] += 1
         if self._runtime.budget.strict:
-            raise FallBackError(f"{why}; the system would continue without it, but the run is strict")
+            raise FallBackError(f"{why}; the system could continue without this reply, but the run is strict")
         if self._on_step is not None:
             self._on_step(Step(self.question.id, prompt.name, prompt.role, seconds=0.0, fell_back=str(why)))
 

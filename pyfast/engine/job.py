@@ -235,7 +235,7 @@ async def _in_folder(
         if job.resumed is not None and done:
             await asyncio.to_thread(job.resumed, path / ANSWERS)
         if folder.journal.salvaged is not None:
-            LOG.warning("the journal was damaged; recovered what could be read from %s", folder.journal.salvaged)
+            LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
             LOG.info("%d of %d questions are answered; continuing", ended, job.questions.count)
         folder.note_outage(None)  # A killed session may have left this file.

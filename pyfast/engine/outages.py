@@ -286,7 +286,7 @@ class Outages:
             met = "others" if others else await self._met(fault, began)
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
-                reason = f"{fault}; the LLM went down all {felled} times that it worked on this call alone"
+                reason = f"{fault}; the LLM went down each of the {felled} times that it worked on this call alone"
                 if is_trial:
                     what = f"{allowed} times while it worked on this call, the last time on no other"
                     reason = f"{fault}; the LLM went down {what}"
@@ -349,7 +349,7 @@ class Outages:
         self._failed += 1
         most = max(_FAILED_IN_A_ROW, self.answers // 5) + self._lost
         if self._failed > most and not self._in_work:
-            raise self._gone(fault, "it answers only the smallest calls")
+            raise self._gone(fault, "the LLM answers only the smallest calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
@@ -412,7 +412,7 @@ class Outages:
             left = end - loop.time()
             if self._latest.retry_after > max(left, 0.0):
                 asked = timedelta(seconds=round(self._latest.retry_after))
-                raise self._gone(self._latest, f"it asks to wait for {asked}, which is longer than allowed")
+                raise self._gone(self._latest, f"the LLM asks to wait for {asked}, which is longer than allowed")
             if left <= 0:
                 raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
@@ -476,7 +476,7 @@ class Outages:
         try:
             self._on_change(waiting)
         except Exception as error:
-            raise RunError(f"the function for outages failed: {type(error).__name__}: {error}") from error
+            raise RunError(f"the callback for outages failed: {type(error).__name__}: {error}") from error
 
     def _gone(self, fault: LLMUnavailableError, because: str) -> LLMUnavailableError:
         which = "" if self._name == THE_LLM else f"{self._name}: "

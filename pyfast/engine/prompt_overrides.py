@@ -68,7 +68,7 @@ class PromptOverrides:
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:
             if name not in known:
-                has = f"it has: {', '.join(known)}" if known else "it has none"
+                has = f"its prompts are: {', '.join(known)}" if known else "it has none"
                 raise InputError(f"{self.path}: {system} has no prompt {name!r}; {has}")
             self.apply(known[name])
 
@@ -104,7 +104,7 @@ class PromptOverrides:
             if place not in places:
                 raise InputError(f"{where}: user has the unknown placeholder {_listed([place])}; {has}")
             if place in text.leave_out:
-                raise InputError(f"{where}: user has {_listed([place])}, although leave_out lists it")
+                raise InputError(f"{where}: user contains {_listed([place])}, although leave_out lists it")
         missing = [place for place in places if place not in own and place not in text.leave_out]
         if missing:
             named = orjson.dumps(missing).decode()
@@ -135,7 +135,7 @@ def read_prompts(path: Path) -> PromptOverrides:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # TOML's own error, or one of UTF-8
         raise InputError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
     return PromptOverrides({name: _text(path, name, table) for name, table in tables.items()}, path)
@@ -154,9 +154,9 @@ def _text(path: Path, name: str, table: Any) -> PromptText:
         elif not isinstance(value, str) or not value.strip():
             raise InputError(f"{where}: {key}: expected a non-empty text")
     if "system" not in table and "user" not in table:
-        raise InputError(f"{where}: has neither system nor user")
+        raise InputError(f"{where}: expected system, user or both")
     if "leave_out" in table and "user" not in table:
-        raise InputError(f"{where}: leave_out says what `user` leaves out, but there is no `user`")
+        raise InputError(f"{where}: leave_out can only be used together with `user`")
     return PromptText(table.get("system"), table.get("user"), tuple(table.get("leave_out", ())))
 
 

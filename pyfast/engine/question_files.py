@@ -122,7 +122,7 @@ def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[st
     except (PyfastError, OSError):
         raise
     except Exception as error:  # The library may raise any exception.
-        raise InputError(f"{path}: cannot be read: {error}") from error
+        raise InputError(f"{path} cannot be read: {error}") from error
     if not sheets:
         return
     named = [one for one in sheets if _header(one[1].rows[:MOST_ABOVE], asked) is not None]
@@ -130,9 +130,9 @@ def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[st
     if others := len(sheets) - 1:
         why = "the first with the columns of questions" if named else "the first that is not empty"
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
-        _say(str(path), f"sheet {sheet.title!r} is read, {why}; {more}")
+        _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
     if found.lacking:
-        raise InputError(f"{path}, {found.lacking[0]}: a formula without a value; save it in a spreadsheet")
+        raise InputError(f"{path}, {found.lacking[0]}: a formula has no stored value; save it in a spreadsheet")
     numbered = zip(found.numbers, found.rows, strict=True)
     yield from _of_table(path, "row", numbered, asked, found.values, texts)
 
@@ -149,7 +149,7 @@ def _of_table(
     above = list(islice(records, MOST_ABOVE))
     start = _header([() if isinstance(row, Unread) else row for _, row in above], asked) or 0
     if start:
-        _say(str(path), f"{unit} {above[start][0]} contains the column names; what is above it is left out")
+        _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
@@ -161,7 +161,7 @@ def _of_table(
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
         elif any(cell.strip() for cell in row[len(header) :]):
             raise InputError(
-                f"{place}: {len(row)} cells, but {len(header)} columns; put a text with a delimiter into quotes"
+                f"{place}: {len(row)} cells for {len(header)} columns; put texts with a delimiter into quotes"
             )
         elif any(cell.strip() for cell in row):
             yield (
@@ -230,14 +230,14 @@ def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> 
         fields["id"] = str(fields["id"])
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id
-        _say(source, "questions have no `id`; each gets one that is made from its text")
+        _say(source, "questions have no `id`; pyfast makes one from the text of each")
     if _is_nothing(fields.get("answers")):
         fields.pop("answers", None)
         name = next((name for name in _ANSWERS if _is_gold(fields.get(name))), None)
         if name is not None:
             fields["answers"] = fields[name]
             if source:
-                _say(source, f"there is no `answers`; the gold answers are taken from `{name}`")
+                _say(source, f"there is no field `answers`; the gold answers are taken from `{name}`")
     if "answers" in fields:
         fields["answers"] = texts_of(fields["answers"])
     if isinstance(named := fields.get("supporting"), str) and named.strip():

@@ -84,7 +84,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
         return
     conversation = record.get("id")
     if not isinstance(conversation, str) or not conversation:
-        raise InputError(f"{place}: needs an `id`, a text or a number")
+        raise InputError(f"{place}: expected an `id` that is a text or a number")
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{place}: `turns` must be a non-empty list")
     of_all = _documents(record, place)
@@ -104,9 +104,9 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     question_id, text = record.get("id"), record.get("question")
     if not isinstance(text, str) or not text.strip():
         there = "" if "question" in record else f" (it has: {', '.join(map(str, record)) or 'nothing'})"
-        raise InputError(f"{place}: needs a `question`, a non-empty string{there[:200]}")
+        raise InputError(f"{place}: expected a `question` that is a non-empty string{there[:200]}")
     if not isinstance(question_id, str) or not question_id:
-        raise InputError(f"{place}: needs an `id`, a text or a number")
+        raise InputError(f"{place}: expected an `id` that is a text or a number")
     return question_id, text
 
 
@@ -163,7 +163,7 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
             regular file.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
-        raise InputError(f"{path}: not a regular file; pyfast reads questions twice, the first time to check them")
+        raise InputError(f"{path} must be a regular file, because pyfast reads it twice (first to check it)")
     count, digest, limited = _checked(islice(_read(path, columns), limit), str(path))
     read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
     records = partial(read_question_records, path, columns) if columns else None
@@ -311,5 +311,5 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
             digest.update(_json(turn))
         current = question.conversation
     if not seen:
-        raise InputError(f"{where}: has no question")
+        raise InputError(f"{where}: there is no question")
     return len(seen), digest.hexdigest(), limited

@@ -353,7 +353,7 @@ async def _answered(
     try:
         evidence, trace = await _written(context.until_now(), context, counted=False)
     except Exception as error:
-        reason += f"; what was found until then cannot be written: {error}"
+        reason += f"; the partial results cannot be written: {error}"
     reason = reason.encode(errors="replace").decode()
     return _record(context, None, reason, kind, evidence, trace), None
 

@@ -81,10 +81,10 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         OtherBuildError: The run has another format.
     """
     if path.exists() and not path.is_dir():
-        raise InputError(f"{path}: exists and is not a folder; choose another one")
+        raise InputError(f"{path} exists and is not a folder; choose another one")
     if not (path / CONFIGURATION).exists():
         if _size(path / ANSWERS):
-            raise InputError(f"{path}: has answers but no {CONFIGURATION}; choose another folder")
+            raise InputError(f"{path} contains answers but no {CONFIGURATION}; choose another folder")
         return
     recorded = read_configuration(path / CONFIGURATION)
     if not _has_begun(path):
@@ -92,12 +92,12 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if changed := differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise InputError(
-                f"{path}: was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
+                f"{path} was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
                 " but only the same code resumes it; use another folder, --restart or --accept-code (its "
                 "answers then come from both)"
             )
         raise InputError(
-            f"{path}: was started with different values: {'; '.join(changed)}. Use the same values, another "
+            f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
             "folder, or --restart"
         )
     check_journal(path)
@@ -108,8 +108,8 @@ def check_journal(path: Path) -> None:
     recorded, known = read_configuration(path / CONFIGURATION), runs_of(path / JOURNAL)
     if known is not None and configuration_digest(recorded) not in known:
         raise InputError(
-            f"{path}: {JOURNAL} does not belong to {CONFIGURATION}: one of them comes from another run, or was "
-            "changed. Restore the original, or use --restart"
+            f"{path}: {JOURNAL} does not match {CONFIGURATION}: one of them was changed or comes from another run."
+            " Restore the original, or use --restart"
         )
 
 
@@ -130,14 +130,14 @@ def check_reused(path: Path, described: Configuration, run: Path, known: bool = 
         OtherBuildError: The other run has another format.
     """
     if not (run / JOURNAL).is_file() or path.resolve() == run.resolve():
-        raise InputError(f"{run}: --reuse needs the folder of another run")
+        raise InputError(f"{run}: --reuse expects the folder of another run")
     check_journal(run)
     before = read_configuration(run / CONFIGURATION)
     llms = {"llm": before.get("llm", {})}, {"llm": described["llm"]}
     if not roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
         changed = differences(*llms)
         raise InputError(
-            f"{run}: its replies cannot be reused, because its LLM is different: {'; '.join(changed)}"
+            f"{run}: the replies of this run cannot be reused, because its LLM is different: {'; '.join(changed)}"
         )
     return before
 
@@ -292,14 +292,14 @@ class RunFolder:
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
             replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
-            LOG.info("%s: its %d replies are reused for identical requests", run, replies)
+            LOG.info("%s: the %d replies of this run are reused for identical requests", run, replies)
             if damaged:
-                LOG.warning("%s: damaged: %d of its replies cannot be reused", run, damaged)
+                LOG.warning("%s is damaged: %d of its replies cannot be reused", run, damaged)
             one, other = before.get("index", {}), described.get("index", {})
             if one.get("corpus") != other.get("corpus"):
                 commits = one.get("commit", "none"), other.get("commit", "none")
                 LOG.warning(
-                    "%s: its index was at commit %s, but the index of this run is at commit %s", run, *commits
+                    "%s: the index of this run was at commit %s, but the new run uses commit %s", run, *commits
                 )
 
     def answered(self, questions: Iterable[Question]) -> int:
@@ -327,7 +327,7 @@ class RunFolder:
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
                     LOG.warning(
-                        "%s, line %d: was changed; pyfast restores the line from the journal",
+                        "%s: line %d was changed; pyfast restores it from the journal",
                         self._path / ANSWERS,
                         done + 1,
                     )
@@ -395,11 +395,11 @@ class RunFolder:
         self._stop_is_noted = True
         again = self.journal.note_stop(questions)
         if len(again) == 1:
-            what = f"the run has stopped at the question {again[0]!r} before, so its prompt may be the reason"
+            what = f"the run stopped at the question {again[0]!r} before; its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
             names = ", ".join(map(repr, again[:_NAMED])) + (", ..." if len(again) > _NAMED else "")
-            what = f"the run has stopped before while {len(again)} of these questions were in progress: {names}"
+            what = f"the run stopped before with {len(again)} of these questions in progress: {names}"
             error.args = (
                 f"{error}; {what}; the prompt of one of them may be the reason: find it with --concurrency 1",
             )
@@ -452,7 +452,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
         if written != first + count:
-            raise RunError(f"{block}: damaged: it has {written - first} of {count} answers")
+            raise RunError(f"{block} is damaged: it has {written - first} of {count} answers")
         self._check_place()
 
     def flush(self) -> None:
@@ -534,8 +534,8 @@ class RunFolder:
                 there = False
             if not there:
                 raise RunError(
-                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; if it was "
-                    "moved, the finished work is in the moved folder"
+                    f"{self._path}: {os.path.basename(path)} was deleted or moved during the run; if it was"
+                    " moved, the moved folder contains the finished work"
                 )
 
 
@@ -557,10 +557,10 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
                 break
             except BlockingIOError:
                 if patience is None:
-                    raise InputError(f"{path}: another process is working on this run") from None
+                    raise InputError(f"another process is working on the run {path}") from None
                 time.sleep(patience)
         if not (path / ANSWERS).exists() or not os.path.samestat((path / ANSWERS).stat(), os.fstat(file)):
-            raise InputError(f"{path}: another process has set this run aside")
+            raise InputError(f"another process has moved the run {path}")
         yield answers
 
 

@@ -177,7 +177,7 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
             starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
-        LOG.warning("%s: damaged: the costs of %d questions are unknown, and are not counted", journal, odd)
+        LOG.warning("%s is damaged; questions whose costs are unknown and not counted: %d", journal, odd)
     return total, seconds, starts
 
 
@@ -222,7 +222,7 @@ def _read_progress(folder: Path) -> Status | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        raise InputError(f"{folder / PROGRESS}: damaged: {type(error).__name__}; resume the run") from None
+        raise InputError(f"{folder / PROGRESS} is damaged: {type(error).__name__}; resume the run") from None
     # Another machine may not see the lock of the run.
     if is_running(folder) or fresh:
         return status
@@ -233,10 +233,10 @@ def check_folder(folder: Path) -> int:
     """Check that a folder has a run, and return the number of its questions. Raises `InputError` if the
     folder has no run."""
     if not (folder / CONFIGURATION).is_file():
-        raise InputError(f"{folder}: not a run folder (it has no {CONFIGURATION})")
+        raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
     total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
     if not isinstance(total, int):
-        raise InputError(f"{folder / CONFIGURATION}: damaged: the number of questions is missing")
+        raise InputError(f"{folder / CONFIGURATION} is damaged: the number of questions is missing")
     check_journal(folder)
     open_to_read(folder / JOURNAL).close()
     return total

@@ -340,7 +340,7 @@ def read_answers(path: Path) -> Iterator[Record]:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     with file:
         for number, line in enumerate(file):
             try:

@@ -133,7 +133,7 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
     asked = [tuple(recorded_value(run, "questions", key) for key in ("count", "digest")) for run in (run_a, run_b)]
     for run, (count, digest) in zip((run_a, run_b), asked, strict=True):
         if type(count) is not int or count < 1 or digest is None or not (run / "answers.jsonl").is_file():
-            raise InputError(f"{run}: not a run folder")
+            raise InputError(f"{run} is not a run folder")
     if asked[0] != asked[1]:
         raise InputError(f"{run_a} and {run_b} answer different questions")
     try:

@@ -166,7 +166,7 @@ def judged_by(folder: str | Path) -> Metric:
     """
     path = Path(folder)
     if not (path / ANSWERS).is_file():
-        raise InputError(f"{path}: not a run folder (it has no {ANSWERS})")
+        raise InputError(f"{path} is not a run folder (it has no {ANSWERS})")
     judged = {one.id: one for one in read_answers(path / ANSWERS)}
 
     @of_each

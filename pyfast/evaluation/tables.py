@@ -49,7 +49,7 @@ def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KIND
     if path.suffix.lower() not in kinds:
         raise InputError(f"{path}: expected a name that ends in {', '.join(kinds[:-1])} or {kinds[-1]}")
     if path.exists() and not overwrite:  # It may be the file of the questions.
-        raise InputError(f"{path}: already exists; use overwrite (--overwrite) to replace it")
+        raise InputError(f"{path} already exists; use overwrite (--overwrite) to replace it")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist")
 

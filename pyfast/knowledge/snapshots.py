@@ -406,7 +406,7 @@ def current_number(home: Path) -> int:
         return int((home / CURRENT).read_text())
     except FileNotFoundError:
         raise IndexFormatError(
-            f"{home.parent}: has no knowledge graph; make one with `pyfast knowledge build {home.parent}`"
+            f"{home.parent} has no knowledge graph; make one with `pyfast knowledge build {home.parent}`"
         ) from None
     except ValueError:
         raise IndexFormatError(

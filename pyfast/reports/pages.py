@@ -87,7 +87,7 @@ def report(
     if single is not None:
         return _write_single(folders, out, single, Scoring(gold, metrics))
     if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
-        raise InputError(f"{out}: exists and is not a report; choose another folder")
+        raise InputError(f"{out} exists and is not a report; choose another folder")
     scoring, known = Scoring(gold, metrics), listed(prices)
     if gold is None:
         warn_of_other_gold(folders)
@@ -104,7 +104,7 @@ def _write_single(folders: Sequence[Path], out: Path, id: str, scoring: Scoring)
     if len(folders) > 1:
         raise InputError("the page of a single question needs exactly one run")
     if out.exists() and not (out.is_file() and is_single_page(out)):
-        raise InputError(f"{out}: exists and is not the page of a question; choose another file")
+        raise InputError(f"{out} exists and is not the page of a question; choose another file")
     details = question_of(folders[0], id, scoring)
     write_atomically(out, single_page(f"{id} – {title_of(folders)}", details))
     return out

@@ -90,7 +90,7 @@ class RunReader:
         ended = ended_questions(self.path / JOURNAL, first, count)
         for number, (record, (id, ledger, calls)) in enumerate(zip(some, ended, strict=False), start=first):
             if id != record.id:
-                raise InputError(f"{self.path}: damaged: its answers and its journal differ; try `pyfast verify`")
+                raise InputError(f"{self.path} is damaged: its answers and journal differ; try `pyfast verify`")
             question = asked.of(id)
             yield Entry(number, record, question, asked.turns(question), ledger, calls)
 

@@ -365,7 +365,7 @@ def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCou
     file = opened["lengths"]
     file.check_all()
     if len(lengths) and lengths.min() < 0:
-        raise IndexFormatError(f"{file.path}: damaged: a length is negative; build the index again")
+        raise IndexFormatError(f"{file.path} is damaged: a length is negative; build the index again")
     return TermCounts(indptr, documents, counts, lengths)
 
 

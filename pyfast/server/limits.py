@@ -203,7 +203,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         parse_filter(read := tuple(map(str, conditions or ())))
         keys[key] = ApiKey(key, name if read else "", read, name, **limits)
     if not keys:
-        raise InputError(f"{path}: has no key")
+        raise InputError(f"{path} has no key")
     return list(keys.values())
 
 

@@ -274,7 +274,7 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
                     moments = {part: state[part].to(parameter.device) for part in _STATE[1:]}
                     optimizer.state[parameter] = state | moments
     except (SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: damaged: {error}; remove it to start again") from None
+        raise InputError(f"{path} is damaged: {error}; remove it to start again") from None
     return step
 
 

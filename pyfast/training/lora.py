@@ -100,7 +100,7 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     from peft import PeftModel
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: already exists; choose another folder")
+        raise InputError(f"{out} already exists; choose another folder")
     find_folder(str(adapter), "adapter", "adapter_config.json")
     model, tokenizer = open_model(model_folder)
     try:

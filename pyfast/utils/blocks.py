@@ -81,7 +81,7 @@ class MappedFile:
         if not path.is_file():
             raise IndexFormatError(f"{path}: missing; build the index again")
         if path.stat().st_size != size:
-            raise IndexFormatError(f"{path}: damaged (size); build the index again")
+            raise IndexFormatError(f"{path} is damaged (size); build the index again")
         self._hold(_map(path, size) if size else np.empty(0, np.uint8))
         self._bytes, self._sums = self.data.data, sums
 
@@ -148,7 +148,7 @@ class MappedFile:
 
     def _compare(self, block: int) -> None:
         if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
-            raise IndexFormatError(f"{self.path}: damaged (checksum); build the index again")
+            raise IndexFormatError(f"{self.path} is damaged (checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
         """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file
@@ -165,13 +165,13 @@ class MappedFile:
             with _HEADERS:
                 shape, is_fortran, found = read[version](header)
         except (ValueError, KeyError, EOFError) as error:
-            raise IndexFormatError(f"{self.path}: damaged (header); build the index again") from error
+            raise IndexFormatError(f"{self.path} is damaged (header); build the index again") from error
         begin, types = header.tell(), [np.dtype(one) for one in dtypes]
         wanted = found if found in types else types[0]
         size = int(np.prod(shape, dtype=object)) * wanted.itemsize
         if found != wanted or is_fortran or len(shape) != dimensions or begin + size != len(self.data):
             raise IndexFormatError(
-                f"{self.path}: damaged: expected {wanted} in {dimensions} dimensions, got {found} {shape}"
+                f"{self.path} is damaged: expected {wanted} in {dimensions} dimensions, got {found} {shape}"
             )
         if not size:
             return np.empty(shape, wanted)
@@ -262,7 +262,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def damaged(self, fault: str) -> IndexFormatError:
         """Make an `IndexFormatError` about the folder of the array's file. `fault` names the damage."""
-        return IndexFormatError(f"{self._file.path.parent}: damaged ({fault}); build the index again")
+        return IndexFormatError(f"{self._file.path.parent} is damaged ({fault}); build the index again")
 
     @property
     def is_whole(self) -> bool:
@@ -354,7 +354,7 @@ class MappedFolder:
     def file(self, name: str) -> MappedFile:
         """Return the file with this name. Raises `IndexFormatError` if the folder has no such file."""
         if name not in self._files:
-            raise IndexFormatError(f"{self.folder}: has no file {name}; build the index again")
+            raise IndexFormatError(f"{self.folder} has no file {name}; build the index again")
         return self._files[name]
 
     def check_all(self, names: Sequence[str] | None = None) -> None:

@@ -78,9 +78,9 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     try:
         held = _only_here(aside)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be created: {error.strerror}") from None
+        raise InputError(f"{folder} cannot be created: {error.strerror}") from None
     if held is None:
-        raise InputError(f"{folder}: another process is building it")
+        raise InputError(f"{folder}: another process is building this folder")
     try:
         continues = unfinished is not None and (aside / unfinished).is_file()
         for rest in () if continues else aside.iterdir():  # A killed process may have left these files.
@@ -174,8 +174,8 @@ def refuse_links(folder: Path) -> None:
         for entry in entries:
             if entry.is_symlink():
                 raise InputError(
-                    f"{entry.path}: a symbolic link; pyfast writes only into the folder itself: put the file there"
-                    " in its place, or use another folder"
+                    f"{entry.path} is a symbolic link, but pyfast writes only into the folder itself: replace the"
+                    " link by the file, or use another folder"
                 )
 
 

@@ -69,9 +69,9 @@ def load(kind: Kind, name: str) -> Any:
         if entry is not None and module.startswith(_OWN_PACKAGE):
             raise  # An extra is missing. The caller says how to install it.
         hint = "; go to the folder of its file, or name the folder in PYTHONPATH" if error.name == module else ""
-        raise InputError(f"{name}: cannot be imported: {error}{hint}") from error
+        raise InputError(f"{name} cannot be imported: {error}{hint}") from error
     except (AttributeError, ImportError, ValueError) as error:
-        raise InputError(f"{name}: cannot be imported: {error}") from error
+        raise InputError(f"{name} cannot be imported: {error}") from error
     return loaded
 
 

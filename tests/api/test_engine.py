@@ -133,7 +133,7 @@ async def test_an_endless_stream_a_slow_one_and_one_that_waits_for_its_answers(s
 async def test_what_is_before_a_bad_question_is_answered(small: pyfast.Index) -> None:
     async with pyfast.Engine(small, "instant", concurrency=4) as engine:
         ids = []
-        with pytest.raises(InputError, match="question 21: needs a `question`"):
+        with pytest.raises(InputError, match="question 21: expected a `question`"):
             async for record in engine.answer_many([*QUESTIONS[:20], " ", "never"], system="rag"):
                 ids.append(record.id)
         assert ids == [str(number) for number in range(1, 21)]
@@ -219,7 +219,7 @@ async def test_hits(small: pyfast.Index) -> None:
         ({"system": "nonsense"}, "unknown system"),
         ({"system": "os:system"}, "expected a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
-        ({"system": "rag", "question": ""}, "needs a `question`"),
+        ({"system": "rag", "question": ""}, "expected a `question`"),
     ],
 )
 async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], said: str) -> None:

@@ -912,4 +912,4 @@ def test_titles_that_programs_put_in_are_no_titles(tmp_path: Path, title: str) -
 def test_a_triple_lacks_a_part(tmp_path: Path, line: str, lacks: str) -> None:
     (tmp_path / "triples.tsv").write_text(f"Odda\tis in\tNorway\n{line}\n")
     (graph,), (fault,) = found(tmp_path / "triples.tsv")
-    assert len(graph.triples) == 1 and fault.missing and f"line 2: a triple without a {lacks}" in fault.reason
+    assert len(graph.triples) == 1 and fault.missing and f"line 2: this triple has no {lacks}" in fault.reason

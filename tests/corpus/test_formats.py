@@ -156,8 +156,11 @@ def bomb(path: Path) -> None:
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 UNREADABLE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "photo.png": (lambda path: path.write_bytes(b"\x89PNG\r\n"), "there is no reader for such a file"),
-    "noise.txt": (lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)), "perhaps a binary file"),
+    "photo.png": (lambda path: path.write_bytes(b"\x89PNG\r\n"), "there is no reader for this kind of file"),
+    "noise.txt": (
+        lambda path: path.write_bytes(np.random.default_rng(0).bytes(5000)),
+        "if it is not a binary file",
+    ),
     "damaged.pdf": (lambda path: path.write_bytes(b"%PDF-1.7\nnothing"), "cannot be read: PdfiumError"),
     "cut.docx": (lambda path: path.write_bytes(b"PK\x03\x04cut"), "cannot be read: BadZipFile"),
     "locked.xlsx": (lambda path: path.write_bytes(OLE + bytes(2000)), "save it again as .xlsx without a password"),

@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path) -> None:
         Table("sub/my_table.csv", "my table", "", ("x", "y"), (("1", "2"),), numbers=((0, 2),)),
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
-    reason = "there is no reader for such a file: convert it, or name a reader with --reader"
+    reason = "there is no reader for this kind of file; convert the file, or name a reader with --reader"
     assert unread == [Unread(tmp_path / "c.PNG", reason)]
 
 

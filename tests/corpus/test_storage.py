@@ -79,7 +79,7 @@ def test_a_hierarchy_that_is_none_is_refused(saved: Path, column: str) -> None:
     # A sentence of the first document, to its first paragraph instead of its second; the end of a leaf.
     values[column][5 if column == "parent" else 2] = 1 if column == "parent" else 4
     storage.write(saved, (schema.record(schema.SEGMENTS, values), *parts[1:3], buffer))
-    with pytest.raises(IndexFormatError, match=r"does not end|goes beyond"):
+    with pytest.raises(IndexFormatError, match=r"does not end|extends beyond"):
         Corpus.open(saved)
 
 

@@ -224,8 +224,10 @@ def test_a_sheet_with_merged_heads_formats_and_formulas(tmp_path: Path) -> None:
     assert crews.rows[2][0] == "Total" and not any(crews.rows[2][1:])
     assert notes.rows == (("alpha", "1"),)
     formulas, hidden = unread
-    assert formulas.missing and "sheet Crews: 2 cells are formulas without a value: C7, D7" in formulas.reason
-    assert not hidden.missing and "sheet Notes: read, although it is hidden" in hidden.reason
+    assert (
+        formulas.missing and "sheet Crews: 2 cells are formulas without a stored value: C7, D7" in formulas.reason
+    )
+    assert not hidden.missing and "sheet Notes was read, although it is hidden" in hidden.reason
 
 
 def test_a_sheet_with_a_title_and_several_tables(tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_two_processes_on_one_run(place: Path, whole: tuple[bytes, dict[str, Any
         for option in ([], ["--restart"], ["--retry-failed"]):
             second = Session(folder, *arguments(place, url, *option))
             assert second.ended() == 1 and second.told.count("\n") == 1
-            assert "another process is working on this run" in second.told
+            assert "another process is working on the run" in second.told
         allow(url, 10**6)
         assert first.ended() == 0
         assert counts(url)["requests"] == whole[1]["requests"]

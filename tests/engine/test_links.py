@@ -25,7 +25,7 @@ def test_a_link_in_the_folder_is_refused(tmp_path: Path, name: str, started: boo
         other.write_bytes(b"")
     (folder / name).symlink_to(other)
     before = other.read_bytes()
-    with pytest.raises(InputError, match=f"{name}: a symbolic link") as error:
+    with pytest.raises(InputError, match=f"{name} is a symbolic link") as error:
         RunFolder(folder, DESCRIBED)
     assert "\n" not in str(error.value)
     if started:

@@ -69,7 +69,7 @@ def test_an_odd_ledger_is_left_out(tmp_path: Path, ledger: object, caplog: pytes
     assert whole.prompt_tokens * 8 == found.prompt_tokens * 9
     assert list(used_by(tmp_path)) == [f"q{number}" for number in range(9) if number != 4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'journal.sqlite'}: damaged: the costs of 1 questions are unknown, and are not counted"
+        f"{tmp_path / 'journal.sqlite'} is damaged; questions whose costs are unknown and not counted: 1"
     ]
 
 

@@ -156,7 +156,7 @@ def test_a_fault_that_follows_a_question_fails_it_alone(kind: str, number: int, 
 
 @pytest.mark.parametrize("kind", ["500", "429", "late"])
 def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None:
-    with pytest.raises(LLMUnavailableError, match="it answers only the smallest calls"):
+    with pytest.raises(LLMUnavailableError, match="the LLM answers only the smallest calls"):
         answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
 
 
@@ -187,7 +187,7 @@ def test_a_callback_that_fails_fails_no_question() -> None:
     def hear(waiting: Waiting | None) -> None:
         raise ZeroDivisionError("no")
 
-    with pytest.raises(RunError, match="the function for outages failed: ZeroDivisionError: no"):
+    with pytest.raises(RunError, match="the callback for outages failed: ZeroDivisionError: no"):
         answered(Flaky(9, FAULTS["500"]), ask=direct, on_outage=hear)
 
 
@@ -426,7 +426,7 @@ def test_a_server_that_every_prompt_takes_down_is_not_waited_for_for_ever() -> N
                 self.ends = clock() + 30.0
             raise OutageError("nothing answers")
 
-    told = "nothing answers; (waited for 0:10:00|it answers only the smallest calls)"
+    told = "nothing answers; (waited for 0:10:00|the LLM answers only the smallest calls)"
     with pytest.raises(LLMUnavailableError, match=told):
         answered(Falling(0, hang), ask=direct, outage_seconds=600.0, speed=1000.0)
 
@@ -447,7 +447,7 @@ def test_a_prompt_that_takes_the_server_down_fails_alone(number: int, word: str)
 
     found, summary, heard = answered(Felled(0, hang), number, ask=direct)
     failed = {record.id: record.reason for record in found if record.state == "failed"}
-    told = "nothing answers; the LLM went down all 3 times that it worked on this call alone"
+    told = "nothing answers; the LLM went down each of the 3 times that it worked on this call alone"
     assert failed.keys() == {f"q{word.split()[1]}"} and len(heard) >= 2
     assert number > 1 or (failed["q0"] == told and len(heard) == 2 * 3)  # else others may have passed meanwhile
     assert summary.states["answered"] == number - 1

@@ -40,11 +40,11 @@ def test_a_journal_of_another_run_is_refused(
     (tmp_path / "run" / "answers.jsonl").write_bytes(b"")
     before = files(tmp_path / "run")
     for attempt in (check_run, RunFolder):
-        with pytest.raises(InputError, match=r"journal\.sqlite does not belong to run\.toml") as error:
+        with pytest.raises(InputError, match=r"journal\.sqlite does not match run\.toml") as error:
             attempt(tmp_path / "run", described)
         assert "\n" not in str(error.value)
     for look in (read_status, pyfast.Run):
-        with pytest.raises(InputError, match="does not belong"):
+        with pytest.raises(InputError, match="does not match"):
             look(tmp_path / "run")
     assert files(tmp_path / "run") == before
 
@@ -54,7 +54,7 @@ def test_a_journal_that_does_not_tell_its_run_is_refused(tmp_path: Path) -> None
     go(tmp_path, direct, Watched(), ask_about(3))
     with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite")) as database:
         database.execute("DROP TABLE run")
-    with pytest.raises(InputError, match="does not belong"):
+    with pytest.raises(InputError, match="does not match"):
         RunFolder(tmp_path, DESCRIBED)
 
 

@@ -85,7 +85,7 @@ FAULTS = {
     ' = ["context","path","question"]',
     '[answer]\nuser = "$context $path $question $fact"': "prompt 'answer': user has the unknown placeholder $fact;"
     " known: $context, $path, $question",
-    '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user has $path,"
+    '[answer]\nuser = "$context $path $question"\nleave_out = ["path"]': "prompt 'answer': user contains $path,"
     " although leave_out lists it",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out lists $way,"
     " which is not a placeholder of this prompt; known: $context, $path, $question",
@@ -105,8 +105,8 @@ def test_what_does_not_fit_the_system(tmp_path: Path, text: str, told: str) -> N
 UNREADABLE = {
     "[answer": "not TOML: ",
     'answer = "x"': "prompt 'answer': expected a table, [answer], with system, user or both",
-    "[answer]": "prompt 'answer': has neither system nor user",
-    '[answer]\nleave_out = ["path"]': "prompt 'answer': has neither system nor user",
+    "[answer]": "prompt 'answer': expected system, user or both",
+    '[answer]\nleave_out = ["path"]': "prompt 'answer': expected system, user or both",
     '[answer]\nsystem = "x"\nleave_out = ["path"]': "prompt 'answer': leave_out says what `user` leaves out",
     '[answer]\nuser = "x"\nleave_out = "path"': "prompt 'answer': leave_out: expected a list of texts",
     '[answer]\nuser = "x"\nleave_out = [1]': "prompt 'answer': leave_out: expected a list of texts",

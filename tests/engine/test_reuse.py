@@ -85,7 +85,7 @@ def test_a_run_over_changed_documents_asks_only_what_changed(system: str, place:
     (_, same) = pyfast.compare([tmp_path / "new", tmp_path / "same"], gold).costs
     assert (same.reused, same.reused_prompt_tokens) == (same.llm_calls, same.prompt_tokens)
     assert same.reused_completion_tokens == same.completion_tokens == costs[0].completion_tokens
-    assert "was at commit 1, but the index of this run is at commit 2" in told
+    assert "was at commit 1, but the new run uses commit 2" in told
     assert pyfast.verify(tmp_path / "new").passed
     assert {path: old[path] for path in old} == {path: checksums(tmp_path / "old")[path] for path in old}
     print(f"\n{system}: {again.total()} of {fresh.total()} calls asked again")
@@ -189,7 +189,7 @@ def test_runs_that_cannot_be_reused(tmp_path: Path) -> None:
         assert not new.exists()
 
     old, new = tmp_path / "old", tmp_path / "new"
-    refused("--reuse needs the folder of another run", tmp_path / "none")
+    refused("--reuse expects the folder of another run", tmp_path / "none")
     pyfast.answer(["Who?"], llm=Another(), system="direct", run=old)
     refused("LLM is different: llm.fingerprint was another, is instant", old)
     configuration = (old / "run.toml").read_text()

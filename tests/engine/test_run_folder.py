@@ -219,9 +219,9 @@ def held(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
 def test_a_second_process_is_refused(held: tuple[Path, subprocess.Popen[str]]) -> None:
     path, process = held
     before = answers(path)
-    with pytest.raises(InputError, match="another process is working on this run"):
+    with pytest.raises(InputError, match="another process is working on the run"):
         RunFolder(path, DESCRIBED)
-    with pytest.raises(InputError, match="another process is working on this run"):
+    with pytest.raises(InputError, match="another process is working on the run"):
         set_aside(path)
     assert is_running(path) and answers(path) == before and path.is_dir()
     process.kill()
@@ -258,7 +258,7 @@ def test_a_folder_that_was_set_aside_meanwhile_is_not_written_to(
                 new.append(RunFolder(path, DESCRIBED))
 
         monkeypatch.setattr(folder_module.time, "sleep", restart)
-        with pytest.raises(InputError, match="set this run aside"):
+        with pytest.raises(InputError, match="another process has moved the run"):
             RunFolder(path, DESCRIBED)
     new[0].close()
 

@@ -290,7 +290,7 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("hotpotqa", source, tmp_path / "out")
     with pytest.raises(InputError, match="unknown data set 'squad'; known: hotpotqa, "):
         pyfast.convert("squad", source, tmp_path / "out")
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="no such file"):
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
     with pytest.raises(InputError, match="has no question"):
         pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")

@@ -141,7 +141,7 @@ def test_questions_on_another_sheet_and_below_titles(tmp_path: Path, caplog: pyt
     assert [one.text for one in read_questions(path)] == ["Asked?"] and [*answers(path).values()] == [("no",)]
     chosen = "sheet 'Asked' is read, the first with the columns of questions; 2 more sheets are not read"
     assert f"{path}: {chosen}" in caplog.messages
-    assert f"{path}: row 4 contains the column names; what is above it is left out" in caplog.messages
+    assert f"{path}: row 4 contains the column names; the lines above it are left out" in caplog.messages
     book["Asked"]["B4"] = "Frage"
     book.save(path)
     assert [one.text for one in read_questions(path, columns={"question": "Frage"})] == ["Asked?"]
@@ -165,8 +165,8 @@ def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> 
     assert done.returncode == 0 and "f1" in done.stdout
     assert done.stderr.splitlines() == [
         f"the gold answers come from {path}",
-        f"{path}: questions have no `id`; each gets one that is made from its text",
-        f"{path}: there is no `answers`; the gold answers are taken from `answer`",
+        f"{path}: questions have no `id`; pyfast makes one from the text of each",
+        f"{path}: there is no field `answers`; the gold answers are taken from `answer`",
     ]
 
 
@@ -230,7 +230,7 @@ def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells, but 3 columns"),
+        ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells for 3 columns"),
         ('id,question,answers\n1,"Who?,Ann\n', "line 2: an unclosed quote"),
         ("id,question,answers,answers\n1,Who?,Ann,Bob\n", "line 1: two columns are called 'answers'"),
     ],

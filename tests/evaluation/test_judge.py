@@ -290,7 +290,7 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     (tmp_path / "asked.jsonl").rename(tmp_path / "moved.jsonl")
     for line, told in (
         ("judge direct cot --run judged --llm instant", "asked.jsonl"),
-        ("judge direct nowhere --run other --llm instant", "nowhere: not a run folder"),
+        ("judge direct nowhere --run other --llm instant", "nowhere is not a run folder"),
         (
             "judge cot direct --run judged --llm instant --questions moved.jsonl",
             "was started with different values",

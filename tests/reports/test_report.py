@@ -286,7 +286,7 @@ def test_a_damaged_run_is_one_error_in_several_processes(runs: list[Path], asked
         said.add(str(error.value))
         assert not (tmp_path / "report").exists()
     (one,) = said
-    assert "its answers and its journal differ" in one
+    assert "its answers and journal differ" in one
 
 
 def children() -> set[int]:

@@ -166,7 +166,7 @@ def test_errors_of_the_other_process_are_raised(tmp_path: Path, monkeypatch: pyt
         start(maker, folder)
 
     monkeypatch.setattr(PartMaker, "start", damaged)
-    with pytest.raises(IndexFormatError, match="do not belong together"):
+    with pytest.raises(IndexFormatError, match="do not match"):
         pyfast.build_index(BASE, tmp_path / "damaged")
     assert [
         one["name"] for one in json.loads((tmp_path / ".damaged.building/building.json").read_text())["parts"]

@@ -286,7 +286,7 @@ def test_two_at_the_same_time(tmp_path: Path) -> None:
     def documents() -> Iterator[Document]:
         yield TextDocument("one", "One", "The first is built.")
         for overwrite in (False, True):
-            with pytest.raises(InputError, match="another process is building it") as error:
+            with pytest.raises(InputError, match="another process is building this folder") as error:
                 build_index([TextDocument("two", "Two", "The second is not.")], tmp_path / "out", overwrite)
             refused.append(str(error.value))
 

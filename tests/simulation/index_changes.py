@@ -257,7 +257,7 @@ def _changed_by_two(
     refused = frozenset(at for at, error in enumerate(errors) if error is not None)
     may = list(_outcomes(before, steps))
     for at in refused:
-        if "another process is building it" in str(errors[at]):
+        if "another process is building this folder" in str(errors[at]):
             may += [(state, refused) for state, _ in _outcomes(before, [steps[1 - at]])]
     if step.fault == "kill":
         may += [(state, refused) for state, _ in _outcomes(before, steps[1:])]

@@ -38,7 +38,7 @@ def _faults(history: History) -> Iterator[str]:
     for number in range(len(history.sessions)):
         yield from _of_session(history, number)
     if last.error is not None:
-        if any(session.flipped for session in history.sessions) and "does not belong to" in str(last.error):
+        if any(session.flipped for session in history.sessions) and "does not match" in str(last.error):
             return  # The bit was in the name of the run, so pyfast does not take the journal for this run's.
         yield f"the last session could not go on: {last.error}"
         return
@@ -104,7 +104,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers only the smallest calls" in told,
-        "flips": any(one.flipped for one in history.sessions) and "does not belong to" in told,
+        "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
         "late": "late" in scenario.moods and ("did not answer" in told or "only the smallest calls" in told),
     }
     if not any(causes.values()):

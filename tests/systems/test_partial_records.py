@@ -87,7 +87,7 @@ def test_what_cannot_be_written_fails_nobody_else(tmp_path: Path, small: pyfast.
     go(tmp_path, ask, Watched(), [Question(f"q{i}", "?") for i in range(3)], small)
     reasons = [orjson.loads(line)["reason"] for line in (tmp_path / "answers.jsonl").read_bytes().splitlines()]
     assert reasons[0] == reasons[2] == "ValueError: poison"
-    assert reasons[1].startswith("ValueError: poison; what was found until then cannot be written: ")
+    assert reasons[1].startswith("ValueError: poison; the partial results cannot be written: ")
 
 
 @pytest.mark.parametrize("name", [name for name in names() if load_system(name).opens and name != "graph_convqa"])

@@ -171,7 +171,7 @@ def _rows(
         lines.append(line)
         yield row
     if longer:
-        more = f"line {first}: more cells than the header" + (f", as {longer} rows have" if longer > 1 else "")
+        more = f"line {first}: more cells than the header" + (f" (in {longer} rows)" if longer > 1 else "")
         faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
 
 

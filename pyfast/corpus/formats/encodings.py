@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
     if text is not None:
         return text
     if encoding is None:
-        why = "no text in an encoding that pyfast knows; perhaps a binary file; if it is text, save it as UTF-8"
+        why = "this is not text in an encoding that pyfast knows; if it is not a binary file, save it as UTF-8"
         raise InputError(f"{path}: {why}")
     if encoding not in _CERTAIN:
         LOG.info("%s: read as %s", path, encoding)
@@ -99,7 +99,7 @@ def _decoded(path: Path, data: bytes, encoding: str, skipped: int = 0) -> str:
     except UnicodeDecodeError as error:
         offset, named = skipped + error.start, encoding.upper()
         line = data.count(b"\n", 0, offset) + 1
-        what = f"not {named}: byte 0x{data[offset]:02x} at offset {offset}; save it as UTF-8"
+        what = f"not valid {named}: byte 0x{data[offset]:02x} at offset {offset}; save it as UTF-8"
         raise InputError(f"{path}, line {line}: {what}") from None
 
 

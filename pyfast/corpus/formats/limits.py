@@ -21,13 +21,13 @@ _WHOLE |= {".nt", ".ttl", ".turtle"}
 def check_cells(path: Path, cells: int) -> None:
     """Raise InputError if a table has too many cells."""
     if cells > MOST_CELLS:
-        raise InputError(f"{path}: a table with more than {MOST_CELLS:,} cells; split it into several files")
+        raise InputError(f"{path}: a table has more than {MOST_CELLS:,} cells; split it into several files")
 
 
 def check_growth(path: Path, packed: int, unpacked: int) -> None:
     """Raise InputError if the unpacked content of a file is far larger than the file."""
     if unpacked > _MOST or unpacked > max(_ALWAYS, _GROWTH * packed):
-        raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more; unpack the file yourself")
+        raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more; unpack the file first")
 
 
 def check_archive(path: Path) -> None:
@@ -110,4 +110,4 @@ def refuse_published(path: Path) -> None:
     if name is not None:
         command = f"`pyfast data convert {name} {path} --out DIR`"
         makes = f"{command} turns it into questions and gold answers, and a corpus if the set has one"
-        raise GoldError(f"{path}: a published file of {name}: {makes}")
+        raise GoldError(f"{path}: this is a published file of {name}; {makes}")

@@ -201,7 +201,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
         tables += [(*place, parts) for place in in_html for parts in tables_of_html(text[slice(*place)])]
     except ModuleNotFoundError as error:
         advice = f"{error.name} is not installed: {install('formats')}"
-        yield Unread(path, f"tables that are written in HTML are read as text: {advice}", missing=False)
+        yield Unread(path, f"HTML tables are read as text, because {advice}", missing=False)
     tables.sort(key=itemgetter(0))
     named = about.get("title")
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")

@@ -58,10 +58,10 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         caption = (said if style == "Caption" else "") or ("" if said else caption)
     yield from text.documents(uri, title_of(path, file.core_properties.title or title))
     if signs:
-        yield Unread(path, f"symbols of fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
+        yield Unread(path, f"symbols from fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
     if unknown:
         yield Unread(
-            path, f"numbers of lists were left out, because their format is {', '.join(unknown)}", missing=False
+            path, f"list numbers were left out, because their format is {', '.join(unknown)}", missing=False
         )
 
 
@@ -308,7 +308,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
                     why = " ".join(str(error).split())
                     unread.append(Unread(path, f"slide {number}: a chart cannot be read: {why}"))
             elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
-                unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) is not read"))
+                unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) was not read"))
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
@@ -324,7 +324,7 @@ def _add_chart(chart: Any, text: Text) -> None:
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
         if not names:
-            raise InputError("it has no categories")
+            raise InputError("the chart has no categories")
         for numbers in plot._element.xpath("./c:ser[1]/c:cat[c:numRef or c:numLit]"):
             names = _points(numbers, len(names), since_1904)
         columns = [["", *names]]

@@ -60,7 +60,7 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     for line, why in faults.items():
         yield Unread(path, f"line {line}: {why}; this line is left out")
     if names.left_out:
-        what = f"labels in a different language from the names are left out: {names.left_out}"
+        what = f"labels left out because their language differs from that of the names: {names.left_out}"
         yield Unread(path, what, missing=False)
 
 

@@ -86,10 +86,10 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if lacking := found.lacking:
             which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
-            what = f"{many} without a value: {which}; save the file in a spreadsheet"
+            what = f"{many} without a stored value: {which}; save the file in a spreadsheet program"
             yield Unread(path, f"sheet {sheet.title}: {what}")
         if sheet.sheet_state != "visible":
-            yield Unread(path, f"sheet {sheet.title}: read, although it is hidden", missing=False)
+            yield Unread(path, f"sheet {sheet.title} was read, although it is hidden", missing=False)
 
 
 class Sheet(NamedTuple):

@@ -243,7 +243,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
                     continue
                 if result is None:
                     raise RunError(
-                        f"{_LOSSES} workers died during the same call; does it need more memory? The last one: "
+                        f"{_LOSSES} workers died during the same call; does it need more memory? The last was: "
                         f"{pool.lost}"
                     )
                 error, value = result

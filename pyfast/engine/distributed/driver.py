@@ -70,13 +70,13 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
     run = run.resolve()
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_running(run):
-        raise InputError(f"{run}: another process is working on this run")
+        raise InputError(f"another process is working on the run {run}")
     described = job.describe()
     if blocks_in(run):
         before = read_configuration(run / CONFIGURATION)
         if changed := differences(before, described, windows_of(described)):
             raise InputError(
-                f"{run}: was started with different values: {'; '.join(changed)}. Use the same values,"
+                f"{run} was started with different values: {'; '.join(changed)}. Use the same values,"
                 " another folder, or --restart"
             )
     if not (run / CONFIGURATION).exists():
@@ -219,8 +219,8 @@ class _Driver:
             self.false_starts += not member.has_started  # else its machine is gone, perhaps with others
             if self.false_starts >= _LOSSES:
                 raise RunError(
-                    f"{self.false_starts} workers died while they started: out of memory, or a faulty model?"
-                    f" The last one: {self.pool.lost}"
+                    f"{self.false_starts} workers died while starting; do they lack memory, or is a model faulty?"
+                    f" The last was: {self.pool.lost}"
                 )
             self._replace(member)
             return
@@ -262,8 +262,8 @@ class _Driver:
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
-                f"{block.folder}: {_LOSSES} workers died while they answered it; is one of its questions too "
-                f"large for them? The last one: {self.pool.lost}"
+                f"{block.folder}: {_LOSSES} workers died while answering this block; is one of its questions"
+                f" too large for them? The last was: {self.pool.lost}"
             )
         self.again.append(block)
         if member.starting is None and member in self.members:
@@ -390,6 +390,4 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            LOG.warning(
-                "there is no worker, because the cluster has no room for one or its machines are gone; waiting"
-            )
+            LOG.warning("waiting for a worker: the cluster has no room for one, or its machines are gone")

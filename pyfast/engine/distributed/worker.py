@@ -78,8 +78,8 @@ class Worker:
         try:
             if not self._run.is_dir():
                 raise PyfastError(
-                    f"{os.uname().nodename}: {self._run} does not exist: a run's folder must be on a file system "
-                    "that all machines of the cluster share, at the same path"
+                    f"{os.uname().nodename}: {self._run} does not exist: the folder of a run must be on a file"
+                    " system that all machines of the cluster share, at the same path"
                 )
             self._work = self._work or self._opens()
             described = self._work.start()

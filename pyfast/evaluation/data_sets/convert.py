@@ -32,8 +32,8 @@ _CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
 }
 _NO_CORPUS = {
-    "convmix": "this file cannot become a corpus: it has no texts, and its entities and answers are gold; index your"
-    " own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence",
+    "convmix": "this file cannot become a corpus: it has no texts, and its entities and answers are gold; index"
+    " your own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence",
 }
 
 _TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
@@ -72,7 +72,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     if not source.exists():
         raise InputError(f"{source}: no such file or folder")
     if out.exists():
-        raise InputError(f"{out}: already exists; choose another folder")
+        raise InputError(f"{out} already exists; choose another folder")
     counts: Counter[Kind] = Counter()
     told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:

@@ -55,7 +55,7 @@ def load(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: not JSON: {error}") from None
 
@@ -98,7 +98,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if line.strip():
                     yield number, line.rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def one_file(source: Path, pattern: str, what: str) -> Path:

@@ -169,9 +169,9 @@ def build_index(
 
 def _check_free(out: Path, overwrite: bool) -> None:
     if out.exists() and not (out.is_dir() and (is_index(out) or not any(out.iterdir()))):
-        raise InputError(f"{out}: exists and is not a pyfast index; choose another folder")
+        raise InputError(f"{out} exists and is not a pyfast index; choose another folder")
     if is_index(out) and not overwrite:
-        raise InputError(f"{out}: already contains an index; use overwrite (--overwrite) to replace it")
+        raise InputError(f"{out} already contains an index; use overwrite (--overwrite) to replace it")
 
 
 class _Build:

@@ -192,7 +192,7 @@ def add_documents(
         existing = writer.find(uris)
         if existing and not replace:
             raise InputError(
-                f"{folder}: already contains the document {next(iter(existing))!r}; use update to replace it"
+                f"{folder} already contains the document {next(iter(existing))!r}; use update to replace it"
             )
         digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
@@ -261,7 +261,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
             if uri not in known:
                 every = chain.from_iterable((one, _file_of(one)) for one in writer.below(("",)))
                 near = did_you_mean(uri, dict.fromkeys(islice(every, _MOST_COMPARED)))
-                raise InputError(f"{folder}: has no document {uri!r}{near}")
+                raise InputError(f"{folder} has no document {uri!r}{near}")
         writer.delete(list(existing.values()))
         return writer.commit(deleted=len(existing))
 

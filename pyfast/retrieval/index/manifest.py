@@ -227,7 +227,7 @@ def _parse(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     if not folder.is_dir():
         raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")
     if not is_index(folder):
-        raise IndexFormatError(f"{folder}: not a pyfast {kind} (it has no {_NAME})")
+        raise IndexFormatError(f"{folder} is not a pyfast {kind} (it has no {_NAME})")
     try:
         text = (folder / file).read_text(encoding="utf-8")
         manifest = json.loads(text)
@@ -235,7 +235,7 @@ def _parse(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise IndexFormatError(f"{folder}: {file} is damaged or missing; build the {kind} again") from error
     if format_ != f"pyfast-{kind}":
-        raise IndexFormatError(f"{folder}: not a pyfast {kind}: its format is {format_!r}")
+        raise IndexFormatError(f"{folder} is not a pyfast {kind}: its format is {format_!r}")
     if found != VERSION[kind]:
         how = " --overwrite`" if kind == "index" else "`, after you remove the folder `knowledge` there"
         raise of_another_build(folder, found, VERSION[kind], f"build it again with `pyfast {make}{how}")

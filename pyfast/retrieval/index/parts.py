@@ -71,7 +71,7 @@ class Part:
 
     def _damaged(self, fault: str) -> IndexFormatError:
         where = self.files.folder if self.files else "a part"
-        return IndexFormatError(f"{where}: damaged: {fault}; build the index again")
+        return IndexFormatError(f"{where} is damaged: {fault}; build the index again")
 
     def check_columns(self, columns: Int32) -> None:
         """Check the term counts of the terms with these numbers. Raises `IndexFormatError` if they are

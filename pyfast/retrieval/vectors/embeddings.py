@@ -89,7 +89,7 @@ def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]
     try:
         yield
     except known as error:
-        raise InputError(f"{folder}: cannot be loaded as {what}: {_first_line(error)}") from None
+        raise InputError(f"{folder} cannot be loaded as {what}: {_first_line(error)}") from None
 
 
 def open_sentence_model(kind: str, what: str, folder: Path, hardware: Hardware) -> Any:
