@@ -214,7 +214,7 @@ REFUSALS = {
     "filtered_by_gemini": Oddity(lambda call: call.ends("content_filter: RECITATION"), "content_filter"),
     "endless": Oddity(lambda call: reply(call.whole("x" * (9 << 20))), "larger than 8 MB"),
     "blocked_at_200": for_good(page("200 OK", b"Incapsula incident"), "Incapsula", 18),
-    "drops": Oddity(lambda _: b"", "cut the connection", 18, resets=True),
+    "drops": Oddity(lambda _: b"", "closed the connection", 18, resets=True),
     "crashes": for_good(error("500 Internal Server Error", "CUDA error"), "CUDA error", 18),
 }
 

@@ -21,7 +21,7 @@ from pyfast.utils.options import RunOptions
 ASKED = "Which moon circles Saturn? no. {}"
 AT_ONCE = RunOptions(outage=0)
 WORDS = {
-    "wrong_key": "refuses the API key",
+    "wrong_key": "rejects the API key",
     "wrong_country": "Country, region",
     "unknown_model": "does not exist",
     "moved": "answered 307",

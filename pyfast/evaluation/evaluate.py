@@ -78,7 +78,7 @@ class Unanswered:
             return ""
         because = " ".join(self.reason.partition(REPLY_BEGINS)[0].split())
         failed = f"{self.failed} of {counted(self.questions, 'question')} failed and"
-        return f"{failed} {'counts' if self.failed == 1 else 'count'} as wrong, the first because: {because}"
+        return f"{failed} {'counts' if self.failed == 1 else 'count'} as wrong; the first reason is: {because}"
 
 
 def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
@@ -177,7 +177,7 @@ def evaluate(
     if not conversations and not_run and not records:
         raise InputError(f"{where}: no question is finished yet")
     if not conversations:
-        fault = f"none of its ids is among the answers of {where}" if not_run else "has no question"
+        fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
         fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
     named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
@@ -285,7 +285,7 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     """
     code = next((name for name in names if ":" in name), None)
     if code is not None:
-        raise InputError(f"the gold sets the metric {code!r}: MODULE:NAME is allowed only on the command line")
+        raise InputError(f"the gold sets the metric {code!r}, but MODULE:NAME is only for the command line")
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 

@@ -108,7 +108,7 @@ class Pairs:
         for question, a, b in zip_longest(asked, _answers(self.run_a), _answers(self.run_b)):
             for run, line in ((self.run_a, a), (self.run_b, b)):
                 if question is None or line is None or line[0] != question.id:
-                    raise InputError(f"{run}: has not answered all questions; finish this run first")
+                    raise InputError(f"not all questions of {run} are answered; finish this run first")
             if question.conversation is None or question.conversation != conversation:
                 conversation = question.conversation
                 earlier.clear()
@@ -143,7 +143,7 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
     count, digest = asked[0]
     asked_now = questions_in(path, count)
     if (asked_now.count, asked_now.digest) != (count, digest):
-        raise InputError(f"{path}: not the questions that {run_a} answers; pass them with --questions")
+        raise InputError(f"{path} does not contain the questions of {run_a}; pass them with --questions")
     return Pairs(path, count, run_a, run_b)
 
 

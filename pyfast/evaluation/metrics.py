@@ -440,7 +440,7 @@ def hits_at(record: Record, gold: Gold) -> Values:
     """Compute ConvMix's H@1, H@5 and MRR from the `entities` in the trace of the answer."""
     entities = record.trace.get("entities", [])
     if not isinstance(entities, list) or not all(isinstance(entity, str) for entity in entities):
-        raise InputError(f"the record of {record.id!r}: `entities` of its trace is not a list of strings")
+        raise InputError(f"the record of {record.id!r}: `entities` in its trace is not a list of strings")
     ranks = hits(record.answer, gold.answers, entities)
     return {"h@1": ranks.first, "h@5": ranks.among_five, "mrr": ranks.reciprocal_rank}
 

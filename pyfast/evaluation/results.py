@@ -265,7 +265,7 @@ def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
     if table.num_rows > _MOST_ROWS:
-        raise InputError(f"{path}: {table.num_rows:,} rows do not fit into a sheet; write .parquet or .csv")
+        raise InputError(f"{path}: {table.num_rows:,} rows do not fit into a sheet; use .parquet or .csv")
     with explained():
         import openpyxl
         from openpyxl.cell import WriteOnlyCell

@@ -87,7 +87,7 @@ class BridgeRankPostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is None:
-            raise ValueError("BridgeRankPostprocessor ranks for a query: pass query_str or query_bundle")
+            raise ValueError("BridgeRankPostprocessor needs a query: pass query_str or query_bundle")
         texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
         best = best_places(query_bundle.query_str, texts, self.top_n)
         return [NodeWithScore(node=nodes[place].node, score=score) for place, score in best]

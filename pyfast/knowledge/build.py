@@ -134,20 +134,20 @@ def build_knowledge(
     if outcomes and outcomes[-1] is not None:
         reason, times = outcomes[-1]
         raise CallError(
-            f"every chunk of the extraction failed, {times} of them because: {reason}; `pyfast knowledge build "
-            "--retry-failed` tries them again"
+            f"every chunk of the extraction failed; most often ({times}), the reason was: {reason}; `pyfast"
+            " knowledge build --retry-failed` tries the chunks again"
         )
     if waiting := extraction_results(folder).waiting:
         LOG.warning(
-            "%d chunks are still waiting for an LLM; to resume, run `pyfast knowledge build --llm`", waiting
+            "chunks that still wait for an LLM: %d; to resume, run `pyfast knowledge build --llm`", waiting
         )
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        LOG.warning("%d chunks have not been read by an LLM: run `pyfast knowledge build --llm`", unread)
+        LOG.warning("chunks that no LLM has read: %d; to read them, run `pyfast knowledge build --llm`", unread)
     if not len(store):
-        LOG.warning("the knowledge graph has no triples, so systems find nothing in it")
+        LOG.warning("the knowledge graph has no triples, so systems will find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
-        LOG.warning("the knowledge was extracted by %d models: `pyfast knowledge show` lists them", len(models))
+        LOG.warning("the knowledge was extracted by %d models; `pyfast knowledge show` lists them", len(models))
     return store
 
 
@@ -261,7 +261,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
         raise InputError(
-            f"{index.folder}: its chunks have {before} tokens, not {tokens}; to extract all of it again,"
+            f"{index.folder}: the chunks have {before} tokens, not {tokens}; to extract everything again,"
             f" remove {index.folder / KNOWLEDGE}"
         )
     return before or tokens or TOKENS

@@ -214,7 +214,7 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
         store = open_knowledge(index, embedder)
         if store.manifest["corpus"] != index.manifest["corpus"]:
             LOG.warning(
-                "the index has changed since its knowledge graph was built: %s adds the new documents", build
+                "the index has changed since its knowledge graph was built; %s adds the new documents", build
             )
         return Session(index, store)
     LOG.warning(

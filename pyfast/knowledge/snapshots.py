@@ -263,10 +263,10 @@ def repair(index: Index) -> None:
                     shutil.rmtree(aside, ignore_errors=True)
                     (home / str(broken)).rename(aside)
                 LOG.warning(
-                    "%s: continuing with snapshot %d, and extracting what is missing in it again", damage, number
+                    "%s; continuing with snapshot %d, and extracting its missing part again", damage, number
                 )
                 return
-        raise IndexFormatError(f"{damage}; all other snapshots are damaged too: remove {home} to start again")
+        raise IndexFormatError(f"{damage}; all other snapshots are damaged too; remove {home} to start again")
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
@@ -314,7 +314,7 @@ def make_snapshot(
         except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
             if isinstance(error, sqlite3.Error):
-                raise RunError(f"{home}: {fault(error)}; the knowledge graph is as it was before") from None
+                raise RunError(f"{home}: {fault(error)}; the knowledge graph is unchanged") from None
             raise
         set_current(home, number + 1)
         for old in snapshot_numbers(home):

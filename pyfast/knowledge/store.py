@@ -225,7 +225,7 @@ class Knowledge:
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
-            raise InputError(f"{folder}: its vectors are from a different embedding model")
+            raise InputError(f"{folder}: the vectors were made with a different embedding model")
         try:
             return cls(folder, manifest, embedder)
         except (sqlite3.Error, InputError) as error:
@@ -590,4 +590,4 @@ def _ntriples(store: Knowledge, path: Path) -> None:
         graph.add((nodes[head], edges[relation], nodes[tail]))
     graph.serialize(path, format="nt", encoding="utf-8")
     if timed := sum(map(bool, store.times(range(len(store))))):
-        LOG.warning("%s: N-Triples cannot store times: those of %d triples are left out", path, timed)
+        LOG.warning("%s: N-Triples cannot store times; triples that lost their time: %d", path, timed)

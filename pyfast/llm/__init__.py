@@ -57,12 +57,12 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
     opener = plugins.load("llms", spec)
     if not callable(opener):
         if options:
-            raise InputError(f"{spec}: an object, which has no options")
+            raise InputError(f"{spec}: an LLM that is an object takes no options")
         return _checked(spec, opener)
     return _checked(spec, protocol.build_with(spec, opener, **options))
 
 
 def _checked(spec: str, llm: Any) -> FullLLM:
     if not callable(getattr(llm, "complete", None)):
-        raise InputError(f"{spec}: not an LLM: it has no method `complete` (see pyfast.LLM)")
+        raise InputError(f"{spec} is not an LLM, because it has no method `complete` (see pyfast.LLM)")
     return with_defaults(llm)

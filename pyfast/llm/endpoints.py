@@ -38,7 +38,7 @@ def split_options(spec: str) -> tuple[str, dict[str, Any]]:
     try:
         options = dict(orjson.loads(brace + rest or "{}"))
     except (ValueError, TypeError):
-        raise InputError(f"{shown_url(address)}: expected options as a JSON object after the URL") from None
+        raise InputError(f"{shown_url(address)}: expected the options as a JSON object after the URL") from None
     if unknown := sorted(options.keys() - _OPTIONS):
         raise InputError(f"unknown option {unknown[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
     if keys_in(address.partition("://")[2]):
@@ -105,7 +105,7 @@ class Endpoint(ABC):
         by_number = {str(item.get("index")): item for item in items}
         if len(items) != texts or by_number.keys() != set(map(str, range(texts))):
             raise self.fault(
-                f"with {len(items)} results for {texts} texts, or their `index` values are not 0, 1, 2, …"
+                f"with {len(items)} results for {texts} texts, or with `index` values other than 0, 1, 2, …"
             )
         return [by_number[str(place)] for place in range(texts)]
 

@@ -85,7 +85,7 @@ def _compiled(schema: Schema) -> Writer:
     try:
         return _compile(schema, schema.get("$defs", {}), ())
     except _Endless as error:
-        raise InputError(f"the JSON schema {error} contains itself endlessly") from None
+        raise InputError(f"the JSON schema {error} contains itself without end") from None
 
 
 class _Endless(Exception):

@@ -266,8 +266,8 @@ def start_server(
     except RuntimeError:
         what = path if adapter is None else f"{path} with the adapter {adapter}"
         raise LLMUnavailableError(
-            f"llama.cpp cannot load {what}: damaged, cut off, of an unknown architecture or too large for the"
-            f" memory; {LOG_VARIABLE}=1 shows its log"
+            f"llama.cpp cannot load {what}, which may be damaged, incomplete, of an unknown architecture or too"
+            f" large for the memory; {LOG_VARIABLE}=1 shows the log"
         ) from None
     return server, _slot_context(server.listening_address, key) or context_window
 

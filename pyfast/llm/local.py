@@ -37,7 +37,7 @@ def find_folder(text: str, what: str = "model folder", file: str = "config.json"
     `ModelNotFoundError` if the folder lacks the file `file`."""
     folder = Path(text).expanduser()
     if not (folder / file).is_file():
-        raise ModelNotFoundError(f"no {what} at {text} (it has no {file})")
+        raise ModelNotFoundError(f"there is no {what} at {text} (no file {file})")
     return folder.resolve()
 
 
@@ -113,7 +113,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
-        raise InputError(f"{tokenizer.name_or_path}: its tokenizer has no chat template")
+        raise InputError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
     broken = breaker_of(tokenizer)
     messages = [replace(each, content=broken(each.content)) for each in messages]
     because = "it leaves out a part of the prompt"
@@ -128,7 +128,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         # The model's own earlier replies may be shortened: some templates leave out reasoning.
         if all(each.content.strip() in text for each in messages if each.role != "assistant"):
             return text
-    raise InputError(f"{tokenizer.name_or_path}: its chat template rejected the prompt: {because}")
+    raise InputError(f"{tokenizer.name_or_path}: the chat template rejected the prompt: {because}")
 
 
 def prompt_tokens(tokenizer: Any, request: Request, **options: Any) -> list[int]:
@@ -150,7 +150,7 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
     except Exception as error:  # A tokenizer may raise any exception.
         raise InputError(
-            f"{tokenizer.name_or_path}: its tokenizer rejected the prompt: {one_line(error)}"
+            f"{tokenizer.name_or_path}: the tokenizer rejected the prompt: {one_line(error)}"
         ) from None
     return tokens
 

@@ -53,12 +53,12 @@ _LARGEST = 64 << 20  # the maximum number of bytes of a reply with vectors
 PROBE_TIMEOUT_S = 10.0
 
 _REFUSALS = {
-    401: "the server refuses the API key; check OPENAI_API_KEY",
+    401: "the server rejects the API key; check OPENAI_API_KEY",
     402: "the account has no credit left",
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
-_ALONE = "; it answers other calls, so the cause is this one"
+_ALONE = "; the server answers other calls, so this call is the cause"
 _TOO_LARGE = (413, 414, 431)
 _PASSING = (408, 409, 424, 425, 429, 498, 499)  # 424: TGI, 498: Groq; both say that the call may be repeated
 _NEVER_FITS = re.compile(r"request too large|must be reduced", re.IGNORECASE)
@@ -338,12 +338,12 @@ class OpenAI:
             self._fallbacks.forget()  # Another server may answer here next.
             raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
-            raise http.Again(OutageError(f"{self._base_url} accepts no more connections")) from None
+            raise http.Again(OutageError(f"{self._base_url} no longer accepts connections")) from None
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # The session was closed during the call.
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
             reason = one_line(self._hidden(str(error))) or type(error).__name__
-            raise http.Again(OutageError(f"{self._base_url} cut the connection: {reason}")) from None
+            raise http.Again(OutageError(f"{self._base_url} closed the connection: {reason}")) from None
         if not 200 <= response.status < 300:  # Some gateways answer 201.
             raise self._refused(response.status, response.headers, answer)
         return answer
@@ -369,8 +369,8 @@ class OpenAI:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             LOG.warning(
-                "%s counts %d tokens in and %d out for %d bytes, which is impossible: pyfast counts at most %d "
-                "and %d, and will correct all such counts",
+                "%s counts %d tokens in and %d out for %d bytes, which is impossible; pyfast counts at most %d"
+                " and %d, and will correct all such counts",
                 *(self._base_url, *said, sent, *believed),
             )
         return counted

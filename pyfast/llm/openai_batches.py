@@ -118,7 +118,7 @@ class OpenAIBatches(OpenAI):
         """Start collecting calls for a run. In the background, wait for the batches that earlier sessions of
         the run submitted. Raises `InputError` if another run uses this model."""
         if self._progress is not None:
-            raise InputError(f"{self.spec}: another run is using it: open the model again")
+            raise InputError(f"another run is using {self.spec}; open the model again")
         self._progress, self._log = progress, log
         for logged in await log.load(self._name):
             if not logged.calls:
@@ -170,7 +170,7 @@ class OpenAIBatches(OpenAI):
                 try:
                     return await super().complete(request)
                 except OutageError as error:
-                    LOG.warning("%s; the last calls go into batches too", error)
+                    LOG.warning("%s; the remaining calls also go into batches", error)
                     self._online_calls = 0
                     continue
                 except RefusalError as error:
@@ -188,7 +188,7 @@ class OpenAIBatches(OpenAI):
             except Again as again:
                 failures += not batch.is_adopted  # The next session tries again.
                 if failures >= self._options.attempts:
-                    raise TransportError(f"{again.error}; the last of {failures} batches") from None
+                    raise TransportError(f"{again.error} (the last of {failures} batches)") from None
                 continue
             except RefusalError as error:
                 if batch.is_adopted:
@@ -214,9 +214,7 @@ class OpenAIBatches(OpenAI):
         Raises the error for a call without a completion."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
-            raise Again(
-                OutageError(f"{self._base_url}: the provider did not carry out a call of a batch: {reason}")
-            )
+            raise Again(OutageError(f"{self._base_url}: the provider did not process a call of a batch: {reason}"))
         if not 200 <= line.status < 300:
             raise self._refused(line.status, {}, line.body)
         return self._reply(line.body)
@@ -245,7 +243,7 @@ class OpenAIBatches(OpenAI):
         line = lines.pop(place, None)
         if line is None and batch.status == "cancelled" and not batch.is_adopted:
             raise LLMUnavailableError(
-                f"{self._base_url}: the batch was cancelled; to submit the rest again, resume the run"
+                f"{self._base_url}: the batch was cancelled; to submit the remaining calls again, resume the run"
             )
         return line
 
@@ -302,7 +300,7 @@ class OpenAIBatches(OpenAI):
         """Submit a batch, and wait for its results. Before the batch is submitted, its key is stored in the
         `BatchLog` of the run."""
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
-        LOG.info("%s: a batch of %d calls, %.1f MB", self._base_url, len(calls), len(content) / 1e6)
+        LOG.info("%s: new batch (calls: %d, %.1f MB)", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
         digests = {place: call.digest for place, call in enumerate(calls)}
         logged = LoggedBatch(batch.key, None, time.time(), digests)
@@ -330,7 +328,7 @@ class OpenAIBatches(OpenAI):
                 await self._log.remove(logged.key)
                 return {}
             await self._log.identify(logged.key, id)
-        LOG.info("%s: batch %s of an earlier session, %d calls", self._base_url, id, len(logged.calls))
+        LOG.info("%s: earlier batch %s (calls: %d)", self._base_url, id, len(logged.calls))
         return await self._results(batch, id)
 
     async def _results(self, batch: _Batch, id: str) -> dict[int, Line]:

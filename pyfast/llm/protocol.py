@@ -281,7 +281,7 @@ class InFront:
         name = type(self._llm).__name__
         if "fingerprint" not in _members(self._llm):
             raise InputError(
-                f"{name} has no fingerprint, so a run could be resumed with a different model: add the line "
+                f"{name} has no fingerprint, so a run could be resumed with a different model; add the line "
                 f'`fingerprint = "{name.lower()}-1"` to the class, and change it whenever its replies change'
             )
         return self._llm.fingerprint
@@ -360,7 +360,7 @@ def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any
     """
     for name, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-            raise InputError(f"{name} must be more than 0, not {value}")
+            raise InputError(f"{name}: expected a number above 0, got {value}")
     return build_with(kind, build, *given, **options)
 
 

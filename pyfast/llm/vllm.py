@@ -38,10 +38,10 @@ def find_model(text: str) -> tuple[str, str | None]:
         raise InputError(f"{text} is a file, but vLLM reads folders; for a GGUF file, use llamacpp:{text}")
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ModelNotFoundError(f"{text} is not a model: it has no config.json")
+            raise ModelNotFoundError(f"{text} is not a model folder, because it has no config.json")
         return str(path.resolve()), None
     if text.startswith(("/", "./", "../", "~")):
-        raise ModelNotFoundError(f"no model folder at {text}")
+        raise ModelNotFoundError(f"there is no model folder at {text}")
     name, _, revision = text.partition("@")
     return name, revision or None
 

@@ -120,7 +120,7 @@ def _look_up(name: str, revision: str | None) -> None:
         HfApi().model_info(name, revision=revision, timeout=10)
     except Exception as error:
         raise ModelNotFoundError(
-            f"there is no folder {name!r}, and the hub has no such model: {_reason(error)}"
+            f"{name!r} is neither a folder nor a model on the hub: {_reason(error)}"
         ) from None
 
 

@@ -161,7 +161,7 @@ def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
     pools = np.flatnonzero(~converged.astype(bool))
     if len(pools):
         message = (
-            f"{op}: some pools (the warning's `pools`) have not converged with max_iterations={max_iterations}; "
+            f"{op}: some pools (the warning's `pools`) did not converge with max_iterations={max_iterations}; "
             "use more iterations or a larger tolerance"
         )
         warnings.warn(ConvergenceWarning(message, tuple(pools.tolist())), stacklevel=3)
@@ -175,7 +175,7 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
     needs no conversion. In one process, the warning appears only once for the same three arguments.
     """
     warnings.warn(
-        f"{name} is {given}: each call converts what it reads; {name} = {name}.astype(np.{wanted}) avoids this",
+        f"{name} is {given}, which each call converts; {name} = {name}.astype(np.{wanted}) avoids this",
         SparseEfficiencyWarning,
         stacklevel=5,  # the caller of the op
     )

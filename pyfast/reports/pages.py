@@ -120,7 +120,7 @@ def folders_of(runs: Run | str | Path | Sequence[Run | str | Path]) -> list[Path
     if not known or len(known) < len(folders):
         raise InputError("a report needs runs with folders; pass a folder to pyfast.answer as `run`")
     if len({folder.resolve() for folder in known}) < len(known):
-        raise InputError(f"{known[0]}: given twice")
+        raise InputError(f"the run {known[0]} is given twice")
     return known
 
 

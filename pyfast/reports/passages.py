@@ -123,7 +123,7 @@ def index_of(run: Path) -> Index | None:
         known = commit if commit in commit_numbers(place) else None
         index = Index(place, commit=known, filter=recorded_value(run, "index", "filter") or ())
         if corpus != index.manifest["corpus"]:
-            LOG.warning("%s has changed: passages that are not evidence are shown as they are now", place)
+            LOG.warning("%s has changed; passages that are not evidence are shown with their current text", place)
         return index
     except (PyfastError, OSError) as error:
         LOG.warning("%s; passages that are not evidence are shown by their ids", error)

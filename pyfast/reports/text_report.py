@@ -111,7 +111,7 @@ def _head(details: dict[str, Any]) -> Iterator[str]:
 
 def _gold(details: dict[str, Any]) -> Iterator[str]:
     if details["gold_paths"]:
-        yield "What became of the gold passages"
+        yield "Where the gold passages ended up"
     for path in details["gold_paths"]:
         yield f"  {'ok  ' if path.reached else 'LOST'}  {path.uri}: {path.outcome}"
         for step, name, rank, size in path.ranks:
@@ -143,9 +143,9 @@ def _path(details: dict[str, Any], whole: bool) -> Iterator[str]:
 
 
 _MARKS = {
-    "*": "(* gold: the passage has a gold sentence or row, or the gold names only its document)",
-    "o": "(o of a gold document, without a gold sentence or row)",
-    "+": "(+ in no list above it: n2n adds such passages when it expands an evidence graph)",
+    "*": "(* gold: the passage has a gold sentence or row, or the gold evidence names only its document)",
+    "o": "(o the passage belongs to a gold document, but has no gold sentence or row)",
+    "+": "(+ the passage is in no list above; n2n adds such passages when it expands an evidence graph)",
 }
 
 
@@ -179,7 +179,7 @@ def _time(details: dict[str, Any]) -> Iterator[str]:
     stages = details["ledger"]["stages"]
     longest = max((stage["queued_ms"] + stage["running_ms"] for stage in stages), default=0)
     if longest:
-        yield "Where the time went (. queued, # running)"
+        yield "Time by stage (. queued, # running)"
     for stage in stages if longest else ():
         waits, works = (round(_BAR * stage[name] / longest) for name in ("queued_ms", "running_ms"))
         yield (

@@ -128,11 +128,11 @@ def test_conversations_of_a_list_go_on(small: pyfast.Index, tmp_path: Path) -> N
     ("questions", "said"),
     [
         (b"Who?", "expected a question as text"),
-        ([], "has no question"),
+        ([], "there is no question"),
         ([3], "question 1: expected a string"),
-        (["  "], "question 1: needs a `question`"),
+        (["  "], "question 1: expected a `question`"),
         ([{"id": "a", "question": "x"}] * 2, "question 2: the id 'a' occurs twice"),
-        ([{"id": 1.5, "question": "x"}], "question 1: needs an `id`"),
+        ([{"id": 1.5, "question": "x"}], "question 1: expected an `id`"),
     ],
 )
 def test_questions_that_are_none(questions: Any, said: str) -> None:

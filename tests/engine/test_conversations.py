@@ -180,11 +180,11 @@ def test_a_stop_wakes_who_waits_behind_a_conversation(monkeypatch: pytest.Monkey
 
 GOOD: dict[str, Any] = {"id": "c", "turns": [{"id": "t", "question": "Who?", "answers": ["me", "I"]}]}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no id": ({"id": 3.5, "turns": GOOD["turns"]}, "line 2: needs an `id`"),
+    "no id": ({"id": 3.5, "turns": GOOD["turns"]}, "line 2: expected an `id`"),
     "no list": ({**GOOD, "turns": {}}, "line 2: `turns`"),
     "no turn": ({**GOOD, "turns": []}, "line 2: `turns`"),
     "no object": ({"id": "d", "turns": [{"id": "u", "question": "?"}, "x"]}, "line 2, turn 2: not a JSON object"),
-    "no question": ({**GOOD, "turns": [{"id": "u"}]}, "line 2, turn 1: needs a `question`"),
+    "no question": ({**GOOD, "turns": [{"id": "u"}]}, "line 2, turn 1: expected a `question`"),
     "no answers": ({**GOOD, "turns": [{"id": "u", "question": "?", "answers": [{}]}]}, "turn 1: `answers`"),
     "a turn twice": ({**GOOD, "id": "d"}, "turn 1: the id 't' occurs twice"),
     "a conversation twice": ({"id": "c", "turns": [{"id": "u", "question": "?"}]}, "'c' occurs twice"),

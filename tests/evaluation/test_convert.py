@@ -292,7 +292,7 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("squad", source, tmp_path / "out")
     with pytest.raises(InputError, match="no such file"):
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
-    with pytest.raises(InputError, match="has no question"):
+    with pytest.raises(InputError, match="has no questions"):
         pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")
     with pytest.raises(InputError, match=r"there is no WikiTables-WithLinks beside it"):
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
@@ -342,7 +342,7 @@ def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
     assert report.settings["retriever=bm25"].rows[0]["recall@2"].value == 1
     assert len(pyfast.evaluate_retrieval(index, made.questions).settings) == 1  # gold.jsonl lies beside them
     write(source, passages[2:])
-    with pytest.raises(InputError, match="no passage 'Titan', which is gold evidence"):
+    with pytest.raises(InputError, match="the gold evidence 'Titan' is not a passage"):
         pyfast.convert("hipporag", source, tmp_path / "other")
     with pytest.raises(InputError, match="expected the corpus, NAME"):
         pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")

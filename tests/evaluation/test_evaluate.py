@@ -168,7 +168,7 @@ def test_the_gold_names_its_metrics_and_nothing_else(tmp_path: Path) -> None:
     named = pyfast.evaluate(folder, [{**known, "metrics": ["tatqa"]}])
     assert values(named.rows[0]) == {"em": 1, "f1": 1}
     assert pyfast.evaluate(folder, [known]).rows[0]["em"].value == 0
-    with pytest.raises(InputError, match=r"MODULE:NAME is allowed only on the command line"):
+    with pytest.raises(InputError, match=r"MODULE:NAME is only for the command line"):
         pyfast.evaluate(folder, [{**known, "metrics": ["os:system"]}])
 
 
@@ -268,7 +268,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: the id 'b' occurs twice"):
         pyfast.evaluate(tmp_path, gold)
     run(tmp_path, answered("b", "x", entities="y"))
-    with pytest.raises(InputError, match="`entities` of its trace is not a list"):
+    with pytest.raises(InputError, match="`entities` in its trace is not a list"):
         pyfast.evaluate(tmp_path, gold, metrics=["hits"])
 
 

@@ -180,7 +180,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, other)
     with pytest.raises(InputError, match="not a run folder"):
         open_pairs(a, tmp_path / "none")
-    with pytest.raises(InputError, match=r"not the questions that .* answers; pass them with --questions"):
+    with pytest.raises(InputError, match=r"does not contain the questions of .*; pass them with --questions"):
         open_pairs(a, b, tmp_path / "others.jsonl")
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
     for broken in (lines[:1], lines[::-1], [*lines, lines[0]]):

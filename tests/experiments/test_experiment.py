@@ -339,7 +339,7 @@ def test_failed_questions_are_seen_everywhere(
     done = CliRunner().invoke(app, ["experiment", *given])
     assert done.exit_code == 0, done.output  # as `answer`, which also fails only if every question did
     note = (
-        "broken, moons, instant: 20 of 24 questions failed and count as wrong, the first because: q2: the server"
+        "broken, moons, instant: 20 of 24 questions failed and count as wrong; the first reason is: q2: the server"
     )
     assert (
         f"{note} said <b>no</b> & more" in caplog.text
@@ -356,7 +356,7 @@ def test_failed_questions_are_seen_everywhere(
         assert (out / f"{name}.md").read_text().count(rf"- {note} said \<b>no\</b> & more") == times
         assert (out / f"{name}.tex").read_text().count(rf"\item {note} said <b>no</b> \& more") == times
     good, bad = (str(cell.runs[0]) for cell in result.cells)
-    of_run = "10 of 12 questions failed and count as wrong, the first because: q2: the server said"
+    of_run = "10 of 12 questions failed and count as wrong; the first reason is: q2: the server said"
     for command in (["evaluate", good, bad], ["compare", good, bad]):
         for kind in ("md", "tex", "csv"):
             file = tmp_path / f"{command[0]}.{kind}"

@@ -47,6 +47,6 @@ def test_times_that_a_format_has_no_place_for_are_counted(
                 == 0
             )
         said[suffix] = [one.getMessage() for one in caplog.records]
-    told = f"{tmp_path / 'g.nt'}: N-Triples cannot store times: those of 1 triples are left out"
+    told = f"{tmp_path / 'g.nt'}: N-Triples cannot store times; triples that lost their time: 1"
     assert said == {"graphml": [], "nt": [told]}
     assert "2004" in (tmp_path / "g.graphml").read_text() and "2004" not in (tmp_path / "g.nt").read_text()

@@ -125,7 +125,7 @@ async def test_a_connection_cut_each_time_fails_the_call() -> None:
         return response
 
     async with serving(cut, attempts=3) as backend:
-        with pytest.raises(OutageError, match="cut the connection"):
+        with pytest.raises(OutageError, match="closed the connection"):
             await backend.complete(ASK)
 
 

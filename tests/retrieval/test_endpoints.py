@@ -82,7 +82,7 @@ def test_the_size_that_the_server_takes_is_remembered() -> None:
     ("fault", "message"),
     [
         ("count", "9 results for 10 texts"),
-        ("twice", "`index` values are not 0, 1, 2"),
+        ("twice", "`index` values other than 0, 1, 2"),
         ("lengths", "vectors of different lengths"),
         ("text", "neither numbers nor base64"),
         ("nan", "finite numbers"),
@@ -104,7 +104,7 @@ def test_a_server_that_is_down_slow_or_has_another_key(
     short = ' {"backoff_s": 0.01, "timeout_s": 0.5}'
     with pytest.raises(LLMUnavailableError, match="is the server up"):
         encoded("http://127.0.0.1:9", TEXTS)
-    for fault, message in (("key", "refuses the API key"), ("forbidden", "may not use the model")):
+    for fault, message in (("key", "rejects the API key"), ("forbidden", "may not use the model")):
         with vector_server("--always", fault) as url, pytest.raises(LLMUnavailableError, match=message) as raised:
             encoded(url, TEXTS)
         assert "sk-secret" not in str(raised.value)

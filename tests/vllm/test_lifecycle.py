@@ -196,7 +196,7 @@ async def test_a_model_that_cannot_be_had(examples: Path, backend: LLM, tmp_path
     )
     assert done.returncode == 1
     assert re.fullmatch(
-        r"pyfast: there is no folder 'nobody/nothing', and the hub has no such model: "
+        r"pyfast: 'nobody/nothing' is neither a folder nor a model on the hub: "
         ".+\n",
         done.stderr,
     )

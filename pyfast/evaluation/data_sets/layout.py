@@ -126,7 +126,7 @@ def beside(path: Path, pattern: str, what: str) -> Path:
         match = next(iter(sorted(folder.glob(pattern))), None)
         if match is not None:
             return match
-    raise InputError(f"{path}: there is no {pattern} beside it or above it: {what}")
+    raise InputError(f"{path}: there is no {pattern} in its folder or in a folder above: {what}")
 
 
 def named(text: str, *more: str) -> str:

@@ -166,7 +166,7 @@ def hipporag(source: Path) -> Pieces:
         place = f"{questions}, record {number}"
         name = one.id or one.hotpot_id
         if not name:
-            raise InputError(f"{place}: it has no `id` and no `_id`")
+            raise InputError(f"{place}: expected an `id` or an `_id`")
         yield layout.question(name, one.question)
         if one.answer is not None:
             supporting = dict.fromkeys(_uri(by_title, title, text, place) for title, text in one.supporting())
@@ -180,7 +180,7 @@ def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str)
     """
     passages = by_title.get(title)
     if not passages:
-        raise InputError(f"{place}: the corpus has no passage {title!r}, which is gold evidence")
+        raise InputError(f"{place}: the gold evidence {title!r} is not a passage of the corpus")
     return passages.get(_letters(text)) or next(iter(passages.values()))
 
 

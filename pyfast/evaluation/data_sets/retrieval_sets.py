@@ -77,7 +77,7 @@ def _judgements(path: Path) -> dict[str, list[str]]:
             if len(cells) not in (3, 4):
                 raise ValueError
         except (ValueError, IndexError):
-            raise InputError(f"{path}, line {number}: expected query, document and score, with tabs") from None
+            raise InputError(f"{path}, line {number}: expected query, document and score, split by tabs") from None
         relevant = judged[query]
         if score > 0 and document not in relevant:
             relevant.append(document)

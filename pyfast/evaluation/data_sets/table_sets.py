@@ -47,7 +47,7 @@ def hybridqa(source: Path) -> Pieces:
     The documents of a question are its table, and the passages to which the table links.
     """
     path = layout.one_file(source, "released_data/*.json", "questions")
-    folder = layout.beside(path, "WikiTables-WithLinks", "it holds the tables and passages")
+    folder = layout.beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
     tables = ((file.stem, layout.load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
     passages = (layout.load(file) for file in sorted((folder / "request_tok").glob("*.json")))
     links = yield from _corpus(tables, passages)

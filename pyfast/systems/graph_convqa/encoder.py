@@ -112,7 +112,7 @@ def load_encoder(folder: Path) -> GraphEncoder:
     """
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
-            raise InputError(f"{folder}: no trained graph encoder (it has no {name})")
+            raise InputError(f"{folder} contains no trained graph encoder (the file {name} is missing)")
     try:
         described = dict(json.loads((folder / SHAPE).read_text(encoding="utf-8")))
         if (found := described.pop("format_version", None)) != FORMAT:
