@@ -62,7 +62,7 @@ class _Scores(Endpoint):
                 LOG.info("%s accepts requests at %s with the field %s", self.spec, *form)
                 return
         if said:
-            raise InputError(f"{self.spec}: accepts none of the requests for scores that pyfast knows: {said[0]}")
+            raise InputError(f"{self.spec} accepts none of the requests for scores that pyfast knows: {said[0]}")
 
 
 class EndpointReranker:

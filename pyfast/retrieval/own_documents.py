@@ -126,7 +126,7 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         if not own.arrays:
             own.make()  # here, in the thread of a batch
         elif not len(own.arrays["counts"]):
-            raise InputError("documents: they have no passages")
+            raise InputError("documents: none of them has passages")
     return owns
 
 

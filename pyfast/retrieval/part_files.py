@@ -126,7 +126,7 @@ def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[st
     hashes = files.file(f"{URIS}/hashes.npy").checked(np.uint64)
     documents = files.file(f"{URIS}/documents.npy").checked(np.int32)
     if not len(hashes) == len(documents) == corpus.documents:
-        raise IndexFormatError(f"{files.folder}: {URIS} belongs to different documents; build the index again")
+        raise IndexFormatError(f"{files.folder}: {URIS} does not match the documents; build the index again")
     if not len(hashes):
         return {}
     wanted = hash_uris(uris)

@@ -208,7 +208,7 @@ def _opened(kind: Literal["retrievers", "rerankers"], name: str, index: object, 
     if not hasattr(opened, method) or not hasattr(opened, "fingerprint"):
         what = kind.removesuffix("s")
         raise InputError(
-            f"{given}: not a {what}: it needs a method `{method}` and a `fingerprint` (see {what.capitalize()})"
+            f"{given} is not a {what}: it has no `{method}` or no `fingerprint` (see {what.capitalize()})"
         )
     return opened
 
@@ -295,7 +295,7 @@ class ScoreCache:
         try:
             yield
         except sqlite3.Error as error:
-            why = f"{fault(error)}; without this file the scores are computed again"
+            why = f"{fault(error)}; if you remove this file, the scores are computed again"
             raise InputError(f"{self._path}: {why}") from None
 
 

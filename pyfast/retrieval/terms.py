@@ -80,7 +80,7 @@ class Analysis:
         try:
             return cls(**parameters["analysis"])
         except (KeyError, TypeError):
-            raise IndexFormatError("the index does not say what its terms are; build it again") from None
+            raise IndexFormatError("the index does not record how its terms were made; build it again") from None
 
     def form(self, text: str) -> str:
         """Return a text in the form in which its words are compared."""
@@ -177,7 +177,7 @@ class Terms(Sequence[str]):
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
         )
         if len(offsets) != len(prefixes) + 1:
-            raise IndexFormatError(f"{files.folder}: its files of terms do not fit together; build it again")
+            raise IndexFormatError(f"{files.folder}: the files of terms do not match; build the index again")
         return cls(offsets, files.file(f"{TERMS}/text.bin").data, prefixes, files)
 
     def save(self, folder: Path) -> None:
@@ -193,7 +193,7 @@ class Terms(Sequence[str]):
             self._files.check_all(below(self._files, TERMS))
             offsets, text, _ = self._given
             if offsets[0] or offsets[-1] != len(text) or (np.diff(offsets) < 0).any():
-                raise IndexFormatError(f"{self._files.folder}: its terms are damaged; build the index again")
+                raise IndexFormatError(f"{self._files.folder}: the terms are damaged; build the index again")
         return self._given
 
     @property
@@ -361,7 +361,7 @@ def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCou
     indptr, documents, counts, lengths = (file.array(*_COUNTS[name]) for name, file in opened.items())
     fit_together(files, TERM_COUNTS, indptr, terms, documents, counts)
     if len(lengths) != passages:
-        raise IndexFormatError(f"{files.folder}: {TERM_COUNTS} belongs to other passages; build the index again")
+        raise IndexFormatError(f"{files.folder}: {TERM_COUNTS} does not match the passages; build the index again")
     file = opened["lengths"]
     file.check_all()
     if len(lengths) and lengths.min() < 0:

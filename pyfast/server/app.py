@@ -33,15 +33,15 @@ _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
     400: "The request is malformed, exceeds a limit of the server, or needs something that it cannot do.",
     401: "The API key is missing or wrong.",
-    403: "The API key sees only some documents, so it cannot see what others ask.",
+    403: "The API key can only access some documents, so it cannot see the questions of others.",
     404: "There is no such path, model, index, file or batch.",
     408: "The body of the request did not arrive in time.",
     409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"
     " `Idempotency-Key` belongs to a different request.",
     413: "The body of the request is too large.",
-    422: "The question failed. It would fail again.",
-    429: "Too many questions wait, or the API key is at a limit. `Retry-After` says when to try again.",
-    503: "The LLM does not answer, or the server is stopping. `Retry-After` says when to try again.",
+    422: "The question failed, and would fail again.",
+    429: "Too many questions are waiting, or the API key is at a limit. `Retry-After` says when to retry.",
+    503: "The LLM does not answer, or the server is stopping. `Retry-After` says when to retry.",
     504: "There was no answer within the time limit.",
 }
 

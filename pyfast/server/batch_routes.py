@@ -49,7 +49,7 @@ async def upload(request: Request) -> FileObject:
         async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
             given, purpose = form.get("file"), form.get("purpose")
             if not isinstance(given, UploadFile) or purpose != "batch":
-                raise ApiError(400, "send a file with the purpose batch", "invalid_request", param="file")
+                raise ApiError(400, "send a file with the purpose `batch`", "invalid_request", param="file")
             if (given.size or 0) > limits.file_bytes:
                 raise too_large("file", limits.file_bytes)
             path = batches.files.new_path()
@@ -125,7 +125,7 @@ def _batches(request: Request) -> Batches:
     batches: Batches | None = request.app.state.batches.get(request.scope["api_key"].room)
     if batches is None:
         raise ApiError(
-            404, "this server does not accept batches: start it with a folder for them (--jobs)", "no_batches"
+            404, "this server does not accept batches; to accept them, start it with --jobs FOLDER", "no_batches"
         )
     return batches
 

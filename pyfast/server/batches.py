@@ -58,7 +58,7 @@ class Files:
         """Return a new path, to which the caller can write an upload. Raises `ApiError` if there are too many
         files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
-            raise ApiError(400, f"there are {self._limit} files; delete some", "too_many_files")
+            raise ApiError(400, f"the server has {self._limit} files; delete some of them", "too_many_files")
         return self._folder / f".{token_hex(16)}.part"
 
     async def add(self, content: Path, filename: str) -> schemas.FileObject:
@@ -208,7 +208,7 @@ class Batches:
                 LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
             except Exception as error:
                 LOG.error("%s failed", id, exc_info=error)
-                self._fail(id, _fault("the server failed; its log says why"))
+                self._fail(id, _fault("the server failed; the reason is in its log"))
 
     async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:
         service = self.service
@@ -330,9 +330,9 @@ class Batches:
             raise ApiError(400, "not JSON", "invalid_json_line") from None
         custom_id = fields.get("custom_id") if isinstance(fields, dict) else None
         if not custom_id or not isinstance(custom_id, str):
-            raise ApiError(400, "needs a custom_id, a text", "missing_custom_id", param="custom_id")
+            raise ApiError(400, "expected a custom_id that is a text", "missing_custom_id", param="custom_id")
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
-            raise ApiError(400, f"needs the method POST and the url {endpoint}", "mismatched_url", param="url")
+            raise ApiError(400, f"expected the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
             # Of Python's values, pydantic would say that they are no instances of a class.
             asked = schemas.ChatRequest.model_validate_json(orjson.dumps(fields.get("body")))
@@ -341,7 +341,7 @@ class Batches:
             where = f"body.{place}" if place else "body"
             raise ApiError(400, f"{where}: {fault}", "invalid_request", param=field) from None
         if self.service.read(asked, self._key).history:
-            what = "a batch cannot contain conversations: send one question"
+            what = "a batch cannot contain conversations; send a single question"
             raise ApiError(400, what, "has_history", param="messages")
         return custom_id, asked
 

@@ -50,7 +50,7 @@ class ClientLeft(ApiError):
     """Raised if the client has closed the connection."""
 
     def __init__(self) -> None:
-        super().__init__(499, "the client has left", "client_left")
+        super().__init__(499, "the client has disconnected", "client_left")
 
 
 def llm_unavailable(pause: float) -> ApiError:
@@ -83,4 +83,4 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, TimeoutError):
         return ApiError(504, "no answer within the server's time limit", "timeout")
     LOG.error("a request failed", exc_info=error)
-    return ApiError(500, "the server failed; its log says why", "internal_error")
+    return ApiError(500, "the server failed; the reason is in its log", "internal_error")

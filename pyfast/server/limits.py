@@ -63,7 +63,7 @@ class Limits:
         known = {field.name: type(getattr(limits, field.name)) for field in fields(cls)}
         for name, value in (given or {}).items():
             if name not in known:
-                raise InputError(f"limit {name}: unknown; known: {', '.join(known)}")
+                raise InputError(f"unknown limit {name}; known: {', '.join(known)}")
             least = 0 if name == "queue" else 1
             is_number = isinstance(value, int | known[name]) and not isinstance(value, bool)
             if not is_number or not least <= value < math.inf:
@@ -162,7 +162,7 @@ class ApiKey:
             use.in_progress -= 1
 
     def _above(self, name: str, pause: float) -> ApiError:
-        fault = f"this key is at its limit {name} = {getattr(self, name)}; try again later"
+        fault = f"this key has reached its limit {name} = {getattr(self, name)}; try again later"
         return ApiError(429, fault, "rate_limit_exceeded", retry_after=max(1, math.ceil(pause)))
 
 
@@ -194,7 +194,7 @@ def read_keys(path: Path) -> list[ApiKey]:
                 raise InputError(f"{place}: {limit}: expected a whole number of at least 1, got {most!r}")
         key, given = table.get("key"), table.get("filter")
         if not isinstance(key, str) or not key or key.strip() != key:
-            raise InputError(f"{place}: needs `key`, a text without spaces around it")
+            raise InputError(f"{place}: expected a `key`, a text without leading or trailing spaces")
         conditions = [given] if isinstance(given, str) else given
         if given is not None and (not isinstance(conditions, list) or not conditions):
             raise InputError(f"{place}: `filter` must be a condition, or a non-empty list of conditions")

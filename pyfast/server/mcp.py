@@ -35,7 +35,7 @@ _INSTRUCTIONS = (
 class Passage(BaseModel):
     """A passage or a piece of evidence."""
 
-    uri: str = Field(description="The document; read_source takes it")
+    uri: str = Field(description="The uri of the document, as read_source expects it")
     title: str
     text: str
     score: float | None = None
@@ -45,7 +45,7 @@ class Passages(BaseModel):
     """Passages, best first."""
 
     passages: list[Passage]
-    next: int | None = Field(description="The `start` that continues the list. null: there are no more passages")
+    next: int | None = Field(description="The `start` of the next page. null: there are no more passages")
 
 
 class Answered(BaseModel):
@@ -143,9 +143,9 @@ def mcp_server(
 
     @server.tool()
     async def search(
-        query: Annotated[str, Field(description="Words, or a question")],
-        k: Annotated[int, Field(ge=1, le=100, description="How many passages, at most")] = 10,
-        start: Annotated[int, Field(ge=0, le=10_000, description="How many passages to leave out")] = 0,
+        query: Annotated[str, Field(description="Words or a question to search for")],
+        k: Annotated[int, Field(ge=1, le=100, description="The maximum number of passages")] = 10,
+        start: Annotated[int, Field(ge=0, le=10_000, description="The number of passages to skip")] = 0,
         max_tokens: MaxTokens = 8_000,
         filter: Filter = [],  # noqa: B006 pydantic copies it, and null would be a second way to say the same
         documents: Documents = None,
@@ -183,9 +183,9 @@ def mcp_server(
 
     @server.tool()
     async def read_source(
-        uri: Annotated[str, Field(description="As search and answer return it")],
-        start: Annotated[int, Field(ge=0, description="The first character")] = 0,
-        characters: Annotated[int, Field(ge=1, le=100_000, description="How many, at most")] = 8_000,
+        uri: Annotated[str, Field(description="The uri of a document, as search and answer return it")],
+        start: Annotated[int, Field(ge=0, description="The position of the first character")] = 0,
+        characters: Annotated[int, Field(ge=1, le=100_000, description="The maximum length")] = 8_000,
     ) -> Source:
         """Read the text of a document, or a part of it."""
         with told():
@@ -247,7 +247,7 @@ def serve_mcp(
         pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no API keys, so use an address of this machine
     """
     if transport == "http" and not is_local(host):
-        raise InputError(f"{host}: MCP over HTTP has no API keys, so use an address of this machine")
+        raise InputError(f"{host}: MCP over HTTP has no API keys, so only a local address is possible")
     server = mcp_server(
         index, llm, llm_options=llm_options, system=system, settings=settings, budget=budget, outage=outage
     )

@@ -92,9 +92,9 @@ class Guard:
         # Every key is compared, each in constant time: the time tells nothing of them.
         known = [one for key, one in self._keys if hmac.compare_digest(key, given.strip())]
         if scheme.lower() != b"bearer" or not known:
-            raise ApiError(401, "send an API key for this server: Authorization: Bearer KEY", "invalid_api_key")
+            raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
         if known[0].filter and path == "/metrics":
-            raise ApiError(403, "this key cannot see what others ask", "forbidden")
+            raise ApiError(403, "this key cannot see the questions of others", "forbidden")
         try:
             held.enter_context(known[0].request())
         except ApiError:
@@ -246,7 +246,7 @@ def told_of_the_end(app: Any) -> AsgiApp:
         except asyncio.CancelledError:
             if scope["type"] != "http":
                 raise
-            LOG.warning("the server stops, without an answer to a request for %s", scope["path"])
+            LOG.warning("the server is stopping without an answer to a request for %s", scope["path"])
             if not has_begun:
                 await stopping().response()(scope, receive, send)
 

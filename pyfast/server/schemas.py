@@ -47,7 +47,7 @@ class _Request(BaseModel):
                 kept[name] = value
             elif name in cls._IGNORED:
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
-                    raise FieldError(name, "not possible here")
+                    raise FieldError(name, "this value is not supported here")
             elif value is not None:
                 near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *cls._IGNORED])
                 lacks = [

@@ -86,7 +86,7 @@ class Metrics:
         self.key_tokens = self._counter("pyfast_key_tokens", "Tokens of LLM calls by API key", "key")
         admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
         admitted.set_function(lambda: queue.admitted)
-        waiting = Gauge("pyfast_questions_waiting", "Questions that wait for a place", registry=self._registry)
+        waiting = Gauge("pyfast_questions_waiting", "Questions that wait in the queue", registry=self._registry)
         waiting.set_function(lambda: queue.waiting)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
@@ -175,7 +175,7 @@ class Service:
             await asyncio.sleep(_RETRY_S)
             try:
                 await self._start(stack)
-                LOG.info("the LLM answers; the server accepts questions")
+                LOG.info("the LLM answers again; the server accepts questions")
             except OutageError as error:
                 if str(error) != self.down:
                     LOG.warning("%s", error)

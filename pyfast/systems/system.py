@@ -196,7 +196,7 @@ class System:
         preset = self._preset(values.pop(PRESET)) if self.presets and PRESET in values else {}
         for name, value in values.items():
             if name not in known:
-                has = f"it has: {', '.join(known)}" if known else "it has none"
+                has = f"its settings are: {', '.join(known)}" if known else "it has no settings"
                 raise InputError(f"{self.name} has no setting {name!r}; {has}")
             if isinstance(value, bool) and _is_number(known[name]):
                 # pydantic would read a boolean as 0 or 1.
@@ -214,7 +214,7 @@ class System:
     def _preset(self, name: Any) -> Mapping[str, Any]:
         if not isinstance(name, str) or name not in self.presets:
             has = ", ".join(self.presets)
-            raise InputError(f"{self.name} has no preset {as_text(name)!r}; it has: {has}")
+            raise InputError(f"{self.name} has no preset {as_text(name)!r}; its presets are: {has}")
         return self.presets[name].values
 
     def ask(self, settings: Settings, session: Session | None = None) -> Ask:

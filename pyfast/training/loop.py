@@ -154,7 +154,7 @@ def fit(
     digest = digest_of({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
     if devices.total(torch.tensor(done)).item() != done * devices.count:
-        raise RunError(f"{folder}: not the same folder for all processes, which begin at different steps")
+        raise RunError(f"{folder}: the processes start at different steps, so they do not share this folder")
     curve = _curve(folder / CURVE, done)
     total, reached = schedule.steps(len(examples)), done
     if on_estimate and done < total:
@@ -180,7 +180,7 @@ def fit(
         mean = devices.add_gradients(parameters.values(), losses) / len(chosen)
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), schedule.clip).item()
         if not math.isfinite(mean) or not math.isfinite(norm):
-            raise RunError(f"step {step}: the loss is {mean:g}, its gradient {norm:g}; try a lower learning rate")
+            raise RunError(f"step {step}: loss {mean:g}, gradient norm {norm:g}; try a lower learning rate")
         optimizer.step()
         optimizer.zero_grad()
         return Point(step, epoch, mean, norm, perf_counter() - started)
@@ -265,7 +265,7 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
         with safe_open(path, framework="pt") as file:
             metadata, names = file.metadata() or {}, set(file.keys())
             if metadata.get("training") != digest:
-                raise InputError(f"{path}: from another training (data, model or schedule); choose another folder")
+                raise InputError(f"{path} is from another training (data, model, schedule); choose another folder")
             step = int(metadata["step"])
             for name, parameter in parameters.items():
                 parameter.data.copy_(file.get_tensor(name))

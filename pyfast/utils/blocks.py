@@ -79,9 +79,9 @@ class MappedFile:
         `IndexFormatError` if the file is missing or has another size."""
         self.path = path
         if not path.is_file():
-            raise IndexFormatError(f"{path}: missing; build the index again")
+            raise IndexFormatError(f"{path} is missing; build the index again")
         if path.stat().st_size != size:
-            raise IndexFormatError(f"{path} is damaged (size); build the index again")
+            raise IndexFormatError(f"{path} is damaged (wrong size); build the index again")
         self._hold(_map(path, size) if size else np.empty(0, np.uint8))
         self._bytes, self._sums = self.data.data, sums
 
@@ -148,7 +148,7 @@ class MappedFile:
 
     def _compare(self, block: int) -> None:
         if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):
-            raise IndexFormatError(f"{self.path} is damaged (checksum); build the index again")
+            raise IndexFormatError(f"{self.path} is damaged (wrong checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
         """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file
@@ -165,7 +165,7 @@ class MappedFile:
             with _HEADERS:
                 shape, is_fortran, found = read[version](header)
         except (ValueError, KeyError, EOFError) as error:
-            raise IndexFormatError(f"{self.path} is damaged (header); build the index again") from error
+            raise IndexFormatError(f"{self.path} is damaged (wrong header); build the index again") from error
         begin, types = header.tell(), [np.dtype(one) for one in dtypes]
         wanted = found if found in types else types[0]
         size = int(np.prod(shape, dtype=object)) * wanted.itemsize

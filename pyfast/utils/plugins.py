@@ -68,7 +68,7 @@ def load(kind: Kind, name: str) -> Any:
     except ModuleNotFoundError as error:
         if entry is not None and module.startswith(_OWN_PACKAGE):
             raise  # An extra is missing. The caller says how to install it.
-        hint = "; go to the folder of its file, or name the folder in PYTHONPATH" if error.name == module else ""
+        hint = "; go to the folder of its file, or add the folder to PYTHONPATH" if error.name == module else ""
         raise InputError(f"{name} cannot be imported: {error}{hint}") from error
     except (AttributeError, ImportError, ValueError) as error:
         raise InputError(f"{name} cannot be imported: {error}") from error

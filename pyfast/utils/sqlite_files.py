@@ -85,7 +85,7 @@ def fault(error: sqlite3.Error) -> str:
         return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
     if given_up:
-        return "damaged: reading it comes to no end"
+        return "damaged: reading the file does not end"
     raise KeyboardInterrupt from None
 
 
@@ -108,7 +108,7 @@ class _Watched(sqlite3.Connection):
                 self._steps = 0
                 return super().cursor(_Cursor).execute(*statement)
         except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
-            error = sqlite3.DatabaseError("damaged: its schema is not text")
+            error = sqlite3.DatabaseError("damaged: the schema is not text")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error from None
 

@@ -122,7 +122,7 @@ def test_the_fingerprint_is_of_the_weights(embedder: Embedder, tmp_path: Path) -
 def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelNotFoundError, match=r"neither modules\.json"):
         find_embedder(str(tmp_path))
-    with pytest.raises(ModelNotFoundError, match="no folder"):
+    with pytest.raises(ModelNotFoundError, match="is not a folder"):
         find_embedder(str(tmp_path / "none"))
     pytest.importorskip("huggingface_hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

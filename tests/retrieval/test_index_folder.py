@@ -185,7 +185,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [None, "", " \n", "?!", "a the", "the of and"])
 def test_nothing_to_retrieve(tmp_path: Path, text: str | None) -> None:
     documents = [] if text is None else [TextDocument("a", "", text)]
-    with pytest.raises(InputError, match="no usable document"):
+    with pytest.raises(InputError, match="there is nothing to index"):
         build_index(documents, tmp_path / "index")
     assert list(tmp_path.iterdir()) == []
 

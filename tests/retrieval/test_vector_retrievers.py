@@ -179,8 +179,8 @@ def test_expansion_by_neighbours_is_a_slow_reference(both: Path) -> None:
     ("retriever", "message"),
     [
         ("sparse", "has no sparse vectors: build it with `pyfast index --vectors sparse`"),
-        ("hybrid:bm25", "expected two retrievers or more"),
-        ("hybrid:bm25*0.5+dense", "all with a weight or none"),
+        ("hybrid:bm25", "expected at least two retrievers"),
+        ("hybrid:bm25*0.5+dense", "all with weights or none"),
         ("hybrid:bm25*x+dense*1", "expected weights above 0, got 'x'"),
         ("hybrid:bm25*-1+dense*1", "expected weights above 0"),
         ("hybrid:bm25+nothing", "unknown retriever 'nothing'"),
@@ -196,11 +196,11 @@ def test_vectors_that_do_not_fit(small: Index, tmp_path: Path) -> None:
     for given, message in [
         ("other:x", "expected any of dense, sparse, late"),
         (["dense", "dense"], "each at most once"),
-        ("sparse", "sparse: give the model"),
+        ("sparse", "sparse: expected sparse:MODEL"),
     ]:
         with pytest.raises(InputError, match=message):
             pyfast.build_index([document], tmp_path / "index", vectors=given)
-    with pytest.raises(ModelNotFoundError, match="there is no folder with"):
+    with pytest.raises(ModelNotFoundError, match="is not a folder with"):
         pyfast.build_index([document], tmp_path / "index", vectors="dense:/nowhere")
     assert not (tmp_path / "index").exists()
     with pytest.raises(InputError, match="has no dense vectors"):

@@ -131,8 +131,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
         ("chat/completions", {"settings": {"hops": 1}}, "settings.hops", "requests cannot change hops"),
         ("chat/completions", {"message": []}, "message", "did you mean messages?"),
         ("chat/completions", {"system": "n2n"}, "system", "`model` names the system"),
-        ("chat/completions", {"stop": ["x"]}, "stop", "not possible"),
-        ("chat/completions", {"logprobs": True}, "logprobs", "not possible"),
+        ("chat/completions", {"stop": ["x"]}, "stop", "not supported"),
+        ("chat/completions", {"logprobs": True}, "logprobs", "not supported"),
         (
             "chat/completions",
             {"messages": [{"role": "user", "content": "Who?", "filter": 1}]},

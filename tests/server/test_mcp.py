@@ -105,7 +105,7 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
 def test_only_this_machine_is_served(small: pyfast.Index, host: str) -> None:
-    with pytest.raises(InputError, match="use an address of this machine"):
+    with pytest.raises(InputError, match="only a local address is possible"):
         pyfast.serve_mcp(small, "instant", transport="http", host=host)
 
 

@@ -536,7 +536,7 @@ def test_what_is_given_beside_a_preset_counts() -> None:
         n2n.configure({"preset": "decomposition", "beta": "1"})
     for given in ("papers", 3):
         with pytest.raises(
-            InputError, match=r"^n2n has no preset '.*'; it has: vanilla-rag, decomposition, no-gr"
+            InputError, match=r"^n2n has no preset '.*'; its presets are: vanilla-rag, decomposition, no-gr"
         ):
             n2n.configure({"preset": given})
     with pytest.raises(

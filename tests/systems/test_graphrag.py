@@ -237,7 +237,7 @@ def test_an_index_without_a_graph_is_refused(plain: Index, made: tuple[Index, Sc
         with pytest.raises(InputError, match=told):
             summarize_index(index, Scripted(report=report), out=tmp_path / "OUT", of="communities")
     add_extracts(without, WordVectors(), [])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="no two entities"):
+    with pytest.raises(InputError, match="no relation joins two entities"):
         summarize_index(without, Scripted(report=report), out=tmp_path / "OUT", of="communities")
     assert not (tmp_path / "OUT").exists()
 

@@ -207,8 +207,7 @@ class _Build:
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
                 LOG.warning(
-                    "the sources or parameters have changed since the build was stopped, so pyfast reads "
-                    "them again"
+                    "the sources or parameters have changed since the build was stopped, so the build starts again"
                 )
                 break
             kept.append(part)
@@ -323,7 +322,7 @@ class _Build:
         """Raise `InputError` if a document of `part` has the same uri as a document of a finished part."""
         for one in self.finished:
             if twice := shared_document(part.corpus, map_folder(self._folder / PARTS / one["name"])):
-                raise InputError(f"two documents have the uri {twice!r}: give each its own")
+                raise InputError(f"two documents have the uri {twice!r}; give each of them its own")
 
     def merge(self) -> None:
         """Merge all finished parts into one. A single part stays as it is."""
@@ -377,9 +376,9 @@ class _Build:
 
 def _check_usable(terms: int, length: int) -> None:
     if not terms:
-        raise InputError("no usable document: the sources contain no passages")
+        raise InputError("there is nothing to index, because the sources contain no passages")
     if not length:
-        raise InputError("no usable document: the sources contain only stop words")
+        raise InputError("there is nothing to index, because the sources contain only stop words")
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:

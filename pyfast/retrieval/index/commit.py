@@ -220,7 +220,7 @@ class Commit:
         sources = sorted(found.values())
         part = make_part(map(whole.corpus.document, sources), self.parameters)
         if not part.counts.total_length:
-            raise InputError("documents: they have no passages")
+            raise InputError("documents: none of them has passages")
         if whole.vectors:
             ends = np.append(whole.corpus.roots, len(whole.corpus))
             passages = np.asarray(whole.passages)
@@ -246,7 +246,7 @@ def open_commit(folder: Path, number: int | None) -> Commit:
             if any(
                 part.corpus.documents != entry["documents"] for part, entry in zip(parts, entries, strict=True)
             ):
-                raise IndexFormatError(f"{folder}: a part belongs to different documents; build the index again")
+                raise IndexFormatError(f"{folder}: a part does not match its documents; build the index again")
             return Commit(manifest, parts, [live_documents(folder, entry) for entry in entries])
         except (IndexFormatError, FileNotFoundError):
             if number is not None or read_manifest(folder, check=False) == manifest:

@@ -142,7 +142,7 @@ class Index:
         Raises `InputError` if one of them was given as a function.
         """
         if not isinstance(self._retriever, str) or not isinstance(self._rerank, str):
-            raise InputError(f"{self.folder}: other processes cannot open it: pass retriever and rerank as text")
+            raise InputError(f"{self.folder}: other processes cannot open it; pass retriever and rerank as text")
         return self._retriever, self._rerank, [str(one) for one in self.filter], self.hardware
 
     def at(self, commit: int) -> Index:

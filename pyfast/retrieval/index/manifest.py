@@ -183,7 +183,7 @@ def read_manifest(
         text, manifest = _parse(folder, kind, file)
     manifest.pop("blake2b", None)
     if _sealed(manifest) != text:
-        raise IndexFormatError(f"{folder}: {_NAME} is damaged (checksum); build the {kind} again")
+        raise IndexFormatError(f"{folder}: {_NAME} is damaged (wrong checksum); build the {kind} again")
     if not check:
         return manifest
     with ThreadPoolExecutor() as threads:
@@ -225,7 +225,7 @@ def _parse(folder: Path, kind: str, file: str) -> tuple[str, dict[str, Any]]:
     """
     make = f"index SOURCE --out {folder}" if kind == "index" else f"knowledge build {folder.parent.parent}"
     if not folder.is_dir():
-        raise IndexFormatError(f"{folder}: no such {kind} folder; make one with `pyfast {make}`")
+        raise IndexFormatError(f"{folder}: there is no {kind} folder; make one with `pyfast {make}`")
     if not is_index(folder):
         raise IndexFormatError(f"{folder} is not a pyfast {kind} (it has no {_NAME})")
     try:
@@ -246,7 +246,7 @@ def _fault(path: Path, expected: dict[str, Any]) -> str | None:
     if not path.is_file() or not expected:
         return "missing"
     if path.stat().st_size != expected["bytes"]:
-        return "damaged (size)"
+        return "damaged (wrong size)"
     if "blake2b" in expected and _digest(path) != expected["blake2b"]:
-        return "damaged (checksum)"
+        return "damaged (wrong checksum)"
     return None

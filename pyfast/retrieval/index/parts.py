@@ -149,7 +149,7 @@ def fault_of(part: Part) -> str:
     """Find the first inconsistency in a part whose checksums are correct. Returns "" if there is none."""
     passages, terms = np.asarray(part.passages), len(part.terms)
     if not np.array_equal(passages, part.corpus.passages()):
-        return "its passages are not those of its corpus"
+        return "its passages differ from those of its corpus"
     if any(a >= b for a, b in pairwise(part.terms)) or not part.terms.has_prefixes:
         return "its terms are not in order"
     counts, cells = part.counts, part.cells
@@ -171,10 +171,10 @@ def fault_of(part: Part) -> str:
     lengths = np.zeros(len(passages))
     for documents, times in zip(_blocks(counts.documents), _blocks(counts.counts), strict=True):
         if times.min() < 1:
-            return "bm25: counts and lengths do not go together"
+            return "bm25: counts and lengths do not match"
         lengths += np.bincount(documents, times, len(passages))
     if (counts.lengths != lengths).any():
-        return "bm25: counts and lengths do not go together"
+        return "bm25: counts and lengths do not match"
     decoder = getincrementaldecoder("utf-8")()
     try:
         for some in _blocks(np.asarray(text)):

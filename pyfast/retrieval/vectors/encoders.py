@@ -294,7 +294,7 @@ class LateEncoder:
         user chose."""
         width = int(self._model.token_vectors(["a"])[0].shape[1])
         if self._wanted is not None and not 1 <= self._wanted <= width:
-            raise InputError(f"{self._model.folder}: has {width} dimensions, not {self._wanted}")
+            raise InputError(f"{self._model.folder}: the model has {width} dimensions, not {self._wanted}")
         return self._wanted or min(width, DIMENSIONS)
 
     @property
@@ -345,7 +345,7 @@ def open_encoder(
     Raises `InputError` if `model` is not valid, and `ModelNotFoundError` if the model is not available.
     """
     if kind == "sparse" and not model:
-        raise InputError("sparse: give the model as sparse:MODEL, by its folder or its name on the hub")
+        raise InputError("sparse: expected sparse:MODEL, with the folder of the model or its name on the hub")
     if kind == "dense" and model.startswith(SERVER):
         with explained():
             from pyfast.retrieval.vectors.endpoint_vectors import open_endpoint
@@ -387,7 +387,7 @@ def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
         kind, _, model = text.partition(":")
         if kind not in KINDS or kind in described:
             raise InputError(
-                f"vectors: expected any of {', '.join(KINDS)}, each at most once, as NAME or NAME:MODEL: {text!r}"
+                f"vectors: expected {', '.join(KINDS)}, each at most once, as NAME or NAME:MODEL, got {text!r}"
             )
         encoder = open_encoder(kind, model)
         described[kind] = {"model": model, "fingerprint": encoder.fingerprint}
@@ -411,6 +411,6 @@ def encoder_of(
     if encoder.fingerprint != described["fingerprint"]:
         named = model or described["model"] or "the default model"
         raise InputError(
-            f"the {kind} vectors of the index were not made with {named}: build the index again with it"
+            f"the {kind} vectors of the index were not made with {named}; build the index again with this model"
         )
     return encoder

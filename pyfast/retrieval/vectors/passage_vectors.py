@@ -398,7 +398,7 @@ def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors
             file = files.file(f"{kind}/vectors.npy")
             matrix = file.array(np.float32, dimensions=2)
             if len(matrix) != passages:
-                raise IndexFormatError(f"{files.folder}: {kind} belongs to other passages; build the index again")
+                raise IndexFormatError(f"{files.folder}: {kind} does not match its passages; build it again")
             vectors[kind] = checked(matrix, file)
         elif f"{kind}/codes.npy" in files:
             vectors[kind] = TokenStore.map(files, kind, passages)

@@ -77,7 +77,7 @@ async def write_summary(question: Question, ctx: Context) -> Answer:
 def cluster_layers(index: Index, embedder: Embedder) -> Layers:
     """Return how to make the tree over an index. Raises `InputError` if the index has summaries already."""
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
-        raise InputError(f"{index.folder} already has summaries: use the index from which they were made")
+        raise InputError(f"{index.folder} already has summaries; use the index from which they were made")
     ids = index.corpus.ids[index.passages].tolist()
     below = [Node(f"{segment:016x}", index.text(passage)) for passage, segment in enumerate(ids)]
 

@@ -129,15 +129,15 @@ def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
     Raises `InputError` if the index has reports already, or no knowledge graph with relations.
     """
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
-        raise InputError(f"{index.folder} already has reports: use the index from which they were made")
+        raise InputError(f"{index.folder} already has reports; use the index from which they were made")
     if not has_knowledge(index):
         raise InputError(
-            f"{index.folder} has no knowledge graph: `pyfast knowledge build {index.folder}` makes it"
+            f"{index.folder} has no knowledge graph; `pyfast knowledge build {index.folder}` builds it"
         )
     session = Session(index, open_knowledge(index, embedder))
     communities = communities_of(session.store, levels)
     if not communities:
-        raise InputError(f"{index.folder}: no two entities of its knowledge graph are joined by a relation")
+        raise InputError(f"{index.folder}: no relation joins two entities of its knowledge graph")
     highest = 1 + max(community.level for community in communities.values())
     reports: dict[int, tuple[str, str]] = {}  # of each community with a report: its uri, and its text on one line
 
