@@ -158,7 +158,7 @@ def test_a_loss_that_is_not_finite_ends_it_and_keeps_the_checkpoint(tmp_path: Pa
     parameters = fresh()
     learn(tmp_path, parameters, stop=stopped_after(2))
     kept = (tmp_path / CHECKPOINT).read_bytes()
-    with pytest.raises(RunError, match="step 2: the loss is nan"):
+    with pytest.raises(RunError, match="step 2: loss nan"):
         fit(EXAMPLES, lambda batch: parameters["a"].sum() * torch.nan, parameters, tmp_path, SCHEDULE, DATA)
     assert (tmp_path / CHECKPOINT).read_bytes() == kept
 
