@@ -43,7 +43,7 @@ def answer(
             and `turns` for a conversation.
         run: The folder of the run. If it exists, the run resumes.
         index: The folder of an index. The systems `direct` and `cot` need no index.
-        shared_updates: For subqrag: let all questions of the run use the triples that any of them learns.
+        shared_updates: For subqrag: share the triples that a question extracts with all questions of the run.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
             store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Estimate LLM calls, tokens and price without answering anything.

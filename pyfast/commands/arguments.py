@@ -19,7 +19,7 @@ RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
 _AT_ONCE = "How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API."
 Concurrency = Annotated[int | None, typer.Option(min=1, max=65_536, help=_AT_ONCE)]
-Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Take only the first N questions or chunks.")]
+Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Use only the first N questions or chunks.")]
 _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
@@ -98,7 +98,7 @@ class Reading(Options):
     """How files are read."""
 
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
-    """An additional reader of file formats, MODULE:NAME; repeatable."""
+    """An additional reader of file formats, as MODULE:NAME; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
     """The maximum number of columns of a table. pyfast cuts a wider table into several, each with its first
     column."""

@@ -39,7 +39,7 @@ def ask(
     Args:
         question: The question, in quotes.
         as_json: Print the record, with its trace, as JSON.
-        verbose: Print the LLM's raw replies, too.
+        verbose: Also print the LLM's raw replies.
     """
     import pyfast.api.answer
 

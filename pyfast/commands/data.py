@@ -8,12 +8,12 @@ import typer
 
 from pyfast.commands.arguments import with_options
 
-app = typer.Typer(no_args_is_help=True, help="Published data sets.")
+app = typer.Typer(no_args_is_help=True, help="Convert published data sets.")
 
 
 @app.callback()
 def data() -> None:
-    """Published data sets."""
+    """Convert published data sets."""
 
 
 @app.command()
@@ -25,7 +25,7 @@ def convert(name: str, source: Path, *, out: Path) -> None:
         name: hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag,
             beir or flashrag.
         source: The question file, or the folder of the download.
-        out: The folder to make.
+        out: The folder to create.
     """
     import pyfast.api.evaluation
 

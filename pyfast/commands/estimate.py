@@ -21,7 +21,7 @@ def estimate(
     workers: Annotated[int, Option(min=1)] = 1,
     prices: Path | None = None,
 ) -> None:
-    """Estimate hours, LLM calls, tokens and price of a run from an earlier run.
+    """Estimate the hours, LLM calls, tokens and price of a run from an earlier run.
 
     Args:
         questions: The number of questions, such as 1e8, or a question file.

@@ -55,11 +55,11 @@ def evaluate(
     """Score the answers of runs, with a 95 % interval on every figure.
 
     Args:
-        costs: Also show the mean LLM calls, tokens and seconds of a question.
+        costs: Also show the mean LLM calls, tokens and seconds per question.
         per_question: Write the figures, calls and tokens of each question to this file (.jsonl, .csv, .parquet or
             .xlsx).
-        judge: Let this LLM judge whether each answer is correct and supported by its evidence. The folder
-            RUN-judged is the judge's run, which you can resume.
+        judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run
+            is in the folder RUN-judged and can be resumed.
     """
     import pyfast.api.evaluation
     from pyfast.api.run import warn_of_other_gold
@@ -250,18 +250,18 @@ def export(
 
 @with_options
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="The folders of two runs or more.", metavar="RUN_A RUN_B...")],
+    runs: Annotated[list[Path], typer.Argument(help="The folders of two or more runs.", metavar="RUN_A RUN_B...")],
     scoring: Scoring,
     output: Output,
     *,
     judged: bool = False,
     answers: bool = False,
 ) -> None:
-    """Compare runs over the same questions: show which differences are significant, and what each run cost.
+    """Compare runs on the same questions: show which differences are significant, and what each run cost.
 
     Args:
         judged: Also compare the figures of a judge, after `evaluate RUN --judge LLM`.
-        answers: Of two runs, show only the answers that differ. This needs no gold.
+        answers: Show only the answers that differ between two runs, which needs no gold answers.
     """
     import pyfast.api.evaluation
 
@@ -339,7 +339,7 @@ def evaluate_retrieval(
 
     Args:
         questions: JSON lines with `id`, `question` and `supporting` (the uris of the gold documents).
-        setting: A way to retrieve, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
+        setting: A retrieval setting, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
             retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Default: BM25.
         gold: JSON lines with `id` and `supporting`. Default: the `supporting` of the questions or, if they have
             none, gold.jsonl in their folder.

@@ -41,13 +41,13 @@ def experiment(
         plan: A TOML file, or the name of a plan: see --list.
         data: The folder that has a subfolder for each data set.
         out: The folder of the experiment. If the folder exists, the experiment resumes.
-        llm: An LLM that replaces the LLM of the plan, written as in `pyfast answer`; repeatable.
+        llm: An LLM to use instead of those in the plan, written as in `pyfast answer`; repeatable.
         limit: Ask only the first N questions of each data set.
-        latency: Let one client ask N questions of each cell one by one, to measure the latency; 0: do not
+        latency: To measure the latency, let one client ask N questions of each cell one by one. 0: do not
             measure it.
         prices: A file with prices, to show costs also in money.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
-        baseline: With --compare: the row to compare the others with; by default the first.
+        baseline: With --compare: the row with which the others are compared; by default the first.
         list_plans: Show the plans that come with pyfast.
     """
     import pyfast.api.experiments.cells

@@ -49,12 +49,12 @@ def index(
 ) -> None:
     """Build the index of a corpus. At the end, list the files that could not be read, with the reasons.
 
-    To resume a stopped build, repeat the command, which keeps finished parts. The return code is 2 if the index
+    To resume a stopped build, repeat the command; finished parts are kept. The return code is 2 if the index
     was built, but a file or a part of one could not be read.
 
     Args:
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
-        out: The folder to make.
+        out: The folder to create.
         overwrite: Replace an existing index.
         vectors: Also encode the passages as vectors, for retrievers other than BM25; repeatable. Values: dense,
             late or KIND:MODEL, such as sparse:MODEL. For a model on a server: dense:openai:MODEL@URL.
@@ -138,7 +138,7 @@ def exit_if_incomplete(unread: Iterable[Unread]) -> None:
         raise typer.Exit(2)
 
 
-app = typer.Typer(no_args_is_help=True, help="The documents of an index: add, update and delete them.")
+app = typer.Typer(no_args_is_help=True, help="Add, update and delete the documents of an index.")
 
 _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `pyfast index`.")]
 
@@ -146,7 +146,7 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 @app.command()
 @with_options
 def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Add documents. Nothing changes for a process that has the index open."""
+    """Add documents. A process that has the index open does not see the change."""
     from pyfast.api.index import add_documents
 
     _change(add_documents, index, sources, reading)
@@ -210,9 +210,9 @@ def summarize(
     layers: Annotated[int, Option(min=1)] = 5,
     concurrency: Concurrency = None,
 ) -> None:
-    """Make a second index, which has the documents of an index and summaries of them: a tree of summaries for
-    `raptor`, or reports on communities of the knowledge graph for `graphrag`. To resume a stopped build, repeat
-    the command.
+    """Make a second index, which contains the documents of an index and summaries of them: a tree of summaries
+    for `raptor`, or reports on communities of the knowledge graph for `graphrag`. To resume a stopped build,
+    repeat the command.
 
     Args:
         out: The folder of the second index.

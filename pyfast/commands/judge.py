@@ -28,7 +28,7 @@ def judge(
 
     Args:
         run_a: The folder of a finished run.
-        run_b: The folder of another run over the same questions.
+        run_b: The folder of another run on the same questions.
         run: The folder of the judge's run. If it exists, the run resumes.
         questions: The question file, if it has moved since RUN_A read it.
         ties: Whether the judge may say that two answers are equally good.

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from pyfast.knowledge import Knowledge
 
 app = typer.Typer(
-    no_args_is_help=True, help="The knowledge graph of an index: triples that are extracted from its documents."
+    no_args_is_help=True,
+    help="Build, show and export the knowledge graph of an index: triples from its documents.",
 )
 
-_OF_EMBEDDER = "A model of sentence-transformers, by name or folder. Searches in the graph use its vectors."
+_OF_EMBEDDER = "The sentence-transformers model, by name or folder, whose vectors are used to search the graph."
 _Embedder = Annotated[str, typer.Option(help=_OF_EMBEDDER)]
 _MODEL = "all-MiniLM-L6-v2"
 
@@ -102,7 +103,7 @@ def show(index: IndexFolder) -> None:
 @app.command()
 @with_options
 def export(index: IndexFolder, *, out: Path) -> None:
-    """Write the knowledge graph as GraphML or N-Triples. Only GraphML keeps the times of triples.
+    """Write the knowledge graph as GraphML or N-Triples. Only GraphML can store the times of triples.
 
     Args:
         out: The file to write, with the suffix .graphml or .nt (N-Triples).

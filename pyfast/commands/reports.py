@@ -22,12 +22,12 @@ def report(
     single: str | None = None,
     processes: Annotated[int | None, Option(min=1)] = None,
 ) -> None:
-    """Write runs as web pages, for any web server.
+    """Write runs as static web pages, which any web server can serve.
 
     Args:
         out: The folder to write (with --single: the file). An existing report is replaced.
         single: Write only the question with this id, as one file that a browser can open from the disk.
-        processes: How many processes may work at once. [default: one for each core]
+        processes: The maximum number of processes. [default: one for each core]
     """
     import pyfast.reports.pages
     from pyfast.engine import dedicate_process

@@ -26,7 +26,8 @@ def serve(
     concurrency: Annotated[int, Option(min=1, max=65_536)] = 64,
     limit: list[str] | None = None,
 ) -> None:
-    """Answer questions over HTTP, through OpenAI's API. API keys come from PYFAST_API_KEYS.
+    """Answer questions over HTTP, with an API compatible with OpenAI's. The environment variable PYFAST_API_KEYS
+    contains the API keys.
 
     Args:
         index: An index, or NAME=INDEX; repeatable. Requests without an index use the first.
@@ -94,8 +95,8 @@ def mcp(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65_535)] = 8001,
 ) -> None:
-    """Offer an index to agents over the Model Context Protocol (MCP), through the tools search,
-    answer and read_source.
+    """Offer an index to agents over the Model Context Protocol (MCP), with the tools search, answer and
+    read_source.
 
     Args:
         http: Use HTTP instead of standard input and output.

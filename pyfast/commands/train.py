@@ -97,7 +97,8 @@ def distill(
     """Train a model (LoRA) on the prompts and replies of correctly answered questions in finished runs.
 
     Args:
-        model: The folder of the model to train, in safetensors. Without it, only the examples are written.
+        model: The folder of the model to train, in safetensors. Without it, the command only writes the
+            examples.
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
         not_in: A file of test questions or their gold answers, none of which may be in the runs; repeatable.
     """
@@ -131,8 +132,8 @@ def distill(
 @app.command()
 @with_options
 def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) -> None:
-    """Fit the confidence of cascade to runs with gold answers, and print the setting for later runs. Make
-    these runs with --set sure=1, so that every system answers every question.
+    """Fit the confidence of cascade to runs with gold answers, and print the setting for later runs. These runs
+    must use --set sure=1, which makes every system answer every question.
 
     Args:
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.

@@ -149,7 +149,7 @@ class RunOptions(Options):
     """A TOML file with prompts that replace the system's own."""
     follow_ups: FollowUps = "off"
     sample: Annotated[int | None, Option(min=1, max=10**9)] = None
-    """Answer only N questions, drawn uniformly at random. The same N always draws the same questions.
+    """Answer only N questions, drawn uniformly at random. The same N always selects the same questions.
 
     A larger sample contains each smaller sample. A conversation is drawn with all its questions"""
     documents: Documents = "own"
@@ -166,18 +166,21 @@ class RunOptions(Options):
     This happens if the LLM cannot be reached, is overloaded or has internal errors. After this time, the run
     stops, and you can resume it"""
     strict: bool = False
-    """A question fails if the LLM gives no usable reply. Without --strict, the system takes a simpler step.
+    """Let a question fail if the LLM does not return a usable reply. Without --strict, the system continues with
+    a simpler step.
 
     The simpler step is called the system's fallback. `run.status.fall_backs` counts these steps"""
     max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
-    """Stop if more questions or chunks fail than this allows: a number, or a share such as 5%."""
+    """The maximum number of questions or chunks that may fail before the run stops, or their share, such as
+    5%."""
     reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
     """The folder of an earlier run whose LLM replies to identical requests are reused; repeatable.
 
     The LLM must be the same. A reply at a temperature above 0 is reused only for the question with the same id.
     The run copies the replies when it starts, so you can delete the earlier run afterwards"""
     sync: Sync = "normal"
-    """normal: a power cut can lose the last replies of the LLM. full: a power cut loses no reply.
+    """How safely replies of the LLM are stored. normal: a power cut can lose the last ones. full: a power cut
+    loses none.
 
     With `full`, pyfast needs more time to store each reply"""
     keep_prompts: bool = True
@@ -221,7 +224,7 @@ class Cluster(Options):
     TABLE: ClassVar[str] = "cluster"
 
     address: Annotated[str, Option(flag="--ray", typed=str | None)]
-    """Let the workers of a Ray cluster do the work. local: processes on this machine. auto: the cluster to which
+    """Run the work on a Ray cluster. local: processes on this machine. auto: the cluster to which
     this machine belongs. HOST:PORT: the address of a cluster."""
     workers: Annotated[int | None, Option(min=1)] = None
     """With --ray: the number of workers; by default as many as the cluster has resources for."""
@@ -264,18 +267,18 @@ class IndexOptions(Options):
     passage_length: int = 4000
     """The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."""
     passage_overlap: int = 0
-    """The maximum number of characters that neighbouring passages of a cut paragraph share. They share whole
-    sentences or, if not even one fits, the last words of one."""
+    """The maximum number of characters that neighbouring passages of a cut paragraph share. The shared text
+    consists of whole sentences or, if no sentence fits, of the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: whole words, as well as single digits and letters. characters: also each
-    character of a script without spaces between words, such as Chinese or Thai."""
+    """What counts as a word. words: whole words, as well as single digits and letters. characters: in addition,
+    each character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
-    """The language of the texts, for the Snowball stemmer, which makes all forms of a word one term. none: each
-    form is a separate term."""
+    """The language of the texts, for the Snowball stemmer, which maps all forms of a word to one term. none:
+    each form is a separate term."""
     stop_words: StopWords = "english"
     """The words that searches ignore; use none for texts that are not English."""
     accents: Accents = "fold"
-    """fold: words with and without accents are the same term. keep: they differ."""
+    """fold: words with and without accents are the same term. keep: they are different terms."""
     memory: int = 2000
     """How many MB of memory to use. A corpus that needs more memory is indexed part by part.
 
@@ -317,7 +320,7 @@ class Load(Options):
     arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
     """Open loop: the distribution of the gaps between consecutive questions."""
     burstiness: float = 1.0
-    """With --arrivals gamma: the shape of the distribution. Below 1, questions come in bursts.
+    """With --arrivals gamma: the shape of the distribution. Below 1, questions arrive in bursts.
 
     Above 1, the gaps are more even than with `poisson`"""
     trace: Annotated[str | Path | None, Option(typed=Path | None)] = None
@@ -367,8 +370,8 @@ class ServerOptions(Options):
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys. Each table [NAME] contains one, in its field key. With filter, a key sees only
-    some documents; requests_per_minute, requests_at_once and tokens_per_day limit what it may use."""
+    """A TOML file with API keys. Each table [NAME] contains one, in its field key. The field filter limits the
+    documents that a key can access; requests_per_minute, requests_at_once and tokens_per_day limit its use."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
@@ -407,7 +410,7 @@ class TrainingOptions(Options):
     minutes: Annotated[float | None, Option(min=0.0)] = None
     """Stop after this many minutes; to resume the training, repeat the command."""
     autocast: bool = False
-    """Compute in bfloat16 where torch's autocast supports it. This makes a GPU several times faster.
+    """Compute in bfloat16 where torch's autocast supports it. This is several times faster on a GPU.
 
     The trained weights stay in float32"""
 
@@ -431,16 +434,16 @@ class GraphConvqaOptions(TrainingOptions):
     """Add the encoder's output to the token embeddings. Off: the output replaces the embeddings, as in the
     paper."""
     memory: Literal["on", "off", "random"] = "on"
-    """Which evidence of earlier turns takes the place of the worst-ranked evidence of a turn. on: the items that
+    """Which evidence of earlier turns replaces the worst-ranked evidence of a turn. on: the items that
     are most similar to the query. random: random items. off: none.
 
     The query consists of all questions and answers so far"""
     memory_share: Annotated[float, Option(min=0, max=1)] = 1 / 3
     """The share of a turn's evidence that --memory may replace."""
     passages: Annotated[int, Option(min=1)] = 50
-    """Number of passages that the search for a turn finds. Their evidence items are then ranked."""
+    """Number of passages retrieved for a turn. Their evidence items are then ranked."""
     k: Annotated[int, Option(min=1)] = 20
-    """Number of evidence items that a turn gets: the best-ranked items."""
+    """Number of best-ranked evidence items for a turn."""
     max_prompt_tokens: Annotated[int, Option(min=128)] = 1024
     """Maximum number of tokens in a prompt.
 
@@ -453,7 +456,7 @@ class AdapterOptions(TrainingOptions):
 
     accumulation: Accumulation = 16
     batch: Annotated[int, Option(min=1)] = 1
-    """Maximum number of examples that go through the model together.
+    """Maximum number of examples in a batch.
 
     They have similar lengths"""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -461,8 +464,8 @@ class AdapterOptions(TrainingOptions):
 
     The trained updates are always in float32"""
     checkpointing: bool = False
-    """Do not store the layers' outputs, but compute them again for the gradient. This needs less memory and more
-    time."""
+    """Compute the layers' outputs again for the gradient instead of storing them. This takes less memory and
+    more time."""
     lora_rank: LoraRank = 16
 
 
@@ -472,8 +475,8 @@ class DistillOptions(AdapterOptions):
     rises. Then it falls along a cosine."""
 
     right: Annotated[str | Path, Option(typed=str)] = "gold"
-    """Which questions give examples. gold: those whose answer is correct according to the gold answers. all:
-    all that did not fail. The folder of a run of `pyfast judge`: those whose answer the judge preferred."""
+    """Which questions to use as examples. gold: those whose answer is correct according to the gold answers.
+    all: all that did not fail. The folder of a `pyfast judge` run: those whose answer the judge preferred."""
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
     """With --right gold: the lowest F1 of an answer that counts as correct."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1

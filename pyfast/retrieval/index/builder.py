@@ -207,7 +207,7 @@ class _Build:
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
                 LOG.warning(
-                    "the sources or parameters have changed since the build was stopped, so the build starts again"
+                    "the sources or parameters have changed since the build stopped; later parts are built again"
                 )
                 break
             kept.append(part)
