@@ -66,8 +66,8 @@ class Settings(n2n.Settings):
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),
-        description="The systems to which a question can go on, in this order. Use `rag` only if the role "
-        "`draft` has its own model, because `rag` reads the same passages again.",
+        description="The systems that can answer an uncertain question next, in this order. Use `rag` only if"
+        " the role `draft` has its own model, because `rag` reads the same passages again.",
     )
     sure: float = Field(
         default=0.54,

@@ -87,9 +87,10 @@ class Sparing(Settings):
 
     effort: Effort = Field(
         default="paper",
-        description="How much the LLM reads for a question. `paper`: as many passages as the other settings say."
-        " `auto`: at most as many, and only those that are likely enough to be evidence for their length. A number"
-        " above 0: as `auto`, but passages may be so many times as long for this. 1 is the same as `auto`.",
+        description="How much the LLM reads for a question. `paper`: as many passages as the other settings allow."
+        " `auto`: at most as many, and only those that are likely enough to be evidence for their length. A"
+        " number above 0: as `auto`, but passages may be this many times as long for the same likelihood. 1 is"
+        " the same as `auto`.",
     )
 
 

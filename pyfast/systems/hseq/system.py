@@ -51,15 +51,14 @@ class Settings(system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="What picks segments. `llm`: the LLM. `lexical`: a comparison with the question's words,"
-        " without an LLM. `off`: nothing is picked, and the whole first window is the evidence"
-        " (LLM-only).",
+        description="How segments are picked. `llm`: by the LLM. `lexical`: by a comparison with the question's"
+        " words, without an LLM. `off`: none are picked, and the evidence is the first window (LLM-only).",
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="What writes the guidance, the plan that the LLM follows when it picks. `head`: the head."
-        " `template`: a fixed text for each kind of question. `off`: no guidance.",
+        description="How the guidance is written, a plan that the LLM follows when it picks segments. `head`: by"
+        " the head. `template`: as a fixed text for each kind of question. `off`: no guidance.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
@@ -111,7 +110,7 @@ class Settings(system.Abstaining):
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of segments (ρ): their levels, the first level first.",
+        description="The order of segments (ρ), as a list of their levels.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
@@ -119,7 +118,7 @@ class Settings(system.Abstaining):
         ge=40,
         le=4000,
         description="Maximum number of characters shown of a segment. If a segment is longer, pyfast shows its"
-        " beginning and the part with the most words of the question.",
+        " beginning and the part that contains the most words of the question.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(

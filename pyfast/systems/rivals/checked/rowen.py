@@ -59,7 +59,7 @@ class Settings(system.Abstaining):
         default=0.25,
         ge=0,
         le=100,
-        description="Weight of the agreement of the two models, beside the agreement of the two languages.",
+        description="Weight of the agreement of the two models, relative to that of the two languages.",
         json_schema_extra={"paper": "the weight α"},
     )
     threshold: float = Field(

@@ -88,8 +88,9 @@ class Settings(system.Abstaining):
 
     search: Literal["on", "verify", "complete", "off"] = Field(
         default="on",
-        description="What searches are for. `verify`: to correct answers of the LLM. `complete`: to give answers"
-        " that the LLM does not know. `on`: both. `off`: none, so the LLM answers from its first chain.",
+        description="The purpose of searches. `verify`: to correct answers of the LLM. `complete`: to find"
+        " answers that the LLM does not know. `on`: both. `off`: no searches, so the LLM answers from its first"
+        " chain.",
         json_schema_extra={"paper": "SearChain, without completion, without verification, without IR"},
     )
     rounds: int = Field(

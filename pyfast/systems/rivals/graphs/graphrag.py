@@ -37,16 +37,16 @@ class Settings(system.WithKnowledge, system.Answering):
 
     mode: Literal["local", "global"] = Field(
         default="local",
-        description="What is read. `local`: the entities nearest to the question, and what belongs to them."
-        " `global`: all reports, for questions about the whole of the corpus.",
+        description="What the LLM reads. `local`: the entities nearest to the question, and their relations,"
+        " reports and texts. `global`: all reports, for questions about the whole of the corpus.",
         json_schema_extra={"paper": "global is the paper's method; local is in the authors' code"},
     )
     level: int = Field(
         default=2,
         ge=0,
         le=100,
-        description="The level of the communities whose reports are read. 0: the largest communities. A community"
-        " that is not divided that far is read too.",
+        description="The level of the communities whose reports are read. 0: the largest communities."
+        " Communities that are not divided as far as this level are read too.",
         json_schema_extra={"paper": "the conditions C0 to C3; 2 in the authors' code"},
     )
     read: Literal["reports", "texts"] = Field(
@@ -81,15 +81,15 @@ class Settings(system.WithKnowledge, system.Answering):
         default=0.15,
         ge=0,
         le=1,
-        description="Share of the tokens of a local search for reports. Entities and relations get what this share"
-        " and that of texts leave.",
+        description="Share of a local search's tokens that reports may use. Entities and relations get what"
+        " remains after the shares of reports and texts.",
         json_schema_extra={"paper": "community_prop in the authors' code"},
     )
     text_share: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Share of the tokens of a local search for texts.",
+        description="Share of a local search's tokens that texts may use.",
         json_schema_extra={"paper": "text_unit_prop in the authors' code"},
     )
 

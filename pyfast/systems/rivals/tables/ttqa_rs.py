@@ -24,21 +24,22 @@ class Settings(system.Abstaining):
 
     summary: bool = Field(
         default=True,
-        description="The LLM summarises the rows and texts first, and reads the summary with each question.",
+        description="Let the LLM first summarise the rows and texts, and then read the summary with each"
+        " question.",
         json_schema_extra={"paper": "table-text summary, and without it in the ablation"},
     )
     breakdown: bool = Field(
         default=True,
-        description="The LLM breaks the question down. Off: it answers the whole question from what the first"
-        " search finds.",
+        description="Let the LLM break the question down. Off: it answers the question from the results of the"
+        " first search.",
         json_schema_extra={"paper": "break-down prompting, and chain of thought alone"},
     )
     search: int = Field(
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows that a search finds. The best rows and the best texts of"
-        " them are read.",
+        description="Number of passages and table rows that a search finds. The LLM reads the best rows and the"
+        " best texts among them.",
     )
     rows: int = Field(
         default=10,
