@@ -1,4 +1,4 @@
-"""The errors that pyfast raises on purpose. Each message is one line: what is wrong, and what to do about it."""
+"""The errors that pyfast raises on purpose. Each message is one line with the problem and a way to solve it."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class OutageError(LLMUnavailableError):
 
 
 class RefusalError(LLMUnavailableError):
-    """The server refuses a call, either because of this prompt or because it would refuse every call, for example
-    if the key is wrong. A run finds out with a small test call: if the server answers it, only the refused call
-    fails.
+    """The server rejects a call, either because of this prompt or because it would reject every call, for
+    example if the key is wrong. A run determines the cause with a small test call: if the server answers it,
+    only the rejected call fails.
     """
 
     def __init__(self, message: str, said: str = "", status: int = 0) -> None:
@@ -103,11 +103,12 @@ class RefusalError(LLMUnavailableError):
 
 
 class ModelNotFoundError(LLMUnavailableError):
-    """The model's weights or its runtime are not installed. The message says which command installs them."""
+    """The model's weights or its runtime are not installed. The message contains the command that installs
+    them."""
 
 
 class MissingPackageError(PyfastError, ModuleNotFoundError):
-    """An optional package is not installed. The message says which command installs it."""
+    """An optional package is not installed. The message contains the command that installs it."""
 
 
 class CallError(PyfastError):
@@ -149,7 +150,7 @@ class QuestionError(PyfastError):
 
 
 class FallBackError(PyfastError):
-    """The LLM gave no usable reply, and the run is strict: the system must not take its fallback. So the
+    """The LLM returned no usable reply, and the run is strict: the system must not take its fallback. So the
     question fails.
 
     Systems must not catch this error.
@@ -179,7 +180,7 @@ class DeviceError(PyfastError):
 
 def kind_of(error: Exception) -> str:
     """Return why a question failed, as a word for programs: `question` (see `QuestionError`), `budget` (its time,
-    calls, tokens or steps are used), `reply` (the LLM gave no usable reply), `call` (an LLM call failed) or
+    calls, tokens or steps are used), `reply` (the LLM returned no usable reply), `call` (an LLM call failed) or
     `internal` (an unexpected error)."""
     kinds: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         ((QuestionError,), "question"),

@@ -59,7 +59,7 @@ def answer(
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
         run: The folder of the run. None: the run stays in memory and cannot be resumed. A resumed run uses the
-            index at the commit with which it started, and a warning says if there is a newer one.
+            index at the commit with which it started, and logs a warning if there is a newer one.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
         concurrency: How many questions are in progress at once. This number does not change the answers. None:
             10,000 for a model behind a Batch API, 64 for every other model.
@@ -67,7 +67,7 @@ def answer(
             `call_seconds`, `attempts`, `passages` and `answer_tokens`. Limits of the run are `run_tokens` and
             `run_seconds`. `pyfast.engine.Budget` explains each limit.
         sampling: The temperature and the seed of the model's sampling.
-        options: How the run is carried out: what it does with failures and outages, and what it stores.
+        options: How the run handles failures and outages, and what it stores.
         cluster: Let the workers of a Ray cluster answer the questions. The answers are the same as without it.
             `run` must be a folder that all machines share. Pass the model and the system as text, because each
             worker opens its own model and system.

@@ -221,10 +221,10 @@ class Engine:
             ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
                 stage into it.
             filter: Conditions as in `pyfast.open_index`, in addition to those with which the index was opened.
-                The question sees only documents that meet all of them. Questions with the same filter share
+                The question searches only documents that meet all of them. Questions with the same filter share
                 batches. You can also give a `view`, to stay at its commit.
-            documents: Uris. The question sees only these documents. If it names `documents` itself, it sees those
-                in both lists.
+            documents: The uris of the documents to search. If the question itself lists `documents`, it searches
+                those in both lists.
             on_text: A function that is called in this event loop with the answer so far, while the LLM writes it.
                 With some systems and LLMs, it is never called. If the reply turns out not to be usable, the record
                 has a different answer.
@@ -270,7 +270,7 @@ class Engine:
                 the same `conversation` are its turns, which the engine answers one after another.
             system: As in `answer`.
             settings: As in `answer`.
-            filter: As in `answer`. All questions see the same commit of the index.
+            filter: As in `answer`. All questions use the same commit of the index.
             documents: As in `answer`.
 
         Yields:
@@ -278,7 +278,7 @@ class Engine:
 
         Raises:
             InputError: The system, a setting, the filter or a question is not valid. If a question is not valid,
-                the error comes after the records of all earlier questions.
+                the error is raised after the records of all earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
         async with self.view(filter) as view:
@@ -337,7 +337,7 @@ class Engine:
             system: As in `answer`.
             settings: As in `answer`.
             options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed` and `reuse` have an effect
-                here; other options are refused.
+                here; other options are rejected.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -409,9 +409,10 @@ class Engine:
     def llm_is_out(self) -> bool:
         """Return whether a model is out, for health checks of a service.
 
-        A model is out from a call that fails because of the model until it answers a call or a test call. While
-        a model is out and no question waits for it, this method sends test calls, at most one every two seconds,
-        and does not wait for the reply. So a service that gets no questions in this time notices the end.
+        A model counts as out from the moment a call fails because of it until it answers a call or a test call.
+        While a model is out and no question waits for it, this method sends test calls, at most one every two
+        seconds, and does not wait for the reply. So a service that receives no questions in this time still
+        detects the end of the outage.
 
         Returns:
             Whether a model is out. False before the `async with` block.

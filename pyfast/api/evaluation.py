@@ -66,7 +66,7 @@ def evaluate(
         judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
             `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
         costs: Whether the report has the calls, tokens and seconds of a question, as `report.cost`. A run in
-            memory has no seconds.
+            memory does not record seconds.
         prices: As in `pyfast.compare`. The report then has the costs.
 
     Returns:
@@ -115,8 +115,8 @@ def export(
     Args:
         runs: Runs, or their folders.
         out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
-        gold: As in `pyfast.evaluate`, for each run. If a run has no gold, a warning says so, and its figures are
-            empty.
+        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning, and its
+            figures are empty.
         metrics: As in `pyfast.evaluate`.
         wide: Write one row for each question, with the runs side by side. The columns of a run are then called
             `RUN: COLUMN`. Otherwise each question has a row for each run.
@@ -125,8 +125,8 @@ def export(
         prices: As in `pyfast.compare`. With them, the column `money` has the price of the LLM calls of a question.
 
     Returns:
-        The number of rows. Questions that a run has not finished have no row, and a warning says how many
-        there are.
+        The number of rows. Questions that a run has not finished have no row, and pyfast logs a warning with
+        their number.
 
     Raises:
         InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
@@ -176,7 +176,7 @@ def compare(
     """Compare runs, by the questions that all runs have finished. Other questions do not count.
 
     Args:
-        runs: Two runs or more, or their folders. Each run is compared with each later run.
+        runs: Two or more runs, or their folders. Each run is compared with each later run.
         gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions
             or, if there is no such file, the first run's question file.
         metrics: As in `pyfast.evaluate`.
@@ -190,10 +190,10 @@ def compare(
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
         (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from
         McNemar's exact test if each question's value is 0 or 1. For other values, and if several questions
-        belong to one conversation, it comes from a paired permutation test. The field `least` says how many
-        independent questions a significant difference needs at least. For each pair, the result lists the
-        questions that only one run answers correctly, if the first figure is 0 or 1 for each question. For
-        each run, it has the calls, tokens, seconds and money, per question and per correct answer.
+        belong to one conversation, it comes from a paired permutation test. The field `least` is the minimum
+        number of independent questions for a significant difference. For each pair, the result lists the
+        questions that only one run answers correctly, if the first figure is 0 or 1 for each question. For each
+        run, it has the calls, tokens, seconds and money, per question and per correct answer.
 
     Raises:
         InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
@@ -251,8 +251,8 @@ def write_figures(
     without an interval. The name of a cost in money is its currency, such as `USD`.
 
     If questions failed or abstained, their numbers have columns (in the file of a comparison for other programs:
-    rows, as the costs), and Markdown and LaTeX say below the table why the first question failed. For several
-    settings of `pyfast.evaluate_retrieval`, the differences follow the figures, as in a comparison.
+    rows, as the costs), and Markdown and LaTeX have a note below the table with the reason of the first failure.
+    For several settings of `pyfast.evaluate_retrieval`, the differences follow the figures, as in a comparison.
 
     Args:
         results: Reports of `pyfast.evaluate`, by the names of the runs, the result of
@@ -281,8 +281,8 @@ def write_figures(
 
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
-    """Find the questions whose state, answer or evidence differs between two runs, for example before and after a
-    change of the documents. This needs no gold.
+    """Find the questions whose state, answer or evidence differs between two runs, for example before and after
+    a change of the documents. This needs no gold answers.
 
     Args:
         before: A run, or its folder.
@@ -344,13 +344,13 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
     Args:
         name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`.
             The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but we did not test them
-            with the published files. `hipporag` stands for the corpora that HippoRAG's authors publish for 2Wiki,
+            with the published files. `hipporag` is for the corpora that HippoRAG's authors publish for 2Wiki,
             MuSiQue and HotpotQA. For `hipporag`, the source is one of these corpora, such as
-            `musique_corpus.json`. The questions (here `musique.json`) must be in the same folder. For `beir`, the
-            source is the folder with corpus.jsonl, queries.jsonl and qrels, or the file of a split in qrels.
+            `musique_corpus.json`. The questions (here `musique.json`) must be in the same folder. For `beir`,
+            the source is the folder with corpus.jsonl, queries.jsonl and qrels, or the file of a split in qrels.
             For `flashrag`, it is a question file.
         source: The set's question file, or a folder that has only one such file.
-        out: The folder to make, unless the conversion fails.
+        out: The folder to create. If the conversion fails, there is no such folder.
 
     Returns:
         The paths of the files, the numbers of documents and questions, and notes on what was changed or left out,
@@ -359,7 +359,7 @@ def convert(name: str, source: str | Path, out: str | Path) -> Converted:
         the source.
 
     Raises:
-        InputError: The source does not have the layout of this data set, or `out` exists already.
+        InputError: The source does not have the layout of this data set, or `out` already exists.
 
     Example:
         >>> import pyfast

@@ -51,7 +51,7 @@ def build_index(
         documents: Paths of files and folders, or documents. A document is a `TextDocument`, a `Table` or a
             `KnowledgeGraph` of `pyfast.corpus`, or a mapping with the fields of a `.jsonl` line, such as
             `{"id": ..., "title": ..., "text": ...}`. You can give one document, or an iterable of documents.
-        out: The folder to make. The folder appears only when the index is complete.
+        out: The folder to create. It appears only when the index is complete.
         overwrite: Replace an existing index, but keep the knowledge graph in its folder.
         readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. For a
             file that an installed reader can read too, the additional reader takes precedence.
@@ -76,8 +76,8 @@ def build_index(
         The index.
 
     Raises:
-        InputError: A source does not exist, `out` exists already, the documents have no passages, a number is out
-            of range, or `cluster` is given without `vectors`.
+        InputError: A source does not exist, `out` already exists, the documents have no passages, a number is
+            out of range, or `cluster` is given without `vectors`.
         ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
         CallError: A server refuses to encode passages, or its reply cannot be used.
         LLMUnavailableError: The server with the model for the vectors cannot be reached.
@@ -270,9 +270,9 @@ def add_documents(
 ) -> Change:
     """Add documents to an index, in one commit. After an error, no document is added.
 
-    An `Index` object that is already open keeps its old documents. The index, opened again, gives exactly the
-    same results and scores as one built from all documents at once. While another process changes the index,
-    this call waits.
+    An `Index` object that is already open keeps its old documents. After it is opened again, the index returns
+    exactly the same results and scores as one built from all documents at once. While another process changes
+    the index, this call waits.
 
     Args:
         index: The folder of the index.
@@ -376,7 +376,7 @@ def sync_documents(
     Args:
         index: The folder of the index.
         sources: Folders and files.
-        dry_run: Only find out what would change, without changing the index.
+        dry_run: Only determine what would change, without changing the index.
         readers: As in `build_index`.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
@@ -388,7 +388,7 @@ def sync_documents(
 
     Raises:
         InputError: A source does not exist or has no files, a file cannot be read (with `strict`), or the index
-            also has documents of another folder, whose uris cannot be told apart from those of the given folders.
+            also has documents of another folder, whose uris could also belong to the given folders.
         IndexFormatError: The folder has no index, or the index is damaged.
         OtherBuildError: The index has another format.
 
@@ -511,7 +511,7 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[DocumentInfo]:
 
     Args:
         index: The folder of the index.
-        pattern: A pattern for uris, such as `reports/*.pdf`. `*` stands for any characters, including `/`.
+        pattern: A pattern for uris, such as `reports/*.pdf`. `*` matches any characters, including `/`.
 
     Returns:
         The uri, title, kind and number of passages of each document, in the order of the index.

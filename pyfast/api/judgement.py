@@ -50,7 +50,7 @@ def judge_runs(
 
     Args:
         run_a: The folder of a finished run.
-        run_b: The folder of another run over the same questions.
+        run_b: The folder of another run on the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
         questions: The question file. You need it only if the file has moved since `run_a` read it.
@@ -59,7 +59,7 @@ def judge_runs(
             answers, or if they are the same.
         llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in
             `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
-            others are refused.
+            others are rejected.
 
     Returns:
         For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.

@@ -63,14 +63,14 @@ def build_knowledge(
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls,
             but needs a larger model. Each triple still belongs to one document: if you later delete a
             document, only its own triples are removed.
-        passes: How often the LLM reads each chunk. In later passes, it looks for missing triples. More passes
-            find more triples, but need more calls.
+        passes: How many times the LLM reads each chunk. In later passes, it looks for missing triples. More
+            passes find more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
         budget: Limits for each question of the extraction. A question reads one chunk, or with `packed` several
             short chunks. `pyfast.answer` lists the names of the limits.
         concurrency: How many questions of the extraction are in progress at once. None: as in `pyfast.answer`.
         options: How the extraction is carried out. `outage`, `max_failures`, `restart` and `retry_failed` have an
-            effect here; others are refused. `restart` renames the folder of a stopped extraction, and keeps the
+            effect here; others are rejected. `restart` renames the folder of a stopped extraction, and keeps the
             triples that are already in the knowledge graph. `retry_failed` tries failed chunks again.
         cluster: Let the workers of a Ray cluster read the chunks. All machines must share the index's folder, and
             you must name the model by a text.
@@ -185,7 +185,7 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
 
     Returns:
         The graph. `len(graph)` is the number of triples. `graph.failed_chunks()` lists the chunks for which the
-        LLM gave no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the date, the
+        LLM returned no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the date, the
         prompts, the cost, and the dropped triples with the reason for each.
 
     Raises:
@@ -205,8 +205,8 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Args:
         index: An index, or its folder.
-        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples cannot store the
-            times of triples: they are left out, and a warning says how many.
+        out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples cannot store the times
+            of triples: they are left out, and pyfast logs a warning with their number.
 
     Returns:
         `out`.

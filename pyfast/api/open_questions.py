@@ -48,8 +48,9 @@ def write_questions(
     """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers to
     such questions.
 
-    The model sees a sample of passages from the whole corpus. It invents users, tasks for each user, and questions
-    for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two systems.
+    The model reads a sample of passages from the whole corpus. It invents users, tasks for each user, and
+    questions for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two
+    systems.
 
     Args:
         index: An index of the corpus, or its folder.
@@ -61,7 +62,7 @@ def write_questions(
         questions: How many questions each task has.
         llm: The model that writes the questions, with the role `plan`.
             `llm` and all later arguments are as in `pyfast.answer`. Of the options, `outage`, `sync`,
-            `restart` and `retry_failed` have an effect, and others are refused.
+            `restart` and `retry_failed` have an effect, and others are rejected.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.

@@ -37,7 +37,7 @@ _AT_ONCE = 64  # questions in a batch
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSetting:
-    """One way to retrieve passages, which you can compare with others."""
+    """A configuration of retrieval, which you can compare with others."""
 
     retriever: str = "bm25"
     """The retriever, as in `pyfast.open_index`"""
@@ -112,7 +112,7 @@ class RetrievalReport:
     differences: list[Difference]
     """The differences between each setting and each later setting"""
     without_gold: tuple[str, ...]
-    """The ids of the questions that name no gold evidence. They are not scored"""
+    """The ids of the questions without gold evidence. They are not scored"""
     not_indexed: tuple[str, ...] = ()
     """Gold documents that the index does not have. They count as not found"""
 
@@ -149,7 +149,7 @@ def evaluate_retrieval(
             of the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`.
             If a question has a `table_id`, this table is its gold document.
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
-            mapping to give the settings names. An empty text stands for BM25. The report compares each setting
+            mapping to give the settings names. An empty text means BM25. The report compares each setting
             with every later one.
         gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the questions
             or, if none has it, the file gold.jsonl that `pyfast data convert` wrote into their folder.

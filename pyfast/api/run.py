@@ -159,7 +159,7 @@ class Run:
         return cached_tokens(self.path / JOURNAL, tokens)
 
     def money(self, prices: str | Path | Prices) -> float:
-        """Compute what the LLM calls of all questions that have ended cost.
+        """Compute the cost of the LLM calls of all questions that have ended.
 
         Args:
             prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
@@ -189,8 +189,8 @@ class Run:
         """Return the results as an Arrow table, with a row for each finished question.
 
         Args:
-            gold: As in `pyfast.evaluate`. If it is None and the run has no gold, a warning says so, and the table
-                has no figures.
+            gold: As in `pyfast.evaluate`. If it is None and the run has no gold answers, pyfast logs a warning,
+                and the table has no figures.
             metrics: As in `pyfast.evaluate`.
             sources: Whether the table has a row for each source of an answer, as in `pyfast.export`.
 

@@ -60,20 +60,20 @@ def summarize_index(
     index also gets the knowledge graph. To resume a build that was stopped, call the function again.
 
     Args:
-        index: An index, or its folder. It stays as it is.
+        index: An index, or its folder. It is not changed.
         llm: The model that writes the summaries, or a text that names it. Its role is `read`.
         out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
             the run of each layer. The knowledge graph of `index` is copied only with communities.
         of: What is summarized: `clusters` of passages, or `communities` of the knowledge graph.
         overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
-            clusters or communities again that are the same as before, unless `options.restart` is set.
+            unchanged clusters or communities again, unless `options.restart` is set.
         embedder: A model of sentence-transformers, by name or folder: whose vectors form clusters, or that of the
             knowledge graph.
         layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
         llm_options: Options of a model that you name by a text.
         concurrency: As in `pyfast.answer`.
         budget: Limits for each summary, as in `pyfast.answer`.
-        options: `outage`, `max_failures`, `restart` and `retry_failed` have an effect, and others are refused.
+        options: `outage`, `max_failures`, `restart` and `retry_failed` have an effect, and others are rejected.
             `max_failures` is for each layer. A summary that failed is left out.
         watch: As in `pyfast.answer`. If `watch.stop` is set, no new summary starts, and the function raises
             `RunError`.

@@ -473,7 +473,7 @@ def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Pa
         `out`.
 
     Raises:
-        InputError: The model or the adapter cannot be read, or `out` exists already.
+        InputError: The model or the adapter cannot be read, or `out` already exists.
 
     Example:
         >>> from pyfast.api.training import merge_adapter

@@ -51,7 +51,7 @@ class Check:
     detail: str
     """What was found, or what is wrong, in one line"""
     looked: bool = True
-    """False: something kept pyfast from reading what it checks, for example permissions. `detail` says what"""
+    """False: the check could not read its files, for example because of permissions. `detail` has the reason"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Verification:
     @property
     def summary(self) -> str:
         """One line with the folder, the number of checks, and the names of the checks that failed or could not
-        look."""
+        be carried out."""
         results = []
         for result, looked in (("damaged", True), ("could not be checked", False)):
             if names := [check.name for check in self.checks if not check.passed and check.looked == looked]:

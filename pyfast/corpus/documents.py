@@ -93,15 +93,15 @@ class Table:
     rows: Sequence[tuple[str, ...]]
     links: tuple[tuple[int, int, str], ...] = ()
     page: int = 0
-    """The page or slide of its file on which the table stands, counted from 1. 0: its file has no pages"""
+    """The page or slide of its file that contains the table, counted from 1. 0: its file has no pages"""
     numbers: tuple[tuple[int, int], ...] = ()
     """Pairs (row, its number in the file), in order. The rows up to the next pair have the numbers that follow.
     The numbers of a file also count what is not in the table, such as captions and empty rows"""
 
     def number_of(self, row: int) -> int:
-        """Return the number that a row has in the table's file: in a sheet, the number beside it; in a CSV or
-        JSONL file, that of its line; in another file, its place in the table, with the header. If the file does
-        not say it, rows are counted from 1, without the header. `row` counts from 0."""
+        """Return the number that a row has in the table's file: in a sheet, the number next to it; in a CSV or
+        JSONL file, that of its line; in another file, its place in the table, counting the header. If the file
+        has no such number, rows are counted from 1, without the header. `row` counts from 0."""
         first, number = (
             self.numbers[place - 1] if (place := bisect_right(self.numbers, (row, row + (1 << 62)))) else (0, 1)
         )
@@ -138,12 +138,12 @@ Document = TextDocument | Table | KnowledgeGraph
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file, or a part of a file, that is missing in the index or that was not read as it stands.
+    """A file, or a part of a file, that is missing in the index or was not read unchanged.
 
     Example:
         >>> from pathlib import Path
-        >>> print(Unread(Path("a.bin"), "no reader is for such a file"))
-        a.bin: no reader is for such a file
+        >>> print(Unread(Path("a.bin"), "there is no reader for this kind of file"))
+        a.bin: there is no reader for this kind of file
     """
 
     path: Path

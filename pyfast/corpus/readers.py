@@ -116,9 +116,9 @@ def read(
     Folders are read with all subfolders. Files are read in the order of their paths.
 
     The uri of a document is the path of its file relative to the given folder, with ``/`` between the names. For
-    a file that you give by itself, the uri is its name. If a file of one source and a file of another source
-    would have the same uri, all uris of both sources begin with the name of the source's folder. Files and
-    folders whose names begin with a dot are left out.
+    a single file, the uri is its name. If a file of one source and a file of another source would have the same
+    uri, all uris of both sources begin with the name of the source's folder. Files and folders whose names begin
+    with a dot are left out.
 
     Args:
         sources: Files and folders.

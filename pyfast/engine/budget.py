@@ -41,7 +41,7 @@ class Budget(BaseModel):
     answer_tokens: int | None = Field(default=None, ge=16)
     """The maximum number of tokens of a final answer. None: the limit of the system's prompt"""
     strict: bool = False
-    """Whether a question fails if the LLM gives no usable answer. False: the system then takes a simpler step
+    """Whether a question fails if the LLM returns no usable answer. False: the system then takes a simpler step
     (a fallback)
     """
     call_seconds: float | None = Field(default=None, gt=0)

@@ -349,13 +349,13 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How often the LLM may try to reply in the right form. A prompt can allow fewer attempts."""
+        """How many times the LLM may try to reply in the right form. A prompt can allow fewer attempts."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, the LLM gets this answer with the error, and may try again.
+        If the answer has the wrong form, pyfast sends it back to the LLM with the error, and asks again.
 
         Args:
             prompt: The prompt. It has the pydantic model of the answer.
@@ -631,7 +631,7 @@ class Context:
         return cited
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Report a fallback: the LLM gave no usable reply to `prompt`, so the system takes a simpler step.
+        """Report a fallback: the LLM returned no usable reply to `prompt`, so the system takes a simpler step.
 
         The run's summary counts fallbacks by the name of the prompt. `on_step` gets a step that has the error
         in the field `fell_back`.

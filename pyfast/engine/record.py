@@ -58,8 +58,8 @@ class Evidence:
     snippet: str
     """The content of the segment"""
     offsets: tuple[int, int] = (-1, -1)
-    """In a text: half-open character offsets, from 0. In a table: (row, column), where -1 stands for all rows
-    or all columns. In a knowledge graph: (-1, -1)"""
+    """In a text: half-open character offsets, from 0. In a table: (row, column), where -1 means all rows or all
+    columns. In a knowledge graph: (-1, -1)"""
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None

@@ -1,4 +1,4 @@
-"""Compare runs over the same questions: find which differences are significant, and what each run costs."""
+"""Compare runs on the same questions: find which differences are significant, and what each run costs."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Pairs:
 
 
 def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Open two finished runs over the same questions. If `questions` is None, the questions come from the
+    """Open two finished runs on the same questions. If `questions` is None, the questions come from the
     file that the first run's run.toml names.
 
     Raises `InputError` if a folder is not a run, or the questions differ.

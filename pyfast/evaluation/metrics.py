@@ -290,7 +290,7 @@ def musique(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | No
     """Compute EM and F1 of the answer (the best over its accepted forms), and F1 of the supporting
     paragraphs, for questions that can be answered.
 
-    In MuSiQue-Full, each question stands twice (`pair` in the gold): with paragraphs that suffice, and without.
+    In MuSiQue-Full, each question occurs twice (`pair` in the gold): with paragraphs that suffice, and without.
     Each pair has two more figures, as in the official script: `group_answer_sufficiency_f1` and
     `group_support_sufficiency_f1`. They are F1 of the question that can be answered if the system answered this
     question and abstained from the other, otherwise 0.

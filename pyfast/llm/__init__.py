@@ -39,8 +39,9 @@ def open_llm(spec: str, **options: Any) -> FullLLM:
         The model, for `pyfast.answer` and `pyfast.Engine`.
 
     Raises:
-        InputError: No LLM has this name, or the LLM does not know one of the options.
-        ModelNotFoundError: The model or its runtime is not on this machine. The message says how to install it.
+        InputError: No LLM has this name, or the LLM does not have one of the options.
+        ModelNotFoundError: The model or its runtime is not on this machine. The message explains how to install
+            it.
 
     Example:
         >>> import pyfast

@@ -233,7 +233,7 @@ def utf8(texts: Iterable[str]) -> tuple[Int64, npt.NDArray[np.uint8]]:
 def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a native op and return its result.
 
-    Pass arguments by keyword. Raises `ArrayError` if the op refuses an argument.
+    Pass arguments by keyword. Raises `ArrayError` if the op rejects an argument.
     """
     try:
         return op(*args, **kwargs)

@@ -162,7 +162,7 @@ def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint
     the document.
 
     Args:
-        segments: The columns of the corpus. The column `hashes` stands for the uris. The op does not read
+        segments: The columns of the corpus. The column `hashes` represents the uris. The op does not read
             `uris` and `content`, or the columns with positions in these two, such as `uri_offsets`.
         which: int64[n], the numbers of segments.
 

@@ -272,12 +272,12 @@ def hseq_stream(
     tombstones: npt.ArrayLike | None = None,
     order: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Stream:
-    """Make the stream of a corpus: its segments in the order in which questions see them (HSEQ).
+    """Make the stream of a corpus: its segments in the order in which they are shown for a question (HSEQ).
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level, and so on. Within a level, segments are in the order of the corpus. A cursor
-    is the position of one question in the stream. It can have a prior: segments that only this question sees
-    first. A prior can also have segments of other levels.
+    is the position of one question in the stream. It can have a prior: segments that are shown
+    first, and only for this question. A prior can also have segments of other levels.
 
     `hseq_stream` itself takes O(segments) time. The time that a later call of `window` or `refresh` takes
     does not depend on the size of the corpus.
@@ -287,7 +287,7 @@ def hseq_stream(
         parent: int32 or int64 [segments], the segment directly above each segment, or -1.
         subtree_end: int32 or int64 [segments], for each segment, the number after the last segment inside it.
             None: the op computes it from `parent`.
-        priority: The levels of segments that questions see, the first level first.
+        priority: The levels of the segments to show, in order.
         tombstones: [segments], 1 for deleted segments. None: nothing is deleted.
         order: (order, starts) of an earlier stream of the same corpus, to save time. `level`, `parent` and
             `subtree_end` can then be memory-mapped files that are larger than memory, because the op checks

@@ -54,7 +54,7 @@ def report(
     open the page from the disk, a browser loads no data: use `pyfast view` for runs on this machine.
 
     Args:
-        runs: A run, or several runs over the same questions, which the report compares. You can also give
+        runs: A run, or several runs on the same questions, which the report compares. You can also give
             folders of runs.
         out: The folder to write. Replaces an existing report in this folder.
         gold: As in `pyfast.evaluate`. None: the gold answers in gold.jsonl in the folder of the run's

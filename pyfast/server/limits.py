@@ -72,7 +72,7 @@ class Limits:
 
 
 class Queue:
-    """Counts the questions in progress and in the queue, and refuses questions if the queue is full."""
+    """Counts the questions in progress and in the queue, and rejects questions if the queue is full."""
 
     def __init__(self, concurrency: int, limit: int) -> None:
         self.concurrency = concurrency
@@ -125,7 +125,7 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key, what requests with it can see, and how much they may use."""
+    """An API key, which documents requests with it can access, and how much they may use."""
 
     key: str = field(repr=False)
     room: str = ""

@@ -48,7 +48,8 @@ class Settings(BaseModel):
 
 
 class Abstaining(Settings):
-    """Base class of settings for systems that can abstain: they give no answer if the evidence has none."""
+    """Base class of settings for systems that can abstain: they return no answer if the evidence does not
+    contain one."""
 
     abstain: bool = Field(
         default=True,

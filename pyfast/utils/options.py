@@ -219,7 +219,7 @@ class Sampling(Options):
 
 @dataclass(frozen=True, slots=True)
 class Cluster(Options):
-    """A Ray cluster whose workers do the work."""
+    """A Ray cluster that runs the work."""
 
     TABLE: ClassVar[str] = "cluster"
 

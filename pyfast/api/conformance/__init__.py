@@ -1,4 +1,4 @@
-"""Check that a system keeps the promises that pyfast makes for every system: see `check_system`."""
+"""Check that a system meets the guarantees that pyfast gives for every system: see `check_system`."""
 
 from pyfast.api.conformance.checks import CheckResult, check_system
 

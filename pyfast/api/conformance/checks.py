@@ -43,9 +43,9 @@ class CheckResult:
     name: str
     passed: bool
     detail: str
-    """What was checked. If the check failed: which promise is broken, and where"""
+    """What was checked. If the check failed: which guarantee is violated, and where"""
     causes: str = ""
-    """The likely causes of a broken promise. Empty if `detail` says enough"""
+    """The likely causes of a violated guarantee. Empty if `detail` is clear enough"""
 
 
 class _NotHeldError(Exception):
@@ -89,7 +89,7 @@ def check_system(
     settings: Mapping[str, Any] | None = None,
     on_result: Callable[[CheckResult], None] | None = None,
 ) -> list[CheckResult]:
-    """Check that a system keeps the promises that pyfast makes for every system.
+    """Check that a system meets the guarantees that pyfast gives for every system.
 
     The check runs the system many times, with an LLM whose replies depend only on the request:
 
@@ -109,7 +109,7 @@ def check_system(
         on_result: A function that is called with each result.
 
     Returns:
-        A result for each check. If the system cannot run at all, only the result of the first check.
+        A result for each check. If the system cannot run at all, there is only the result of the first check.
 
     Raises:
         InputError: The system or a setting does not exist, or another process cannot load the `System`, because

@@ -165,7 +165,7 @@ def experiment(
         prices: A price list, or its file, for costs in money.
         concurrency: How many questions are in progress at the same time. None: as in `pyfast.answer`.
         options: As in `pyfast.answer`. `outage`, `sample`, `restart` and `accept_code` have an effect here;
-            others are refused. `sample` replaces the plan's `sample`, and you can resume the experiment with a
+            others are rejected. `sample` replaces the plan's `sample`, and you can resume the experiment with a
             larger one. Finished runs that other code started stay as they are; a warning names them.
         cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
             `cluster.workers` is the number of simultaneous runs. `out` must be a folder that all machines share.

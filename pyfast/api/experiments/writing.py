@@ -91,8 +91,8 @@ def write_tables(
     plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[tuple[str, str], Searched]
 ) -> None:
     """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
-    `folder`. Under each table stand the differences from the paper, and what the questions of each set and model
-    search (`sets`)."""
+    `folder`. Each table is followed by the differences from the paper, and by what the questions of each set and
+    model search (`sets`)."""
     for name in COMPARISONS:
         (folder / name).unlink(missing_ok=True)  # It would be of other tables.
     for kind in (".md", ".tex"):

@@ -61,7 +61,7 @@ class Settings(system.Abstaining):
     search: bool = Field(
         default=True,
         description="Answer each follow-up question from the passages of a search. Off: the LLM answers it from"
-        " what it knows.",
+        " its own knowledge.",
         json_schema_extra={"paper": "self-ask with a search engine, and self-ask alone"},
     )
     follow_ups: int = Field(

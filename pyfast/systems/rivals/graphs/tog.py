@@ -72,7 +72,8 @@ class Path(NamedTuple):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question from paths in the graph. If they do not suffice, the LLM answers from what it knows."""
+    """Answer a question from paths in the graph. If they do not suffice, the LLM answers from its own
+    knowledge."""
     trace: dict[str, Any] = {"rounds": [], "answered_by": "llm"}
     names, store = session.store.entities, session.store
     paths = [Path(entity) for entity in await topics(question, ctx, settings, session)]
