@@ -185,8 +185,8 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
 
     Returns:
         The graph. `len(graph)` is the number of triples. `graph.failed_chunks()` lists the chunks for which the
-        LLM returned no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the date, the
-        prompts, the cost, and the dropped triples with the reason for each.
+        LLM returned no usable reply. `graph.extractions` describes each extraction by an LLM: the model, the
+        date, the prompts, the cost, and the dropped triples with the reason for each.
 
     Raises:
         IndexFormatError: The index has no graph, or the graph is damaged.

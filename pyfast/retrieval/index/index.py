@@ -164,7 +164,7 @@ class Index:
         return self._opened_at(None)
 
     def within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only the documents with these uris. Its results are the same as those of an index built
+        """Return an index of only the documents with these uris. Its results are the same as of an index built
         from only these documents.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
