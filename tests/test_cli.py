@@ -75,7 +75,7 @@ BAD = {
     "no questions": (ANSWER.replace("good", "empty"), "empty.jsonl"),
     "no question file": (ANSWER.replace("good", "missing"), "missing.jsonl"),
     "a folder of questions": (ANSWER.replace("good.jsonl", "folder"), "folder"),
-    "questions from a pipe": (ANSWER.replace("good.jsonl", "/dev/stdin"), "not a regular file"),
+    "questions from a pipe": (ANSWER.replace("good.jsonl", "/dev/stdin"), "must be a regular file"),
     "no index given": (ANSWER.replace("--index index", ""), "--index"),
     "no index there": (ANSWER.replace("--index index", "--index missing"), "missing"),
     "an index that is another folder": (ANSWER.replace("--index index", "--index folder"), "not a pyfast index"),

@@ -120,7 +120,7 @@ def test_what_cannot_be_checked_is_said_at_once() -> None:
         check_system("./my.py")
     with pytest.raises(InputError, match="rag has no setting 'alpha'"):
         check_system("rag", settings={"alpha": "1"})
-    with pytest.raises(InputError, match="good: it has no name in a module that can be imported"):
+    with pytest.raises(InputError, match="good: other processes cannot import this system"):
         check_system(replace(bad_systems.GOOD))
     with pytest.raises(InputError, match="graph=on needs trained=FOLDER"):
         check_system("graph_convqa")
@@ -163,6 +163,6 @@ def test_the_command_fails_where_a_check_does(tmp_path: Path) -> None:
     assert status == 1 and text.startswith(
         "FAIL  answers: 30 of 30 questions failed, among them q0: KeyError: 'q'\n"
     )
-    assert text.endswith("bad_systems:BROKEN failed 2 of 7 checks: answers, malformed answers\n")
+    assert text.endswith("bad_systems:BROKEN failed 2 of 8 checks: answers, malformed answers\n")
     assert told("nothing")[1].startswith("pyfast: unknown system 'nothing'; known: ")
     assert list(tmp_path.iterdir()) == []

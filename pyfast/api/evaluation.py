@@ -207,7 +207,7 @@ def compare(
         ...     print(one.figure, one.difference, one.low, one.high, one.p_holm)
     """
     if len(runs) < 2:
-        raise InputError("compare: expected two runs or more")
+        raise InputError("compare: expected two or more runs")
     if len(judged) not in (0, len(runs)):
         raise InputError(f"judged: expected one folder for each of the {len(runs)} runs, got {len(judged)}")
     names = _names(runs)

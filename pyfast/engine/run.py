@@ -165,7 +165,7 @@ async def answer_all(
 
     def too_many() -> None:
         if failures is not None and failed + summary.states["failed"] > failures:
-            because = f", the first because: {summary.first_failure}" if summary.first_failure else ""
+            because = f"; the first reason was: {summary.first_failure}" if summary.first_failure else ""
             raise RunError(f"more than {failures} questions failed{because}")
 
     def note_stop(error: LLMUnavailableError) -> None:

@@ -47,7 +47,7 @@ def test_temperature_and_seed_are_sent_and_recorded(tmp_path: Path) -> None:
     assert {request.temperature for request in llm.asked} == {0.7}
     (seed,) = {request.seed for request in llm.asked}
     assert recorded(tmp_path / "run")["sampling"] == {"temperature": 0.7, "seed": 3}
-    with pytest.raises(InputError, match=r"sampling\.seed was 3, is 4"):
+    with pytest.raises(InputError, match=r"sampling\.seed was 3 and is now 4"):
         pyfast.answer(QUESTIONS[:2], sampling=pyfast.Sampling(temperature=0.7, seed=4), **given)  # type: ignore[arg-type]
     other = Listening()
     pyfast.answer(QUESTIONS[:1], llm=other, system="direct", sampling=pyfast.Sampling(temperature=0.7, seed=4))
@@ -82,7 +82,7 @@ def test_a_run_grows_with_its_limit(tmp_path: Path) -> None:
     assert go(40).status.states == {"answered": 40} and len(llm.asked) == 40
     assert [record.id for record in pyfast.Run(tmp_path / "run").records] == [q["id"] for q in QUESTIONS]
     assert go(40).status.ended == 40 and len(llm.asked) == 40  # nothing is left to do
-    with pytest.raises(InputError, match=r"questions\.count was 40, is 30"):
+    with pytest.raises(InputError, match=r"questions\.count was 40 and is now 30"):
         go(30)
     other = tmp_path / "other.jsonl"
     other.write_text("".join(json.dumps({**q, "question": "Other?"}) + "\n" for q in [*QUESTIONS, {"id": "z"}]))

@@ -69,7 +69,7 @@ def test_what_is_done_can_be_read(how: list[str], place: Path, tmp_path: Path) -
     assert read.stdout.splitlines() == [
         f"9 {answer} True",
         "run: run, 5 checks: undamaged",
-        "index: index, 3 checks: whole",
+        "index: index, 3 checks: undamaged",
         "True",
     ]
     assert (tmp_path / "report" / "index.html").exists()

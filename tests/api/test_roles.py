@@ -125,10 +125,10 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
     go(default=Model("head"), pick=Model("iterator"))
     go(default=Model("head"), pick=Model("iterator"))
     for other, shown in (
-        ({"pick": Model("other")}, "llm.pick_fingerprint was iterator, is other"),
-        ({}, "llm.pick_fingerprint was iterator, is not set"),
-        ({"pick": Model("iterator"), "plan": Model("p")}, "llm.plan_fingerprint was not set, is p"),
-        ({"pick": Model("iterator", context_window=9)}, "llm.pick_context_window was 1000000, is 9"),
+        ({"pick": Model("other")}, "llm.pick_fingerprint was iterator and is now other"),
+        ({}, "llm.pick_fingerprint was iterator and is now not set"),
+        ({"pick": Model("iterator"), "plan": Model("p")}, "llm.plan_fingerprint was not set and is now p"),
+        ({"pick": Model("iterator", context_window=9)}, "llm.pick_context_window was 1000000 and is now 9"),
     ):
         with pytest.raises(InputError, match=shown):
             go(default=Model("head"), **other)
@@ -232,7 +232,7 @@ def test_the_command_line_reads_roles_before_the_equals_sign(small: pyfast.Index
     with pytest.raises(InputError, match="hseq: no LLM for its roles plan, answer, judge"):
         told("pick=instant")
     assert "1 question: 1 " in told("instant", "pick=instant")
-    with pytest.raises(InputError, match="pick_fingerprint was instant:2, is not set"):
+    with pytest.raises(InputError, match="pick_fingerprint was instant:2 and is now not set"):
         told("instant")
     shown = CliRunner().invoke(app, ["status", str(tmp_path / "run")]).stdout
     assert re.search(r"select +pick +4 ", shown) and re.search(r"head +answer +1 ", shown)

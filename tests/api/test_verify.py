@@ -176,4 +176,4 @@ def test_the_command(run: Path) -> None:
     (run / "answers.jsonl").write_bytes(b"".join(lines))
     told = pyfast("verify", run, cwd=run)
     assert told.returncode == 1 and told.stderr == ""
-    assert "FAIL  answers.jsonl: 1 of 20 lines were changed, starting with line 5\n" in told.stdout
+    assert "FAIL  answers.jsonl: 1 of 200 lines were changed, starting with line 5\n" in told.stdout

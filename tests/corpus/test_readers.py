@@ -155,7 +155,7 @@ def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str)
 def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         list(read([tmp_path / "missing"]))
-    with pytest.raises(InputError, match=r"there is no reader for such a file: .+; pyfast reads \*\.arrow"):
+    with pytest.raises(InputError, match=r"there is no reader for this kind of file; .+; pyfast reads \*\.arrow"):
         one(tmp_path / "x.xyz", "")
 
 

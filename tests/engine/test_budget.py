@@ -159,7 +159,7 @@ def test_how_many_may_fail(tmp_path: Path, text: str, total: int, most: int) -> 
 
     while len(bad) > most + 1:
         bad.pop()
-    with pytest.raises(RunError, match=rf"more than {most} questions failed, the first because: busy"):
+    with pytest.raises(RunError, match=rf"more than {most} questions failed; the first reason was: busy"):
         go(tmp_path, direct, Watched(reply), questions, failures=most, concurrency=3)
     assert sum(record["state"] == "failed" for record in records(tmp_path)) == most + 1
     bad.pop()

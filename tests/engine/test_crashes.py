@@ -186,7 +186,7 @@ def test_when_everything_fails_the_command_does(place: Path) -> None:
         session = Session(place / "few", *arguments(place, url, *options, "--max-failures", "5%"))
         assert session.ended() == 1
         told = session.told.splitlines()
-    assert len(told) == 1 and told[0].startswith("pyfast: more than 10 questions failed, the first because: ")
+    assert len(told) == 1 and told[0].startswith("pyfast: more than 10 questions failed; the first reason was: ")
     with hostile() as url:
         again = [*options, "--max-failures", "50%", "--retry-failed"]
         finish(place / "few", place, url, *again)

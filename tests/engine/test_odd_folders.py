@@ -108,7 +108,7 @@ def test_an_odd_field_of_an_answer_is_one_line(tmp_path: Path, name: str, value:
     lines = [orjson.dumps({**record, name: value}) + b"\n" for record in records(tmp_path)]
     whole = answers(tmp_path)
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match="line 1: not a record of a run"):
+    with pytest.raises(InputError, match="line 1: this line is not the record of a run"):
         Run(tmp_path).records[0]
     go(tmp_path, direct, Watched(), ask_about(3))
     assert answers(tmp_path) == whole

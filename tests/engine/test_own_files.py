@@ -94,7 +94,7 @@ def test_an_edited_line_is_noticed_and_written_again(
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines if whole else lines[:6]))
     assert read_status(tmp_path).altered == (1 if whole else 4)  # Three lines that the journal knows are missing.
     command = processes.pyfast("status", tmp_path)
-    lines_of = "1 line of " if whole else "4 lines of "
+    lines_of = "1 line missing" if whole else "4 lines missing"
     assert command.returncode == 0 and lines_of in command.stdout and "missing or changed" in command.stdout
     go(tmp_path, winding, llm := Watched(moody), ask_about(9))
     assert (answers(tmp_path), traces(tmp_path), llm.given) == (before, beside, 0)
@@ -109,7 +109,7 @@ def test_a_usage_that_is_none_is_one_line(tmp_path: Path, usage: str) -> None:
     lines = answers(tmp_path).splitlines(keepends=True)
     lines[1] = lines[1][: lines[1].index(b'"usage":')] + f'"usage":{usage}}}\n'.encode()
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=r"answers\.jsonl, line 2: not a record of a run") as error:
+    with pytest.raises(InputError, match=r"answers\.jsonl, line 2: this line is not the record of a run") as error:
         list(pyfast.Run(tmp_path).records)
     assert "\n" not in str(error.value)
     (tmp_path / "journal.sqlite").unlink()

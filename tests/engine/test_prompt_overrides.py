@@ -89,8 +89,8 @@ FAULTS = {
     " although leave_out lists it",
     '[answer]\nuser = "$context $path $question"\nleave_out = ["way"]': "prompt 'answer': leave_out lists $way,"
     " which is not a placeholder of this prompt; known: $context, $path, $question",
-    '[direct]\nsystem = "x"': "n2n has no prompt 'direct'; it has: plan, extract, answer",
-    '["an\\nswer"]\nsystem = "x"': "n2n has no prompt 'an\\nswer'; it has: plan, extract, answer",
+    '[direct]\nsystem = "x"': "n2n has no prompt 'direct'; its prompts are: plan, extract, answer",
+    '["an\\nswer"]\nsystem = "x"': "n2n has no prompt 'an\\nswer'; its prompts are: plan, extract, answer",
 }
 
 
@@ -107,7 +107,7 @@ UNREADABLE = {
     'answer = "x"': "prompt 'answer': expected a table, [answer], with system, user or both",
     "[answer]": "prompt 'answer': expected system, user or both",
     '[answer]\nleave_out = ["path"]': "prompt 'answer': expected system, user or both",
-    '[answer]\nsystem = "x"\nleave_out = ["path"]': "prompt 'answer': leave_out says what `user` leaves out",
+    '[answer]\nsystem = "x"\nleave_out = ["path"]': "prompt 'answer': leave_out can only be used together with",
     '[answer]\nuser = "x"\nleave_out = "path"': "prompt 'answer': leave_out: expected a list of texts",
     '[answer]\nuser = "x"\nleave_out = [1]': "prompt 'answer': leave_out: expected a list of texts",
     "[answer]\nsystem = 3": "prompt 'answer': system: expected a non-empty text",

@@ -74,5 +74,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     for name, message in {"missing": "cannot be read", ".": "cannot be read", "empty": "no question"}.items():
         with pytest.raises(InputError, match=message):
             questions_in(tmp_path / name)
-    with pytest.raises(InputError, match="not a regular file"):  # and nobody waits for a writer
+    with pytest.raises(InputError, match="must be a regular file"):  # and nobody waits for a writer
         questions_in(tmp_path / "pipe")

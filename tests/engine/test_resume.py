@@ -277,7 +277,7 @@ def test_journal_and_answers_agree_on_a_question_that_ends_otherwise(tmp_path: P
 
 
 def test_what_stops_a_run_can_be_removed(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="more than 3 questions failed, the first because: busy"):
+    with pytest.raises(RunError, match="more than 3 questions failed; the first reason was: busy"):
         go(tmp_path, direct, Watched(lambda request: CallError("busy")), ask_about(20), failures=3, concurrency=2)
     go(tmp_path, direct, Watched(lambda request: {"answer": "x"}), ask_about(20), failures=20)
     states = [record["state"] for record in records(tmp_path)]

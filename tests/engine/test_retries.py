@@ -100,7 +100,7 @@ def test_a_conversation_too_long_is_the_answers_fault_not_the_questions(tmp_path
     record, requests = ask(tmp_path, "broken", CallError("the prompt is too long"))
     assert len(requests) == 2 and record["state"] == "abstained"
     assert record["trace"]["refused"].startswith("word: malformed answer: ")
-    assert record["trace"]["refused"].endswith("; asked again: the prompt is too long")
+    assert record["trace"]["refused"].endswith("; when asked again: the prompt is too long")
 
 
 def test_what_fails_at_once_is_not_asked_again(tmp_path: Path) -> None:

@@ -191,10 +191,10 @@ def test_runs_that_cannot_be_reused(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     refused("--reuse expects the folder of another run", tmp_path / "none")
     pyfast.answer(["Who?"], llm=Another(), system="direct", run=old)
-    refused("LLM is different: llm.fingerprint was another, is instant", old)
+    refused("LLM is different: llm.fingerprint was another and is now instant", old)
     configuration = (old / "run.toml").read_text()
     (old / "run.toml").write_text(configuration.replace('"another"', '"instant-1"'))
-    refused("does not belong to run.toml", old)
+    refused("does not match run.toml", old)
     (old / "run.toml").write_text(configuration.replace("format_version = 1", "format_version = 99"))
     refused("format", old, kind=OtherBuildError)
     with pytest.raises(InputError, match="reuse need the folder of a run"):

@@ -329,7 +329,7 @@ def test_many_differences_leave_room_for_small_p() -> None:
 
 def test_what_cannot_be_compared() -> None:
     a, b = in_memory({"Titan": "x"}), in_memory({"Rhea": "x"})
-    with pytest.raises(InputError, match="two runs or more"):
+    with pytest.raises(InputError, match="two or more runs"):
         pyfast.compare([a], GOLD)
     with pytest.raises(InputError, match="no question in common"):
         pyfast.compare([a, b], GOLD)

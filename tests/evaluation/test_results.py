@@ -220,7 +220,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(run: Path, tmp_path: 
 def test_no_file_is_replaced_unless_asked(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "questions.csv"
     out.write_text("my questions")
-    with pytest.raises(InputError, match=r"questions\.csv: already exists"):
+    with pytest.raises(InputError, match=r"questions\.csv already exists"):
         pyfast.export([run], out)
     assert out.read_text() == "my questions"
     assert pyfast.export([run], out, overwrite=True) == len(ASKED) and out.read_text() != "my questions"

@@ -150,7 +150,7 @@ def test_seeds_are_averaged_over_questions(data: Path, tmp_path: Path, url: str)
     spread = np.std([report.rows[0]["f1"].value for report in reports], ddof=1)
     assert cell.spread["f1"] == pytest.approx(spread)
     tables = (tmp_path / "E" / "tables.md").read_text()
-    assert f"] ± {spread:.3f} |" in tables and "- Behind ±: the standard deviation" in tables
+    assert f"] ± {spread:.3f} |" in tables and "- The number after ± is the standard deviation" in tables
     assert pd.read_csv(tmp_path / "E" / "tables.csv")["f1_sd"].tolist() == [pytest.approx(spread)]
     assert cell.figures["em"].value == pytest.approx(mean) and cell.figures["em"].questions == 6
     statuses = [pyfast.Run(run).status for run in cell.runs]
@@ -421,7 +421,7 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
         ({"documents": "some"}, "documents"),
         ({"sets": ["nowhere"]}, "nowhere"),
         ({"rows": [{"name": "a", "system": "nobody"}]}, "nobody"),
-        ({"rows": [{"name": "a"}]}, "the row 'a' needs a `system`, or `not_run`"),
+        ({"rows": [{"name": "a"}]}, "the row 'a' needs either `system`, or `not_run`"),
     ],
 )
 def test_bad_plans_are_refused(data: Path, tmp_path: Path, change: dict[str, Any], reason: str) -> None:

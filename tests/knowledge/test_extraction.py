@@ -316,7 +316,7 @@ def test_what_an_llm_extracted_has_no_rules_beside_it(
     new = TextDocument("new", "Newcomer", "Pluto Platter met Quaoar Quick.")
     index = build_index([*read([examples / "corpus"]), new], index.folder, overwrite=True)
     assert rows(build(index, None)) == rows(store)
-    assert caplog.messages[-1].startswith("1 chunks have not been read by an LLM")
+    assert caplog.messages[-1].startswith("chunks that no LLM has read: 1")
 
 
 def test_pruning_removes_and_adds_nothing(place: Callable[[], Index], examples: Path) -> None:

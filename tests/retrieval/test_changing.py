@@ -341,7 +341,7 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(
     assert caplog.text.count(told) == 3
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
     pyfast.compact_index(index, erase=True)
-    with pytest.raises(InputError, match=r"index\.commit was 1, is 3"):
+    with pytest.raises(InputError, match=r"index\.commit was 1 and is now 3"):
         ask("run", index)
 
 

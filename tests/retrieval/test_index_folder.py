@@ -396,9 +396,9 @@ def test_opening_reads_few_blocks(tmp_path: Path) -> None:
     first, last = (index.search([f"number{i}"], 1)[0] for i in (0, 2999))
     assert index.text(int(first.passages[0])).startswith("moon number0")
     assert cite(index, [evidence_of(index, first)])
-    with pytest.raises(IndexFormatError, match=r"text\.bin: damaged \(checksum\)"):
+    with pytest.raises(IndexFormatError, match=r"text\.bin is damaged \(wrong checksum\)"):
         index.text(int(last.passages[0]))
-    with pytest.raises(IndexFormatError, match=r"content\.bin: damaged \(checksum\)"):
+    with pytest.raises(IndexFormatError, match=r"content\.bin is damaged \(wrong checksum\)"):
         cite(index, [evidence_of(index, last)])
     assert not pyfast.verify(tmp_path / "index").passed
 

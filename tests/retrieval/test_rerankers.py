@@ -136,7 +136,7 @@ def test_a_run_keeps_its_scores(small: Index, tmp_path: Path) -> None:
 def test_another_reranker_is_another_run(small: Index, tmp_path: Path) -> None:
     pyfast.answer(QUESTIONS[:1], index=small, llm="instant", system="rag", run=tmp_path / "run")
     other = Index(small.folder, rerank=Backwards)
-    with pytest.raises(InputError, match=r"index\.rerank was not set, is backwards"):
+    with pytest.raises(InputError, match=r"index\.rerank was not set and is now backwards"):
         pyfast.answer(QUESTIONS[:1], index=other, llm="instant", system="rag", run=tmp_path / "run")
 
 

@@ -194,7 +194,7 @@ def test_retrievers_that_do_not_fit(dense: Path, retriever: str, message: str) -
 def test_vectors_that_do_not_fit(small: Index, tmp_path: Path) -> None:
     document = {"id": "a", "text": "A text."}
     for given, message in [
-        ("other:x", "expected any of dense, sparse, late"),
+        ("other:x", "expected dense, sparse, late"),
         (["dense", "dense"], "each at most once"),
         ("sparse", "sparse: expected sparse:MODEL"),
     ]:

@@ -540,7 +540,8 @@ def test_what_is_given_beside_a_preset_counts() -> None:
         ):
             n2n.configure({"preset": given})
     with pytest.raises(
-        InputError, match=r"^rag has no setting 'preset'; it has: abstain, long_answer, effort, evidence_share, k$"
+        InputError,
+        match=r"^rag has no setting 'preset'; its settings are: abstain, long_answer, effort, evidence_share, k$",
     ):
         load_system("rag").configure({"preset": "paper"})
 

@@ -9,10 +9,15 @@ from pyfast.errors import InputError
 from pyfast.systems import load_system, names
 
 BAD = [
-    ("n2n", "frob", "1", "n2n has no setting 'frob'; it has: abstain, effort, evidence_share, decompose, gra"),
+    (
+        "n2n",
+        "frob",
+        "1",
+        "n2n has no setting 'frob'; its settings are: abstain, effort, evidence_share, decompose, gra",
+    ),
     ("n2n", "", "1", "no setting ''"),
-    ("rag", "alpha", "1", "it has: abstain, long_answer, effort, evidence_share, k"),
-    ("direct", "k", "1", "it has: abstain, long_answer"),
+    ("rag", "alpha", "1", "its settings are: abstain, long_answer, effort, evidence_share, k"),
+    ("direct", "k", "1", "its settings are: abstain, long_answer"),
     ("cot", "examples", "9", "examples"),
     ("self_consistency", "samples", "0", "samples"),
     ("react", "instructions", "Search.", "instructions has no effect with format=json"),
