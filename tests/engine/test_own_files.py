@@ -98,7 +98,7 @@ def test_an_edited_line_is_noticed_and_written_again(
     assert command.returncode == 0 and lines_of in command.stdout and "missing or changed" in command.stdout
     go(tmp_path, winding, llm := Watched(moody), ask_about(9))
     assert (answers(tmp_path), traces(tmp_path), llm.given) == (before, beside, 0)
-    assert "answers.jsonl, line 5: was changed" in caplog.text
+    assert "answers.jsonl: line 5 was changed" in caplog.text
     assert read_status(tmp_path).altered == 0
 
 
