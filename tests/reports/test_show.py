@@ -207,8 +207,8 @@ def test_where_a_missing_index_was_looked_for(
     recorded.write_text(text.replace(index, "IDX").replace(questions, "q.jsonl"))
     pyfast.show(tmp_path / "elsewhere" / "run", "q0")
     where = f"in {Path.cwd()} or in {tmp_path / 'elsewhere'} or in "
-    assert f"its index is missing: there is no IDX {where}" in caplog.text
-    assert f"its file of questions is missing: there is no q.jsonl {where}" in caplog.text
+    assert f"the index of this run is missing: there is no IDX {where}" in caplog.text
+    assert f"the file of questions of this run is missing: there is no q.jsonl {where}" in caplog.text
     assert "; go to the folder in which the run was started" in caplog.text
 
 

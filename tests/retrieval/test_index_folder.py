@@ -412,5 +412,5 @@ def test_who_opens_an_index_while_it_is_replaced_waits(tmp_path: Path) -> None:
     assert Index(out).manifest["documents"] == 3
     back.join()
     out.rename(tmp_path / "elsewhere")
-    with pytest.raises(IndexFormatError, match="no such index folder"):
+    with pytest.raises(IndexFormatError, match="there is no index folder"):
         Index(out)

@@ -285,7 +285,7 @@ def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.Mon
     [
         ({"limits": {"queue": -1}}, "limit queue: expected"),
         ({"limits": {"seconds": "60"}}, "limit seconds: expected"),
-        ({"limits": {"speed": 1}}, "limit speed: unknown"),
+        ({"limits": {"speed": 1}}, "unknown limit speed"),
         ({"systems": ["n2n"]}, "n2n needs an index: pass one to the server"),
         ({"systems": {"direct": {"nonsense": 1}}}, "no setting 'nonsense'"),
         ({"systems": []}, "no system was given"),

@@ -118,7 +118,7 @@ def test_several_indexes_and_settings(small: pyfast.Index, tmp_path: Path) -> No
     ("arguments", "fault"),
     [
         (("--host", "0.0.0.0"), "set PYFAST_API_KEYS"),
-        (("--limit", "speed=1"), "limit speed: unknown"),
+        (("--limit", "speed=1"), "unknown limit speed"),
         (("--set", "rag.k=3"), "add the system with --system"),
         (("--set", "k=3"), "expected SYSTEM.NAME=VALUE"),
         (("--index", "a=x", "--index", "a=y"), "given twice"),
