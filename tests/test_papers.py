@@ -85,7 +85,7 @@ def test_every_paper_has_its_tables() -> None:
 
 @pytest.mark.parametrize("row", ELEMENTS, ids=str)
 def test_every_element_has_its_place_and_verdict(row: Row) -> None:
-    assert row.cells[VERDICT].startswith(("yes", "departs", "the paper does not say", "not implemented")), row
+    assert row.cells[VERDICT].startswith(("yes", "departs", "the paper does not specify", "not implemented")), row
     assert row.quoted(PLACE) or row.cells[VERDICT].startswith("not implemented"), row
     assert not re.fullmatch(r"(departs|not implemented):?", row.cells[VERDICT]), "it says why"
     if row.cells[VERDICT].startswith("departs"):
