@@ -161,14 +161,14 @@ class Job:
             for run in (run for run in self.options.reused if run not in copied):
                 check_reused(self.folder, described, run)
 
-    def was_finished_by_other_code(self) -> bool:
-        """Return whether the run in the folder is this one, its questions have all ended, and another version of
-        the code started it. Call this method before you load a model."""
+    def changed_since_the_end(self) -> list[str] | None:
+        """Return what has changed in the code since the run in the folder ended, as texts. Return None if another
+        run is there, or some of its questions have not ended. Call this method before you load a model."""
         assert self.folder is not None
         described = self.describe()
         changed = differences(read_configuration(self.folder / CONFIGURATION), described, windows_of(described))
-        is_other = bool(changed) and all(one.startswith(OF_CODE) for one in changed)
-        return is_other and done_in(self.folder, self.questions.count) is not None
+        is_this = all(one.startswith(OF_CODE) for one in changed)
+        return changed if is_this and done_in(self.folder, self.questions.count) is not None else None
 
     def _started_in(self) -> dict[str, str]:
         """The working directory, relative to the run, so that both can move together."""

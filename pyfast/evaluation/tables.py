@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy import format_float_positional
 
 from pyfast.errors import InputError
-from pyfast.evaluation.bootstrap import DRAWS
 from pyfast.evaluation.compare import AnswerChange, Comparison, Difference, Flips
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Row, Unanswered
@@ -29,7 +28,6 @@ Records = Sequence[Mapping[str, Any]]
 _STYLES = {".md": "github", ".tex": "latex_booktabs"}
 _NUMBER = re.compile(r"[-+<.,±\d\s\[\]]*(?: to [-+.\d]*)?")  # also with its interval, or empty
 _NEGATIVE = re.compile(r"(?<![^\s\[])-(?=[\d.])")
-_FLOOR = 1 / (DRAWS + 1)  # the smallest p-value of `permutation_p`
 _SPENT: dict[str, tuple[str, int | None]] = {
     "llm_calls": ("LLM calls", 1),
     "prompt_tokens": ("tokens in", 1),
@@ -256,8 +254,8 @@ DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
 
 
 def shown_p(p: float) -> str:
-    """Return a p-value as text. No p-value is 0. The smallest p-value of a bootstrap only says that p is below."""
-    return "<0.001" if p == _FLOOR else "<0.0001" if p < 0.00005 else f"{p:.4f}"
+    """Return a p-value as text. The smallest p-value of a permutation test only says that p is below it."""
+    return "<0.001" if p < 0.001 else f"{p:.4f}"
 
 
 def difference_cells(one: Difference) -> list[str]:

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -416,6 +417,8 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
         ({"sets": []}, "sets"),
         ({"rows": [{"name": "a", "system": "rag"}, {"name": "a", "system": "n2n"}]}, "two rows are called 'a'"),
         ({"colums": ["em"]}, "colums"),
+        ({"columns": ["em", "f1", "em"]}, "'em' is named twice"),
+        ({"seeds": [1, 2, 1]}, "1 is named twice"),
         ({"limit": 0}, "limit"),
         ({"knowledge": "magic"}, "knowledge"),
         ({"documents": "some"}, "documents"),
@@ -427,6 +430,62 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
 def test_bad_plans_are_refused(data: Path, tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         pyfast.experiment({**PLAN, **change}, data, tmp_path / "E", llm="instant")
+
+
+@pytest.mark.parametrize("place", ["rows", "models"])
+def test_two_names_never_share_a_folder(data: Path, tmp_path: Path, place: str) -> None:
+    rows = [{"name": "RAG, k=5", "system": "rag"}, {"name": "RAG k 5", "system": "rag", "settings": {"k": 2}}]
+    models = {"m 1": {"llm": "instant"}, "m-1": {"llm": "instant"}}
+    plan = {"sets": ["moons"], "rows": rows if place == "rows" else rows[:1], "models": models}
+    with pytest.raises(InputError, match=rf"the {place} '.*' and '.*' would share the folder"):
+        pyfast.experiment(plan, data, tmp_path / "E")
+    assert not (tmp_path / "E").exists()
+
+
+def test_a_wrong_setting_of_the_last_row_is_found_before_the_first_is_run(data: Path, tmp_path: Path) -> None:
+    rows = [
+        {"name": "RAG", "system": "rag"},
+        {"name": "N2N", "system": "n2n", "settings": {"graph": False, "a": 1}},
+    ]
+    with pytest.raises(InputError, match="n2n has no setting 'a'"):
+        pyfast.experiment({"sets": ["moons"], "rows": rows}, data, tmp_path / "E", llm="instant")
+    assert not (tmp_path / "E").exists()
+
+
+def test_an_unknown_figure_is_refused_and_the_runs_are_kept(data: Path, tmp_path: Path) -> None:
+    plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag"}], "columns": ["em", "f1x"]}
+    with pytest.raises(InputError, match="unknown figure 'f1x'; known: em, f1, "):
+        pyfast.experiment(plan, data, tmp_path / "E", llm="instant")
+    journal = next((tmp_path / "E" / "runs").glob("**/journal.sqlite"))
+    before = journal.read_bytes()
+    result = pyfast.experiment({**plan, "columns": ["em", "f1"]}, data, tmp_path / "E", llm="instant")
+    assert len(result.cells) == 1 and journal.read_bytes() == before
+
+
+def test_questions_without_gold_are_said(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(data / "moons", tmp_path / "DATA" / "moons")
+    questions = tmp_path / "DATA" / "moons" / "questions.jsonl"
+    asked = [json.loads(line) for line in questions.read_text().splitlines()]
+    for one in asked[:4]:
+        del one["answers"]
+    questions.write_text("".join(json.dumps(one) + "\n" for one in asked))
+    rows = [{"name": name, "system": name} for name in ("rag", "direct")]
+    pyfast.experiment({"sets": ["moons"], "rows": rows}, tmp_path / "DATA", tmp_path / "E", llm="instant")
+    said = "moons: 4 questions without gold answers not scored"
+    assert [one for one in caplog.messages if "gold" in one] == [said]
+    assert f"- {said}\n" in (tmp_path / "E" / "tables.md").read_text()
+
+
+def test_an_experiment_that_is_done_needs_no_server(data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).parents[2] / "benchmarks" / "scripted_server.py"), "0"]
+    plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag"}]}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        llm = f"openai:m@http://127.0.0.1:{int(server.stdout.readline())}"
+        first = pyfast.experiment(plan, data, tmp_path / "E", llm=llm)
+        server.kill()
+    again = pyfast.experiment(plan, data, tmp_path / "E", llm=llm)
+    assert [one.figures for one in again.cells] == [one.figures for one in first.cells]
 
 
 def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -17,7 +16,7 @@ import orjson
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
 from pyfast.api.experiments.latency import bench
-from pyfast.api.experiments.plan import Model, Plan, Row, read_plan
+from pyfast.api.experiments.plan import Model, Plan, Row, folder_name, read_plan
 from pyfast.api.experiments.writing import (
     Cell,
     Searched,
@@ -44,7 +43,7 @@ from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
-from pyfast.evaluation.evaluate import rows_of, unanswered_of
+from pyfast.evaluation.evaluate import names_of, rows_of, unanswered_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
@@ -55,6 +54,7 @@ from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, Run
 from pyfast.utils.text_forms import counted
 
 _LOOK_S = 0.25
+_OF_ROWS = {"of_a": "of_baseline", "of_b": "of_row"}
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 
@@ -102,11 +102,12 @@ class Experiment:
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
         differences, places = list[Difference](), list[dict[str, str]]()
+        together = len(self.cells) * len(self.plan.columns)
         for base in (cell for cell in self.cells if cell.row == name):
             for cell in self.cells:
                 if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
                     pairs, _ = differences_of(
-                        {name_of(base): base.scored, name_of(cell): _as(base.scored, cell.scored)}
+                        {name_of(base): base.scored, name_of(cell): _as(base.scored, cell.scored)}, together
                     )
                     pairs = [one for one in pairs if one.figure in self.plan.columns]
                     differences += pairs
@@ -116,10 +117,15 @@ class Experiment:
         corrected = holm([one.p for one in differences])
         differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
         both = list(zip(places, differences, strict=True))
-        records = [{**place, **asdict(one)} for place, one in both]
-        records = [{key: one[key] for key in one if key not in ("a", "b")} for one in records]
+        records = [
+            {**place, **{_OF_ROWS.get(key, key): it for key, it in asdict(one).items() if key not in ("a", "b")}}
+            for place, one in both
+        ]
+        head = [
+            "of the baseline" if one == "first" else "of the row" if one == "second" else one for one in DIFFERENCE
+        ]
         grid = (
-            ["set", "model", "row", "baseline", *DIFFERENCE],
+            ["set", "model", "row", "baseline", *head],
             [[*place.values(), *difference_cells(one)] for place, one in both],
         )
         for file in files:
@@ -193,6 +199,9 @@ def experiment(
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
+    for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
+        if not row.not_run:
+            load_system(row.system).configure(row.settings)
     bare = replace(options, sample=None)
     given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
     planned, todo = [], []
@@ -207,7 +216,7 @@ def experiment(
             for row in read.rows:
                 if not row.not_run:
                     index = tree if load_system(row.system).reads_summaries else plain
-                    place = folder / "runs" / _slug(name) / _slug(row.name) / _slug(model_name)
+                    place = folder / "runs" / folder_name(name) / folder_name(row.name) / folder_name(model_name)
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
                     timed = partial(_latency, read, row, model, index, source, place)
                     planned.append((read, name, row, model_name, runs, source, listed, timed))
@@ -221,10 +230,19 @@ def experiment(
     else:
         _run_on_workers(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
+    known = list(dict.fromkeys(name for cell in cells for name in names_of(cell.scored)))
+    if unknown := [name for name in read.columns if name not in known and not _is_published(read, name)]:
+        raise InputError(
+            f"`columns` of the plan: unknown figure {unknown[0]!r}; known: {', '.join(known)} (the runs are kept)"
+        )
     write_tables(read, cells, folder, sets)
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
+
+
+def _is_published(plan: Plan, column: str) -> bool:
+    return any(column in figures for row in plan.rows for figures in row.paper.values())
 
 
 def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
@@ -295,9 +313,12 @@ def _run(
         "options": replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
     }
     questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
-    if has_begun and job_of(questions, AnswerArguments(**given), joins=True)[0].was_finished_by_other_code():
-        LOG.warning("%s: its questions were answered by different code; --restart answers them again", run)
-        return
+    if has_begun:
+        changed = job_of(questions, AnswerArguments(**given), joins=True)[0].changed_since_the_end()
+        if changed:
+            LOG.warning("%s: its questions were answered by different code; --restart answers them again", run)
+        if changed is not None:
+            return
     done = answer(questions, **given, cluster=cluster, watch=watch)
     if done.status.ended < done.status.questions:
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
@@ -330,8 +351,10 @@ def _cell(
     each = {one: [whole[one].value for whole in wholes if one in whole] for one in figures}
     spread = {one: stdev(values) for one, values in each.items() if len(values) > 1}
     failed = unanswered_of([one for report in reports for one in report.questions])
-    spent = mean_cost(costs)
-    return Cell(name, row.name, model, runs, figures, paper, spent, scored, failed, rate, timed(), spread)
+    spent, without_gold = mean_cost(costs), len(reports[0].without_gold)
+    return Cell(
+        *(name, row.name, model, runs, figures, paper, spent, scored, failed, without_gold, rate, timed(), spread)
+    )
 
 
 def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:
@@ -391,7 +414,7 @@ def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, g
     used = [(load_system(row.system), row.settings) for row in plan.rows if not row.not_run]
     embedders = {getattr(one.configure(its), "embedder", DEFAULT) for one, its in used if one.opens}
     extracts = plan.knowledge == "llm" and bool(embedders)
-    place = folder / (f"{name}-{_slug(model_name)}" if extracts else name)
+    place = folder / (f"{name}-{folder_name(model_name)}" if extracts else name)
     folder.mkdir(parents=True, exist_ok=True)
     index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
     # A graph has the vectors of one model. If systems use several, rules build a graph for each run.
@@ -426,7 +449,7 @@ def _summarized(
         return index, "none, because each question searches its own documents"
     if not plan.summaries:
         return index, "none, because the plan does not ask for them"
-    model, place = plan.models[model_name], index.folder.parent / f"{name}-{_slug(model_name)}-summaries"
+    model, place = plan.models[model_name], index.folder.parent / f"{name}-{folder_name(model_name)}-summaries"
     if not place.exists():
         LOG.info("%s: writing the summaries", place)
         summarize_index(index, model.llm, out=place, llm_options=model.options, **given)
@@ -441,7 +464,3 @@ def _name_of(llm: str | Mapping[str, str]) -> str:
     if isinstance(llm, str):
         return llm
     return ", ".join(spec if role == "default" else f"{role}={spec}" for role, spec in llm.items())
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -80,13 +81,36 @@ class Plan(_Strict):
     latency: int = Field(0, ge=0)
     """The number of questions that one client asks, one by one, to measure the latency of each cell. 0: none"""
 
-    @field_validator("rows")
+    @field_validator("sets", "columns", "seeds")
     @classmethod
-    def _distinct(cls, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        names = [row.name for row in rows]
-        if repeated := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two rows are called {repeated.pop()!r}")
-        return rows
+    def _named_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(set(values)) < len(values):
+            raise ValueError(f"{next(one for one in values if values.count(one) > 1)!r} is named twice")
+        return values
+
+    @model_validator(mode="after")
+    def _has_distinct_folders(self) -> Self:
+        _check_folders("rows", (row.name for row in self.rows))
+        _check_folders("models", self.models)
+        _check_folders("sets", self.sets)
+        return self
+
+
+def folder_name(name: str) -> str:
+    """Return the name of the folder for a row, a model or a set of an experiment."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"
+
+
+def _check_folders(what: str, names: Iterable[str]) -> None:
+    """Raise `ValueError` if two names are equal, or their runs would have the same folder."""
+    taken: dict[str, str] = {}
+    for name in names:
+        folder = folder_name(name)
+        if (other := taken.get(folder)) == name:
+            raise ValueError(f"two {what} are called {name!r}")
+        if other is not None:
+            raise ValueError(f"the {what} {other!r} and {name!r} would share the folder {folder!r}; rename one")
+        taken[folder] = name
 
 
 def ready_plans() -> dict[str, str]:

@@ -30,6 +30,7 @@ from pyfast.evaluation.tables import (
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.files import write_atomically
+from pyfast.utils.text_forms import counted
 
 COMPARISONS = ("comparisons.csv", "comparisons.md", "comparisons.tex")
 
@@ -54,6 +55,8 @@ class Cell:
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
     unanswered: Unanswered
     """How many questions failed or abstained. If there are several seeds, a question counts once for each seed"""
+    without_gold: int = 0
+    """The number of questions that were asked but have no gold answers. They have no part in any figure"""
     throughput: float | None = None
     """Questions per second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
@@ -143,8 +146,16 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
 
 
 def failures(cells: Sequence[Cell]) -> list[str]:
-    """Make a note for each cell with questions that failed: how many, and why the first of them failed."""
-    return failure_notes({name_of(cell): cell.unanswered for cell in cells})
+    """Make a note for each cell with questions that failed: how many, and why the first of them failed. Another
+    note for each set says how many questions have no gold answers."""
+    without = {cell.set: cell.without_gold for cell in cells if cell.without_gold}
+    return [
+        *failure_notes({name_of(cell): cell.unanswered for cell in cells}),
+        *(
+            f"{name}: {counted(count, 'question')} without gold answers not scored"
+            for name, count in without.items()
+        ),
+    ]
 
 
 def name_of(cell: Cell) -> str:
@@ -165,6 +176,10 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
     questions of each set search."""
     published = any(row.paper for row in plan.rows)
     lines = []
+    for row in plan.rows:
+        if row.settings and not row.not_run:
+            settings = ", ".join(f"{name} = {value}" for name, value in row.settings.items())
+            lines.append(f"{row.name}: the system {row.system} with {settings}.")
     if published:
         other = plan.paper_model or "the paper's model"
         lines.append(f"Model: the measured figures are from {model}, the published figures (paper) from {other}.")
@@ -183,6 +198,7 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
             lines.append(f"Knowledge graph of {name}: extracted by {of_set.knowledge}.")
     if len(plan.seeds) > 1 or plan.temperature:
         lines.append(f"Runs: {len(plan.seeds)} for each cell, at temperature {plan.temperature:g}.")
+    lines.append("In brackets: the 95 % bootstrap interval of the figure over the questions.")
     if len(plan.seeds) > 1:
         lines.append("The number after ± is the standard deviation over the seeds.")
     return [*lines, *(plan.paper_differences if published else ())]
