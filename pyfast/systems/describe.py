@@ -19,7 +19,7 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
 OWN = "pyfast's own"
-"""The value of `SettingDescription.paper` for a setting that is in no paper"""
+"""The value of `SettingDescription.paper` for a setting of pyfast's systems that is in no paper"""
 
 _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
 
@@ -66,7 +66,8 @@ class SettingDescription:
     """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
     paper: str
-    """The section, equation or table of the paper. `OWN` if the setting is in no paper"""
+    """The section, equation or table of the paper. If the setting is in no paper: `OWN`, or `none` for a system
+    that is not pyfast's"""
 
 
 def describe_system(system: str | System) -> SystemDescription:
@@ -168,7 +169,8 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
     """
     loaded = load_system(system) if isinstance(system, str) else system
     settings = loaded.settings
-    return [_described(name, field, settings.inert) for name, field in settings.model_fields.items()]
+    otherwise = OWN if settings.__module__.startswith("pyfast.") else "none"
+    return [_described(name, field, settings.inert, otherwise) for name, field in settings.model_fields.items()]
 
 
 def settings_table(system: str | System) -> str:
@@ -214,7 +216,7 @@ def _described_if_it_loads(name: str) -> SystemDescription:
         return SystemDescription(name, f"cannot be loaded: {error}", True, "", (), {})
 
 
-def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDescription:
+def _described(name: str, field: FieldInfo, table: Sequence[Inert], otherwise: str) -> SettingDescription:
     extra = field.json_schema_extra
     paper = extra.get("paper") if isinstance(extra, dict) else None
     default = "" if field.is_required() else as_text(field.get_default(call_default_factory=True))
@@ -224,7 +226,7 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert]) -> SettingDe
         default,
         _bounds(field),
         f"{field.description or ''}{_refused(name, table)}",
-        str(paper or OWN),
+        str(paper or otherwise),
     )
 
 

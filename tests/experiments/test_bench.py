@@ -204,10 +204,17 @@ def test_several_systems_get_the_same_loads(
     for one, other, said in ((both, alone, "rag, 1 clients"), (alone, both, "1 clients")):
         changes = one.compare(other.as_json())
         assert changes[0].load == said and len(changes) == len(alone.compare(alone.as_json()))
-    assert "the system" not in caplog.text
+    assert "differ" not in caplog.text
     direct = pyfast.bench(["Who? wait 9000 us"], load, system="direct", **given)
     assert len(direct.compare(alone.as_json())) == len(changes)
-    assert "the earlier measurement is of the system rag, the later one of direct" in caplog.text
+    assert "the two measurements differ in more than time: system was rag, is direct" in caplog.text
+    caplog.clear()
+    fewer = pyfast.bench(["Who? wait 9000 us"], load, system="rag", settings={"k": 2}, **given)
+    fewer.compare({**alone.as_json(), "corpus": "another"})
+    assert [one.partition(": ")[2] for one in caplog.messages if "differ" in one] == [
+        "settings was {}, is {'k': 2}",
+        f"corpus was another, is {fewer.about['corpus']}",
+    ]
     for systems, sweep in (([], False), (["rag", "rag"], False), (["rag", "direct"], True)):
         with pytest.raises(InputError, match="system: expected one system"):
             pyfast.bench(["?"], pyfast.Load(clients=[1], sweep=sweep), system=systems, **given)

@@ -87,7 +87,7 @@ def test_settings_of_every_type() -> None:
         "free": ("dict[str, typing.Any]", "{}", ""),
         "at_most": ("whole number", "1", "at most 5"),
     }
-    assert described["plain"].paper == "pyfast's own" and described["at_most"].paper == "table 1"
+    assert described["plain"].paper == "none" and described["at_most"].paper == "table 1"
     assert described["plain"].meaning == "" and described["either"].meaning == "This | that."
 
 
@@ -95,7 +95,7 @@ def test_the_table_is_one_of_markdown() -> None:
     header, rule, *rows = settings_table(MINE).splitlines()
     assert header == "| setting | values | default | meaning | paper |" and set(rule) == set("| -")
     assert len(rows) == len(Mine.model_fields)
-    assert "| `either` | one of: a, b\\|c | `a` | This \\| that. | pyfast's own |" in rows
+    assert "| `either` | one of: a, b\\|c | `a` | This \\| that. | none |" in rows
     assert settings_table(System("none", MINE.answer, Settings, ())) == "It has no settings."
 
 

@@ -33,6 +33,7 @@ from pyfast.utils.version import __version__
 
 _FORMAT = {"format": "pyfast-bench", "version": 1}
 _HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
+_SAME = ("system", "settings", "model_id", "corpus", "questions", "documents", "concurrency", "journal", "machine")
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
 _MOST_CLIENTS = 4096
 _SHARES = (0.5, 0.7, 0.8, 0.9)  # shares of the throughput at saturation
@@ -88,7 +89,8 @@ class Bench:
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
         """Compare this result with an earlier one (a file that `bench` wrote, or the result of `as_json`), for
         the loads that are in both, each with that of the same system. If each result has only one system, these
-        two are compared, and a warning names them if they differ.
+        two are compared. Warnings name what differs between the two, such as the system, its settings, or the
+        corpus.
 
         `bench` renames an earlier `bench.json` in its `out`. To compare with that file, read it before the
         measurement, with `read_bench`.
@@ -100,8 +102,10 @@ class Bench:
         _check_format(earlier)
         system, other = str(self.about["system"]), str(earlier["system"])
         of_two = ", " not in system + other
-        if of_two and system != other:
-            LOG.warning("the earlier measurement is of the system %s, the later one of %s", other, system)
+        for name in _SAME:
+            if name in earlier and earlier[name] != self.about.get(name) and (of_two or name != "system"):
+                values = (name.replace("_", " "), earlier[name], self.about.get(name))
+                LOG.warning("the two measurements differ in more than time: %s was %s, is %s", *values)
         loads = {old["load"] if of_two else _of_system(other, old["load"]): old for old in earlier["loads"]}
         changes = []
         for new in self.loads:
@@ -259,7 +263,8 @@ def bench(
                     plans.extend(open_load(share * most, f"{share:.0%} of saturation") for share in _SHARES)
                 for plan in plans:
                     await measure(ask, replace(plan, name=f"{name}, {plan.name}") if len(names) > 1 else plan)
-            return Bench(about, loads, most)
+            corpus = None if engine.index is None else engine.index.manifest["corpus"]
+            return Bench({**about, "corpus": corpus}, loads, most)
 
     about = {
         "date": time.strftime("%Y%m%d-%H%M%S"),
