@@ -20,7 +20,7 @@ def check(index: Index, path: Path) -> None:
     questions, golds, streams = gold_questions(index, path, PRIOR, 40)
     assert len(questions) == 40
     lengths = [max(map(stream.index, gold)) + 1 for gold, stream in zip(golds, streams, strict=True)]
-    assert max(lengths) > 30
+    assert max(lengths) > 20
     for (k, width), fill in product([(1, 1), (3, 3), (3, 16), (5, 8)], [False, True]):
         policies = [oracle(gold, k, fill) for gold in golds]
         found = iterated(index, questions, policies, Limits(width, k, PRIOR, 1, PRIORITY), PRIOR)
