@@ -1,14 +1,14 @@
 """How much less can an LLM read if each question gets only the passages that are worth their length?
 
-    python benchmarks/effort.py fit        # weights and thresholds, on questions whose blake2b(id) is odd
+    python benchmarks/effort.py fit        # weights, and what to leave out, on questions whose blake2b(id) is odd
     python benchmarks/effort.py measure    # `effort=paper` and `effort=auto`, on the other questions
 
-`fit` fits `pyfast.systems.effort.WEIGHTS` to the ranking that `n2n` reads for its answer, and prints, for several
-values of the least worth and for each use of it, how many characters are left and how much gold is lost. Gold
-are the annotated sentences of HotpotQA and 2WikiMultihopQA, for MuSiQue the sentences of supporting passages that
-contain the answer of a step, and for HybridQA two things: a gold row of the table, and a text that contains the
-answer. A step of MuSiQue, with the answers of earlier steps filled in, is the question of a hop of `n2n`, or of a
-sub-question of `subqrag`.
+`fit` fits `pyfast.systems.effort.WEIGHTS` to the ranking that `n2n` reads for its answer. With the weights of the
+code, it prints for several values of `unread`, and for each use of it, how many characters are left and how much
+gold is lost. Gold are the annotated sentences of HotpotQA and 2WikiMultihopQA, for MuSiQue the sentences of
+supporting passages that contain the answer of a step, and for HybridQA two things: a gold row of the table, and a
+text that contains the answer. A step of MuSiQue, with the answers of earlier steps filled in, is the question of
+a hop of `n2n`, or of a sub-question of `subqrag`.
 
 `measure` runs the systems. The LLM is the one of tests/oracle.py, which plans by the gold, and answers if the
 prompt contains the answer (`held`). Words are those of all prompts of a question. Intervals are those of the
@@ -39,14 +39,14 @@ from pyfast.corpus import Level, read
 from pyfast.engine.journal.prefix_cache import words_of
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, Pool, RerankConfig, build_index, rerank_pools, search_and_fuse
-from pyfast.systems.effort import FEATURES, WEIGHTS, Item, features_of
+from pyfast.systems.effort import FEATURES, Item, features_of, worth_reading
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracle import Oracle, exact
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hotpotqa", "2wiki", "musique", "hybridqa")
-LEAST = tuple(np.arange(-13.0, -7.4, 0.25).tolist())
+UNREAD = (0.03, 0.05, 0.08, 0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.18, 0.2, 0.25, 0.3, 0.4, 0.5)
 Row = dict[str, Any]
 Unit = frozenset[int]
 """Passages, one of which must be read: the one with a gold sentence, or any of the gold rows"""
@@ -210,7 +210,7 @@ def fitted(sets: Sequence[Questions]) -> NDArray[np.float64]:
     return found
 
 
-def curves(use: str, sets: Sequence[Questions], weights: NDArray[np.float64], table: Table) -> None:
+def curves(use: str, sets: Sequence[Questions], table: Table) -> None:
     by_step, before, chooses = USES[use]
     for questions in sets:
         if by_step and questions.name != "musique":
@@ -221,13 +221,9 @@ def curves(use: str, sets: Sequence[Questions], weights: NDArray[np.float64], ta
         had = np.mean([recall(units, pool) for (_, units), pool in zip(asked, whole, strict=True)])
         size = sum(characters(index, pool) for pool in whole)
         items = chooses(index, texts)
-        worths = [features @ weights - features[:, -1] for features in features_of(index, items)]
         cells = []
-        for least in LEAST:
-            reads = []
-            for (pool, *_), worth in zip(items, worths, strict=True):
-                keep = (worth >= least) | (np.arange(len(pool)) == 0)
-                reads.append(Pool(pool.passages[keep], pool.scores[keep]))
+        for unread in UNREAD:
+            reads = worth_reading(index, items, unread)
             now = np.mean([recall(units, pool) for (_, units), pool in zip(asked, reads, strict=True)])
             cells.append(f"{100 * (now - had):+.1f} {sum(characters(index, it) for it in reads) / size:.2f}")
         table.add_row(use, questions.name, f"{len(asked)}", f"{had:.3f}", *cells)
@@ -302,11 +298,11 @@ def main(
             for name in sets.split(",")
         ]
         if what == "fit":
-            weights = np.array(WEIGHTS) if other else fitted(chosen)
-            print("WEIGHTS =", tuple(weights.round(3).tolist()))
-            table = Table("use", "set", "", "recall", *map(str, LEAST))
+            if not other:
+                print("WEIGHTS =", tuple(fitted(chosen).round(3).tolist()))
+            table = Table("use", "set", "", "recall", *map(str, UNREAD))
             for use in USES:
-                curves(use, chosen, weights, table)
+                curves(use, chosen, table)
             Console(width=260).print(table, highlight=False)
             return
         table = Table("system", "set", "questions", "words", "change", "%", "recall", "points", "held", "points")

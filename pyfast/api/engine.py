@@ -336,8 +336,8 @@ class Engine:
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed` and `reuse` have an effect
-                here; other options are rejected.
+            options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed`, `ask_once` and `reuse` have
+                an effect here; other options are rejected.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -353,7 +353,7 @@ class Engine:
         """
         self._entered()
         _refuse_module(system)
-        options.only("answer_run", "outage", "keep_prompts", "retry_failed", "reuse")
+        options.only("answer_run", "outage", "keep_prompts", "retry_failed", "ask_once", "reuse")
         async with self.view(filter) as view:
             given = AnswerArguments(
                 index=view.index,

@@ -94,8 +94,8 @@ def job_of(
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
     failures = allowed_failures(options.max_failures, asked.count)
-    if folder is None and (options.restart or options.retry_failed or options.reuse):
-        raise InputError("restart, retry_failed and reuse need the folder of a run")
+    if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):
+        raise InputError("restart, retry_failed, ask_once and reuse need the folder of a run")
     used = opened(given.llm, given.llm_options)
     check_roles(configured.system.name, configured.roles, used.by_role)
     models = used.full()

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache, partial
@@ -100,14 +100,20 @@ class Runtime:
         """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
         self._executor = executor
         self._in_flight: set[asyncio.Future[Any]] = set()
+        self.asked: dict[str, asyncio.Future[Outcome]] = {}
+        """The calls in flight whose reply other questions may share, by request"""
         self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
         self._within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = {}
         """For questions that name their own documents: the uris of these documents, and an index of only
         these documents. Questions with the same uris share one index"""
 
-    async def kept(self, call: Coroutine[Any, Any, T]) -> T:
-        """Await a call that goes on if its caller is cancelled, so that a reply that costs money is stored."""
-        task = asyncio.ensure_future(call)
+    async def kept(self, call: Coroutine[Any, Any, T], request: str = "") -> T:
+        """Await a call that goes on if its caller is cancelled, so that a reply that costs money is stored. With
+        `request`, it is in `asked` until it ends."""
+        task: asyncio.Future[Any] = asyncio.ensure_future(call)
+        if request:
+            self.asked[request] = task
+            task.add_done_callback(lambda _: self.asked.get(request) is task and self.asked.pop(request))
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
@@ -280,8 +286,10 @@ class Context:
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
         self._past: dict[Key, Outcome] = {}
+        self._reused: set[Key] = set()  # those of them that come from an earlier run or another question
         if runtime.folder is not None and runtime.folder.replaying:
             self._past = runtime.folder.journal.outcomes(number)
+            self._reused = runtime.folder.journal.reused(number)
         self.question = question
         self._own: OwnDocuments | None = None
         self.past = past
@@ -448,15 +456,20 @@ class Context:
             digest = f"{role}:{request.digest().hex()}"  # Another role may have another LLM.
             key = (digest, self._asked[digest])
             self._asked[digest] += 1
-            kept = self._past.get(key)
-            reused = folder.journal.reusable(key, self.question.id, request.temperature > 0)
-            found = reused if kept is None else kept
+            found = self._past.get(key)
+            is_new, asks_once = found is None, folder.asks_once and not request.temperature
+            if found is None:
+                found = folder.journal.reusable(key, self.question.id, request.temperature > 0)
+            if found is None and asks_once:
+                found = await self._shared(digest, role, folder)
             if found is not None:
-                if kept is None:
-                    storing = folder.store_completion(self._number, key, found, name, request.messages)
-                    await self._runtime.kept(storing)
                 outcome = found
-                if outcome == reused and isinstance(outcome, Completion):
+                if is_new:
+                    storing = folder.store_completion(
+                        self._number, key, outcome, name, request.messages, reused=True
+                    )
+                    await self._runtime.kept(storing)
+                if isinstance(outcome, Completion) and (is_new or key in self._reused):
                     ledger.reused += 1
                     ledger.reused_prompt_tokens += outcome.prompt_tokens
                     ledger.reused_completion_tokens += outcome.completion_tokens
@@ -468,7 +481,7 @@ class Context:
                 await asyncio.sleep(0)
             else:
                 asked = self._ask_and_store(request, role, stage, name, folder, key)
-                outcome = await self._runtime.kept(asked)
+                outcome = await self._runtime.kept(asked, digest if asks_once else "")
         if isinstance(outcome, CallError):
             try:
                 raise outcome
@@ -496,16 +509,35 @@ class Context:
         return outcome
 
     async def _ask_in_turn(self, request: Request, role: Role, stage: Stage) -> Outcome:
-        runtime, progress = self._runtime, self._runtime.progress
-        if progress is None or runtime.models.of(role).collecting is None:
-            return await runtime.ask(request, role, stage, self._clock)
+        with self._waits_for(role):
+            return await self._runtime.ask(request, role, stage, self._clock)
+
+    @contextlib.contextmanager
+    def _waits_for(self, role: Role) -> Iterator[None]:
+        """If the LLM of a role collects calls, count that the question waits for a batch in the `with` block."""
+        progress = self._runtime.progress
+        if progress is None or self._runtime.models.of(role).collecting is None:
+            yield
+            return
         progress.waiting += not self._waiting
         self._waiting += 1
         try:
-            return await runtime.ask(request, role, stage, self._clock)
+            yield
         finally:
             self._waiting -= 1
             progress.waiting -= not self._waiting
+
+    async def _shared(self, request: str, role: Role, folder: RunFolder) -> Completion | None:
+        """Return the reply that the run got to an equal request, whichever question made it. Waits for a call in
+        flight. None: there is no reply, or the call failed, so this question asks for itself."""
+        asked = self._runtime.asked.get(request)
+        if asked is None:
+            return folder.journal.reply_to(request)
+        with self._waits_for(role):
+            await asyncio.wait([asked])  # The time limit of this question applies: only calls stop its clock.
+        has_reply = not asked.cancelled() and asked.exception() is None
+        outcome = asked.result() if has_reply else None
+        return outcome if isinstance(outcome, Completion) else None
 
     @overload
     def call(

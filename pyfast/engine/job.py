@@ -227,7 +227,7 @@ async def _in_folder(
 ) -> SessionResult:
     options = job.options
     described = job.describe()
-    folder = RunFolder(path, described, options.sync, options.keep_prompts, extends=job.extends())
+    folder = RunFolder(path, described, options.sync, options.keep_prompts, job.extends(), options.ask_once)
     try:
         await asyncio.to_thread(folder.reuse, options.reused, described)
         lost = folder.forget_failures(only_of_transport=not options.retry_failed)

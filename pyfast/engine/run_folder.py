@@ -202,13 +202,15 @@ class RunFolder:
         sync: Sync = "normal",
         keep_prompts: bool = False,
         extends: bool = False,
+        ask_once: bool = False,
     ) -> None:
         """Open the folder of a run, or start the run. `extends`: the folder may have the same run with fewer
-        questions. Raises `InputError` if another process has the folder open, or if the folder has a
-        different run."""
+        questions. `ask_once`: questions share the replies to equal requests at temperature 0. Raises `InputError`
+        if another process has the folder open, or if the folder has a different run."""
         self._path = path
         self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
         self._keeps_prompts = keep_prompts
+        self.asks_once = ask_once
         self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
@@ -367,16 +369,22 @@ class RunFolder:
         return earlier
 
     async def store_completion(
-        self, number: int, key: Key, outcome: Outcome, name: str = "", messages: tuple[Message, ...] = ()
+        self,
+        number: int,
+        key: Key,
+        outcome: Outcome,
+        name: str = "",
+        messages: tuple[Message, ...] = (),
+        reused: bool = False,
     ) -> int:
         """Store a completion. If the run stores prompts, also store the name of the prompt and the messages
-        of the request.
+        of the request. `reused`: the completion comes from an earlier run or another question.
 
         Waits until the completion is committed. Returns how many completions were committed together. Raises
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
         now = time.perf_counter()  # A reply can come after the question's time is up.
-        row = completion_row(number, key, outcome, now - self._began.get(number, now))
+        row = completion_row(number, key, outcome, now - self._began.get(number, now), reused)
         self._arm()
         group, stored = self._group, asyncio.get_running_loop().create_future()
         group.completions.append(row)

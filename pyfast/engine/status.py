@@ -76,7 +76,8 @@ class Status:
     on the run, or no question has ended in this session"""
     stages: list[StageStatus]
     reused: int = 0
-    """How many of the LLM calls got the reply of an earlier run (`RunOptions.reuse`)"""
+    """How many of the LLM calls got the reply of an earlier run (`RunOptions.reuse`) or of another question
+    (`RunOptions.ask_once`)"""
     reused_prompt_tokens: int = 0
     reused_completion_tokens: int = 0
     """The tokens of these replies. The other counts have them too"""

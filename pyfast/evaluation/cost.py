@@ -134,8 +134,8 @@ class Cost:
     `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
     """
     reused: float = 0.0
-    """How many of the LLM calls got the reply of an earlier run. Calls, tokens and money count them, so that runs
-    can be compared. `seconds` does not"""
+    """How many of the LLM calls got the reply of an earlier run or of another question. Calls, tokens and money
+    count them, so that runs can be compared. `seconds` does not"""
     reused_prompt_tokens: float = 0.0
     reused_completion_tokens: float = 0.0
 

@@ -1,15 +1,16 @@
 """Effort by question: which passages of a ranking an LLM should read for a question.
 
-A passage is worth reading if it is likely enough to be evidence for its length. What tells this costs nothing: its
-rank in the evidence graph and in the search, how many of the question's terms it has, and how many of them better
-passages have. Beside these, the scores of a search tell no more.
+An LLM reads the passages that are likely to be evidence for their length, until the others are expected to hold
+too little evidence. What tells how likely a passage is evidence costs nothing: its rank in the evidence graph and
+in the search, how many of the question's terms it has, and how many of them better passages have. Beside these,
+the scores of a search tell no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import inf, log
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ that better passages have, the share that only this passage adds, and the logari
 term counts more than a frequent one"""
 WEIGHTS = (-2.201, -1.613, 0.591, 2.396, 0.794, 2.985, -0.158)
 """The weight of each feature in the log odds that a passage is evidence. benchmarks/effort.py fits them"""
+UNREAD = 0.13
+"""How many passages with evidence may be expected among those that `effort=auto` leaves out. With more, `n2n`
+would lose recall on two of the four sets to which benchmarks/effort.py fits it"""
 NOT_FOUND = 100
 """The place of a passage that the search did not find"""
 
@@ -70,15 +74,16 @@ def features_of(index: Index, items: Sequence[Item]) -> list[NDArray[np.float64]
 
 
 @of_index
-def worth_reading(index: Index, items: Sequence[Item], least: float) -> list[Pool]:
+def worth_reading(index: Index, items: Sequence[Item], unread: float) -> list[Pool]:
     """Choose which passages of ranked pools an LLM should read.
 
-    The worth of a passage is the logarithm of the odds that it is evidence, divided by its length.
+    The passages with the highest odds of being evidence, divided by their length, are chosen first.
 
     Args:
         index: The index.
         items: For each question: its ranked pool, the pool as the search returned it, and the question.
-        least: The least worth of a passage. The best passage of a pool is always chosen.
+        unread: How many passages with evidence may be expected among those that are not chosen. The best passage
+            of a pool is always chosen.
 
     Returns:
         For each item, the chosen passages, best first, with their scores.
@@ -89,19 +94,24 @@ def worth_reading(index: Index, items: Sequence[Item], least: float) -> list[Poo
         >>> from pyfast.systems.effort import worth_reading
         >>> index, question = Index(Path("IDX")), "Who discovered Titan?"
         >>> pool = index.search([question], 10)[0]
-        >>> len(worth_reading(index, [(pool, pool, question)], -12.0)[0]) <= len(pool)
+        >>> len(worth_reading(index, [(pool, pool, question)], 0.1)[0]) <= len(pool)
         True
     """
     chosen = []
     for (ranked, _, _), features in zip(items, features_of(index, items), strict=True):
-        worth = features @ np.array(WEIGHTS) - features[:, -1]
+        odds = features @ np.array(WEIGHTS)
+        worth = odds - features[:, -1]
         worth[:1] = inf
-        chosen.append(Pool(ranked.passages[worth >= least], ranked.scores[worth >= least]))
+        order = np.argsort(-worth, kind="stable")
+        chances = 1 / (1 + np.exp(-odds[order]))
+        left = chances.sum() - chances.cumsum()  # what is expected after each passage
+        kept = np.sort(order[: np.count_nonzero(left > unread) + 1])
+        chosen.append(Pool(ranked.passages[kept], ranked.scores[kept]))
     return chosen
 
 
 async def passages_to_read(
-    ranked: Pool, searched: Pool, question: str, effort: Effort, least: float, ctx: Context
+    ranked: Pool, searched: Pool, question: str, effort: Effort, ctx: Context, unread: float = UNREAD
 ) -> Pool:
     """Choose which passages of a ranked pool the LLM reads, as the setting `effort` says.
 
@@ -110,10 +120,10 @@ async def passages_to_read(
         searched: The pool as the search returned it.
         question: The question.
         effort: The setting.
-        least: The least worth of a passage with `auto`, which depends on the prompt.
         ctx: The context of the question.
+        unread: As in `worth_reading`, for `auto`.
     """
     if effort == "paper":
         return ranked
     scale = 1.0 if effort == "auto" else effort
-    return await ctx.call(worth_reading, (ranked, searched, question), least - log(scale))
+    return await ctx.call(worth_reading, (ranked, searched, question), unread / scale)

@@ -24,7 +24,7 @@ from pyfast.retrieval import (
 )
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
-from pyfast.systems.effort import passages_to_read
+from pyfast.systems.effort import UNREAD, passages_to_read
 from pyfast.systems.prompts import (
     ANSWER,
     EXTRACT,
@@ -37,8 +37,8 @@ from pyfast.systems.prompts import (
 )
 
 ANYTHING = "name or value"
-LEAST, LEAST_WITHOUT_GRAPHS = -10.15, -11.25
-"""The least worth of a passage for the final answer, fitted by benchmarks/effort.py"""
+_UNREAD_WITHOUT_GRAPHS = 0.05
+"""How much evidence `effort=auto` may leave out of a list that no evidence graph has ranked"""
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
@@ -250,8 +250,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     ranked = await reranked(candidates, question.text, ctx, settings, fewest, settings.final_max, True)
     trace["final"] = traced(ranked)
     asked = "\n".join([question.text, *(hop["query"] for hop in path)])
-    least = LEAST if settings.graph else LEAST_WITHOUT_GRAPHS
-    final = await passages_to_read(ranked, candidates, asked, settings.effort, least, ctx)
+    unread = UNREAD if settings.graph else _UNREAD_WITHOUT_GRAPHS
+    final = await passages_to_read(ranked, candidates, asked, settings.effort, ctx, unread)
     evidence.append(final)
     if settings.effort != "paper":
         trace["read"] = pool_ids(final)

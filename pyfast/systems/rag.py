@@ -10,8 +10,6 @@ from pyfast.systems import system
 from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
 
-LEAST = -9.25
-"""The least worth of a passage, fitted by benchmarks/effort.py"""
 _RANKED = 50  # With `effort=auto`, an evidence graph ranks so many passages, and at most `k` are read.
 
 
@@ -45,7 +43,7 @@ async def search(question: str, k: int, effort: system.Effort, ctx: Context) -> 
         return pool, pool
     found = await ctx.retrieve(question, max(k, _RANKED))
     ranked = await ctx.call(rerank_pools, (found, question), RerankConfig(k, k, rank="bridge_rank", expand=True))
-    return found, await passages_to_read(ranked, found, question, effort, LEAST, ctx)
+    return found, await passages_to_read(ranked, found, question, effort, ctx)
 
 
 SYSTEM = system.System(

@@ -89,9 +89,9 @@ class Sparing(Settings):
     effort: Effort = Field(
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings allow."
-        " `auto`: at most as many, and only those that are likely enough to be evidence for their length. A"
-        " number above 0: as `auto`, but passages may be this many times as long for the same likelihood. 1 is"
-        " the same as `auto`.",
+        " `auto`: at most as many, first those that are likely to be evidence for their length, until the others"
+        " are expected to contain too little evidence. A number N above 0: as `auto`, but the others may contain"
+        " only 1/N as much.",
     )
 
 

@@ -178,6 +178,10 @@ class RunOptions(Options):
 
     The LLM must be the same. A reply at a temperature above 0 is reused only for the question with the same id.
     The run copies the replies when it starts, so you can delete the earlier run afterwards"""
+    ask_once: bool = False
+    """Ask the LLM only once for equal requests at temperature 0, and give the reply to each question that asks.
+
+    The first question pays. For the others, the reply counts as reused. A failed call is not shared"""
     sync: Sync = "normal"
     """How safely replies of the LLM are stored. normal: a power cut can lose the last ones. full: a power cut
     loses none.

@@ -67,8 +67,8 @@ PLANTS = {
     ),
     "a reply of another prompt is used again": Plant(
         "engine/context.py",
-        "kept = self._past.get(key)",
-        "kept = self._past.get(key) or next(iter(self._past.values()), None)",
+        "found = self._past.get(key)",
+        "found = self._past.get(key) or next(iter(self._past.values()), None)",
     ),
     "a reply that was cut off counts as whole": Plant(
         "engine/prompt.py", "if reason in CUT_OFF:", "if not reason:"

@@ -17,7 +17,7 @@ from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, Pool, build_index
 from pyfast.systems import load_system
-from pyfast.systems.effort import FEATURES, NOT_FOUND, features_of, worth_reading
+from pyfast.systems.effort import FEATURES, NOT_FOUND, WEIGHTS, features_of, worth_reading
 
 QUESTION = "From which launch site did Rosetta leave Earth?"
 ASKED = [QUESTION, "Who discovered Titan?", "unheardofword", ""]
@@ -70,10 +70,11 @@ def test_features_are_what_they_say(small: Index) -> None:
 
 
 def test_choosing(small: Index) -> None:
-    """A lower least worth chooses more; the best passage always stays, and the others keep order and score."""
+    """With less evidence left unread, more is chosen; the best passage always stays, and the others keep order and
+    score."""
     items, sizes = items_of(small), list[list[int]]()
-    for least in (9.0, -8.0, -9.0, -10.0, -11.0, -1e9):
-        together = worth_reading(small, items, least)
+    for unread in (1e9, 0.5, 0.2, 0.1, 0.05, 1e-9):
+        together = worth_reading(small, items, unread)
         sizes.append([len(pool) for pool in together])
         for (ranked, _, _), pool, item in zip(items, together, items, strict=True):
             places = np.searchsorted(np.sort(ranked.passages), pool.passages)
@@ -81,12 +82,15 @@ def test_choosing(small: Index) -> None:
             scores = dict(ranked)
             assert [scores[passage] for passage, _ in pool] == pool.scores.tolist()
             assert pool.passages.tolist() == [passage for passage, _ in ranked if passage in pool.passages]
-            (alone,) = worth_reading(small, [item], least)
+            (alone,) = worth_reading(small, [item], unread)
             assert alone.passages.tolist() == pool.passages.tolist()
+            (features,) = features_of(small, [item])
+            chances = 1 / (1 + np.exp(-(features @ np.array(WEIGHTS))))
+            assert chances[~np.isin(ranked.passages, pool.passages)].sum() <= unread + 1e-12
     assert sizes[0] == [min(len(ranked), 1) for ranked, _, _ in items]
     assert sizes[-1] == [len(ranked) for ranked, _, _ in items]
     assert all(fewer <= more for one, other in pairwise(sizes) for fewer, more in zip(one, other, strict=True))
-    assert worth_reading(small, [], -9.0) == []
+    assert worth_reading(small, [], 0.1) == []
 
 
 @pytest.mark.parametrize("system", ["rag", "n2n", "decompose", "cascade"])

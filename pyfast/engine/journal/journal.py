@@ -85,10 +85,21 @@ _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerEr
 _AMONG = "question IN (SELECT value FROM json_each(?))"
 # The digest of a completion's request; its key in the journal begins with the role.
 _REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
-_IN_REUSED = "EXISTS (SELECT 1 FROM reused WHERE request = entry ->> 1 AND nth = entry ->> 2)"
+# Rows of replies that no call of this run paid for, or only the call of another question, have this mark.
+_IS_REUSED = "json_type(entry, '$[#-3]') IS 'true'"
 _REUSABLE = """
 SELECT entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
 ORDER BY question != ?3, question LIMIT 1
+"""
+# An index of the replies by request, for this process alone. An index in the file would be one of an expression,
+# and such files are refused.
+_BY_REQUEST = "CREATE TEMP TABLE by_request (request TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID"
+_GO_ON = """
+INSERT OR REPLACE INTO by_request
+SELECT entry ->> 1, rowid FROM completions WHERE rowid > ? AND entry ->> 3 IS NULL ORDER BY rowid
+"""
+_REPLY_TO = """
+SELECT question, entry FROM completions WHERE rowid = (SELECT at FROM by_request WHERE request = ?)
 """
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
 # A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
@@ -124,15 +135,16 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 """
 
 
-def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0) -> bytes:
+def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0, reused: bool = False) -> bytes:
     """Make the row of an LLM call, from its completion or its error. `elapsed` is the seconds from the start of
-    the question to the end of the call. Raises `CallError` if the completion cannot be stored."""
+    the question to the end of the call. `reused`: the completion comes from an earlier run or another question.
+    Raises `CallError` if the completion cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
         tokens = (outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens)
         reasoning = (outcome.reasoning_tokens,) if outcome.reasoning_tokens else ()  # Most replies have none.
-        fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning)
+        fields = (None, outcome.text, outcome.finish_reason, *tokens, *reasoning, *((True,) if reused else ()))
     try:
         entry = orjson.dumps((number, *key, *fields, round(elapsed, 6)))
     except orjson.JSONEncodeError as error:
@@ -154,6 +166,8 @@ def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
             return None
         _, digest, nth, error, text, *rest = fields
         if rest and isinstance(rest[-1], float):  # the seconds, which rows of earlier versions do not have
+            rest.pop()
+        if rest and rest[-1] is True:
             rest.pop()
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError, LookupError):
@@ -193,6 +207,8 @@ class Journal:
         """
         self._path = path
         self._indexed = False
+        self._indexed_until = -1
+        """The last row of `completions` that is indexed by request. -1: none is, and there is no index"""
         self._highest: int | None = None
         """An upper limit for the numbers of the questions that have LLM calls. None: not known"""
         self.salvaged: Path | None = None
@@ -254,6 +270,23 @@ class Journal:
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
         return dict(outcome for outcome in outcomes if outcome is not None)
+
+    def reused(self, number: int) -> set[Key]:
+        """Return the keys of a question's completions that come from an earlier run or another question."""
+        keys = f"SELECT entry ->> 1, entry ->> 2 FROM completions WHERE question = ? AND {_IS_REUSED}"
+        return set(self._rows(keys, (number,)))
+
+    def reply_to(self, request: str) -> Completion | None:
+        """Return the last reply to a request, to whichever question, or None. `request` is the text of a key."""
+        if self._indexed_until < 0:
+            self._rows(_BY_REQUEST)
+        ((last,),) = self._rows("SELECT coalesce(max(rowid), 0) FROM completions")
+        if last > self._indexed_until:
+            self._rows(_GO_ON, (self._indexed_until,))
+            self._indexed_until = last
+        rows = self._rows(_REPLY_TO, (request,))
+        read = read_outcome(rows[0][1], rows[0][0]) if rows else None
+        return read[1] if read is not None and isinstance(read[1], Completion) else None
 
     def elapsed(self, number: int) -> float:
         """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
@@ -354,8 +387,9 @@ class Journal:
             return digests(self._database, of)
 
     def tokens(self) -> int:
-        """Count the tokens of all prompts and completions, without the replies of earlier runs."""
-        paid = f"json_valid(entry) THEN entry ->> 3 IS NULL AND NOT {_IN_REUSED}"
+        """Count the tokens of all prompts and completions. Replies of earlier runs do not count, and a reply that
+        several questions share counts once."""
+        paid = f"json_valid(entry) THEN entry ->> 3 IS NULL AND NOT {_IS_REUSED}"
         total = f"sum(CASE WHEN CASE WHEN {paid} END THEN (entry ->> 6) + (entry ->> 8) END)"
         return int(self._rows(f"SELECT coalesce({total}, 0) FROM completions")[0][0])
 

@@ -103,7 +103,8 @@ class UsageTotals:
     replayed: int = 0
     """How many replies came from the journal"""
     reused: int = 0
-    """How many replies came from an earlier run (`RunOptions.reuse`)"""
+    """How many replies came from an earlier run (`RunOptions.reuse`), or from another question
+    (`RunOptions.ask_once`)"""
     reused_prompt_tokens: int = 0
     """The prompt tokens of these replies. They count in `prompt_tokens` too"""
     reused_completion_tokens: int = 0

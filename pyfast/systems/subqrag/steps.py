@@ -29,8 +29,6 @@ from pyfast.systems.subqrag.settings import Settings
 from pyfast.utils.token_budget import share
 
 T = TypeVar("T")
-LEAST = -9.0
-"""The least worth of a passage that the LLM reads, fitted by benchmarks/effort.py"""
 _NUMBER = 5  # characters of a fact's number in a list
 
 
@@ -91,7 +89,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
     pool = await ctx.retrieve(step.question, settings.documents)
     if not len(pool):
         return
-    pool = await passages_to_read(pool, pool, step.question, settings.effort, LEAST, ctx)
+    pool = await passages_to_read(pool, pool, step.question, settings.effort, ctx)
     step.documents = _segments(pool, ctx).tolist()
     context = await ctx.narrative(pool, FROM_DOCUMENTS)
     try:
