@@ -154,6 +154,60 @@ PLANTS |= {
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),
 }
+_BATCH_LLM, _PROVIDER = "llm/openai_batches.py", "llm/batch_provider.py"
+PLANTS |= {
+    name: Plant(*fault, "--batches")
+    for name, fault in {
+        "a call is in its batch twice": (
+            _BATCH_LLM,
+            "for place, call in enumerate(calls))\n        LOG",
+            "for place, call in enumerate([*calls, calls[-1]]))\n        LOG",
+        ),
+        "a batch is submitted before its key is stored": (
+            _BATCH_LLM,
+            "        await self._log.add(self._name, logged)\n        id, keeps_key = await self._provider.create(batch.key, file)\n",
+            "        id, keeps_key = await self._provider.create(batch.key, file)\n        await self._log.add(self._name, logged)\n",
+        ),
+        "a batch is stored and not synced": (
+            _JOURNAL,
+            '.fetchone()\n            self._database.execute("PRAGMA synchronous = full")\n',
+            ".fetchone()\n",
+        ),
+        "a creation whose reply is lost is repeated": (
+            _PROVIDER,
+            'None if again.error.kind == "busy" else await self.adopt(key)',
+            "None",
+        ),
+        "a batch that is not listed yet counts as never submitted": (
+            _PROVIDER,
+            "            if looked >= until:\n",
+            "            if True:\n",
+        ),
+        "only the first page of batches is read": (_PROVIDER, 'if not page.get("has_more") or', "if True or"),
+        "results of another batch are taken": (_PROVIDER, "if of == key and type", "if type"),
+        "two equal calls have one name": (
+            _JOURNAL,
+            'return f"{number}:{key[0]}:{key[1]}"',
+            'return f"{number}:{key[0]}:0"',
+        ),
+        "calls begin when the run has ended": (
+            "engine/outages.py",
+            "if self._is_closed:  # Nobody would",
+            "if False:  # Nobody would",
+        ),
+        "a call that is late forgets its place in a batch": (
+            _BATCH_LLM,
+            "                if request.call:\n",
+            "                if False:\n",
+        ),
+        "a probe joins a batch": (_BATCH_LLM, "if request.messages == PROBE.messages:", "if False:"),
+        "a failed batch of an earlier session stops the run": (
+            _BATCH_LLM,
+            "            if not batch.is_adopted:\n                raise LLMUnavailableError(failed)\n",
+            "            raise LLMUnavailableError(failed)\n",
+        ),
+    }.items()
+}
 _MANIFEST, _CHANGES = "retrieval/index/manifest.py", "retrieval/index/changes.py"
 PLANTS |= {
     name: Plant(*fault, "--index")

@@ -13,12 +13,15 @@ from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
 from simulation.llm import TRANSIENT, WRONG, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
-from simulation.systems import FELL_BACK, expected
+from simulation.systems import FELL_BACK, SAMPLES, expected
 
 _AT_ONCE_S, _SOON_S = 1.0, 45.0
 """How many seconds a session may take after a second Ctrl-C, and after its last call"""
 _PROBE_S = 31.0
 """How many seconds an unanswered probe takes"""
+_PAUSE_S = 60.0
+"""How many seconds a request to a provider waits at most for its reply, and before it is tried again"""
+_ENDED_BATCHES = ("failed: too much at once", "the batch was cancelled")
 ANSWERED = ("good", *WRONG)
 """The outcomes of calls that got a reply"""
 
@@ -32,7 +35,7 @@ def check(history: History) -> None:
 
 def _faults(history: History) -> Iterator[str]:
     scenario, last = history.scenario, history.sessions[-1]
-    if history.world.most_in_flight > 2 * scenario.slots:
+    if history.world.most_in_flight > 2 * scenario.slots and not scenario.batches:
         yield f"{history.world.most_in_flight} calls at the same time, and {scenario.slots} slots"
     yield from (f"a second process: {told!r}" for told in history.refused if "another process" not in told)
     for number in range(len(history.sessions)):
@@ -105,7 +108,11 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
         "poison": bool(scenario.poisoned) and "answers only the smallest calls" in told,
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
-        "late": "late" in scenario.moods and ("did not answer" in told or "only the smallest calls" in told),
+        "start": bool(scenario.batches)
+        and any(one <= session.began + 1.0 < end for one, end, _ in scenario.outages),
+        "batch": bool(scenario.provider) and any(said in told for said in _ENDED_BATCHES),
+        "late": {"late", "call_seconds"} & {*scenario.moods, *scenario.budget}
+        and ("did not answer" in told or "only the smallest calls" in told),
     }
     if not any(causes.values()):
         yield f"session {number} ({session.ending}) ended with: {told}"
@@ -132,9 +139,13 @@ def _in_time(history: History, number: int) -> Iterator[str]:
         yield f"session {number} ended {session.ended - session.at_once:.1f} s after it was told to stop at once"
     calls = [call for call in history.world.asked if call.session == number]
     if not scenario.outages or session.stopped < math.inf:
-        until = max([session.began, *(call.ended for call in calls)])
+        # A session also waits for the batches of sessions before.
+        of_others = (call for call in history.world.asked if call.batch and call.ended > session.began)
+        until = max([session.began, *(call.ended for call in (*calls, *of_others))])
         until = max(until, session.stopped) if session.stopped < math.inf else until
-        if session.ended > until + _SOON_S:
+        provider = history.world.provider
+        failed = [one for one in provider.failed if one > until - 2 * _PAUSE_S] if provider else []
+        if session.ended > until + _SOON_S + 2 * _PAUSE_S * len(failed):
             yield f"session {number} ended {session.ended - until:.1f} s after its last call"
     started = {_id(call.prompt) for call in calls if call.began <= session.stopped}
     later = {_id(call.prompt) for call in calls} - started
@@ -185,7 +196,7 @@ def _answers(
                 yield f"{question.id} failed with {record.get('reason')!r}"
             if trace and replies != carried[: len(replies)]:
                 yield f"{question.id}: its trace has {replies}, not {carried}"
-        elif not trace and {"may fail", "samples"} & {*scenario.stages}:
+        elif not trace and {"may fail", *SAMPLES} & {*scenario.stages}:
             pass  # Only the trace says what was carried.
         elif record.get("answer") != answer or record["state"] != ("abstained" if answer is None else "answered"):
             yield f"{question.id}: {record['state']} {record.get('answer')!r}, right is {answer!r}"
@@ -198,7 +209,9 @@ def _answers(
         elif FELL_BACK in replies and trace and not _may_fail(scenario, question.id):
             yield f"{question.id} fell back"
         elif (
-            not scenario.moods and "samples" not in scenario.stages and f"<{question.id}>" not in scenario.poisoned
+            not scenario.moods
+            and not {*SAMPLES} & {*scenario.stages}
+            and f"<{question.id}>" not in scenario.poisoned
         ):
             asked = [prompt for of_stage in prompts for prompt in of_stage]
             right = {
@@ -218,14 +231,36 @@ def _calls(history: History) -> Iterator[str]:
         return
     paid: dict[str, list[int]] = {}
     for call in history.world.asked:
-        if call.outcome == "good" and "samples" not in scenario.stages:
+        if scenario.batches or call.outcome != "good":
+            continue
+        if "samples" not in scenario.stages:
             paid.setdefault(call.request, []).append(call.session)
+    if scenario.batches:
+        yield from _paid_in_batches(history)
     for request, sessions in paid.items():
         crashed = {number for number in sessions if _loses(history, number)}
         # In each session that did not end in order, the call may have been in flight.
         if len(sessions) > 1 + len(crashed) or len(set(sessions)) < len(sessions):
             yield f"the call {request[:8]} was answered in the sessions {sessions}"
     yield from _progress(history)
+
+
+def _paid_in_batches(history: History) -> Iterator[str]:
+    """What a batch has answered is not asked again, however often the process is killed. Of calls outside of
+    batches, those in flight may be."""
+    yield from history.world.provider.faults
+    paid: dict[str, list[str]] = {}
+    may_be_lost = Counter[str]()
+    for call in history.world.asked:
+        if call.outcome != "good" or "> stage " not in call.prompt:
+            continue
+        paid.setdefault(call.prompt, []).append(call.batch or f"session {call.session}")
+        may_be_lost[call.prompt] += not call.batch and _loses(history, call.session)
+    for prompt, answered in paid.items():
+        stage = int(prompt.partition("> stage ")[2].split()[0])
+        wanted = 2 if history.scenario.stages[stage] in SAMPLES else 1
+        if len(answered) > wanted + may_be_lost[prompt]:
+            yield f"{prompt} was answered in {answered}"
 
 
 def _loses(history: History, number: int) -> bool:

@@ -29,6 +29,7 @@ from pyfast.engine.job import Job, SessionResult, work_on
 from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
+from simulation.batches import Provider, over_batches
 from simulation.disk import Disk, Image, with_flips
 from simulation.llm import POISONS, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
@@ -92,6 +93,12 @@ class Scenario:
     """Whether a write may take seconds before it is done, or fails"""
     http: bool = False
     """Whether the LLM is a server of the OpenAI protocol"""
+    batches: dict[str, Any] = field(default_factory=dict)
+    """Options of an LLM behind a Batch API. Empty: the LLM is not"""
+    provider: dict[str, float] = field(default_factory=dict)
+    """How likely what of its provider goes wrong (see `batches.MOODS`)"""
+    takes: float = 0.0
+    """How many seconds a batch takes"""
 
     def __str__(self) -> str:
         told = {name: value for name, value in vars(self).items() if value and name != "questions"}
@@ -312,6 +319,8 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
     disk.jump = 0.0
     disk.real_clock()
     _LOG.texts = history.logs
+    if scenario.batches:
+        world.provider = Provider(world, scenario.provider, scenario.takes)
     with _quiet():
         for number, ending in enumerate((*scenario.endings, "last")):
             world.session, world.in_flight = number, 0
@@ -323,6 +332,8 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                     [],
                     {name: share for name, share in world.moods.items() if name != "down"},
                 )
+                if world.provider:
+                    world.provider.end_faults()
             flipped = bool(number and scenario.flips and chance.random() < 0.6)
             if flipped:
                 image = with_flips(image, chance, scenario.flips)
@@ -375,11 +386,17 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
         ask=system(scenario.stages),
         settings=settings,
         prompts=PROMPTS,
-        llm=over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots),
+        llm=_llm(scenario, world, 60 * options.outage),
         options=options,
         concurrency=scenario.concurrency,
         budget=Budget(**budget),
     )
+
+
+def _llm(scenario: Scenario, world: World, patience_s: float) -> Any:
+    if world.provider:
+        return over_batches(world.provider, {**scenario.batches, "patience_s": patience_s})
+    return over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots)
 
 
 def _session(
@@ -394,7 +411,10 @@ def _session(
     """Carry out one session. Return what its folder holds afterwards."""
     ending, stop, is_answering = session.ending, asyncio.Event(), threading.Event()
     step = int(10 ** chance.uniform(0, 3.3))
-    if ending == "kill":
+    if ending == "kill" and scenario.batches and chance.random() < 0.6:
+        history.world.provider.kill_in = int(10 ** chance.uniform(0, 1.3))
+        history.world.provider.kills_before = chance.random() < 0.4
+    elif ending == "kill":
         loop.kill_at = step
     elif ending in ("kill in a write", "power cut"):
         disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
