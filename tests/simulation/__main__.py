@@ -73,7 +73,7 @@ def main() -> int:
         failures = done = 0
         began, worked = time.monotonic(), time.process_time()
         for seed in itertools.islice(itertools.count(options.first), options.seeds):
-            fault = kind.fault_of(kind.drawn(seed), disk)
+            fault = seeds.fault_of(kind, kind.drawn(seed), disk)
             done += 1
             if fault:
                 failures += 1

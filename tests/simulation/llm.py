@@ -26,6 +26,10 @@ FOREVER = 10_000_000.0
 TRANSIENT = ("busy", "down", "slow")
 WRONG = ("malformed", "empty", "cut", "listed", "broken")
 """Replies that the engine refuses, and asks again"""
+HTTP_S = 300.0
+"""How many seconds a call over HTTP may take"""
+STALLED = ("always late", "always busy", "always down")
+"""What keeps a prompt from being answered at all, while the LLM answers others"""
 POISONS = ("error", "refused", "filtered", "always malformed", "always cut", "not unicode")
 """What is wrong with a prompt for good"""
 
@@ -154,6 +158,7 @@ class SimulatedLLM:
         world, chance = self._world, self._world.chance
         await self._outage()
         mood, wait = world.mood(), world.latency * chance.expovariate(1.0)
+        mood = "late" if world.poison(user) == "always late" else mood
         await asyncio.sleep(1000.0 * world.latency + 1000.0 if mood == "late" else wait)
         await self._outage()
         return self.said(user, call, temperature, mood)
@@ -166,13 +171,13 @@ class SimulatedLLM:
             raise CallError("the prompt is too long")
         if poison == "refused":
             raise RefusalError("HTTP 403: forbidden", "HTTP 403: this prompt is forbidden", 403)
+        mood = poison.removeprefix("always ") or mood
         if mood in TRANSIENT:
             raise OutageError(f"HTTP 503: {mood}", mood, chance.choice((0.0, 0.0, 1.5)) if mood == "busy" else 0.0)
         told = world.reply(user)
         if temperature:
             told["answer"] += f" {chance.randrange(10**9)}"
         text, reason = json.dumps(told), "stop"
-        mood = poison.removeprefix("always ") or mood
         if mood == "malformed":
             text = chance.choice(("I cannot say.", '{"reply": 1}', '{"answer": {"a": 1}}', "[]", "null"))
         elif mood == "empty":
@@ -265,5 +270,5 @@ def transport(session: Callable[[], HttpSession]) -> None:
 def over_http(world: World, slots: int) -> OpenAI:
     """The model of the simulated world, as a server of the OpenAI protocol."""
     transport(lambda: HttpSession(SimulatedLLM(world, slots)))
-    options = ServerOptions(concurrency=slots, context_window=100_000, attempts=2)
+    options = ServerOptions(concurrency=slots, context_window=100_000, attempts=2, timeout_s=HTTP_S)
     return OpenAI("openai:simulated@http://127.0.0.1:1", "simulated", "http://127.0.0.1:1/v1", options)

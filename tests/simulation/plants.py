@@ -131,6 +131,27 @@ PLANTS |= {
     "after Ctrl-C questions start": Plant(
         "engine/run.py", "halted is None and not (stop is not None and stop.is_set())", "halted is None"
     ),
+    "a call that hangs is noticed after twice its limit": Plant(
+        "engine/outages.py",
+        "async with within(limit) as timeout:",
+        "async with within(limit and 2 * limit) as timeout:",
+    ),
+    "a call that hangs over HTTP is noticed after twice its limit": Plant(
+        "llm/openai.py",
+        "deadline = began + self._options.timeout_s",
+        "deadline = began + 2 * self._options.timeout_s",
+    ),
+    "a call that fails is tried for ever": Plant(
+        "engine/outages.py", "            if faults >= allowed:\n", "            if faults >= 100 * allowed:\n"
+    ),
+    "the run pauses after each question": Plant(
+        "engine/run.py",
+        "await asyncio.sleep(0)  # Let the loop handle",
+        "await asyncio.sleep(3)  # Let the loop handle",
+    ),
+    "a file is synced, but not its name": Plant(
+        "utils/files.py", "    if durable:\n        sync_to_disk(path.parent)\n", ""
+    ),
     "Ctrl-C does not end the wait for an LLM": Plant(
         "engine/outages.py",
         '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',

@@ -11,14 +11,18 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import TRANSIENT, WRONG, good, tokens
+from simulation.llm import HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
-from simulation.systems import FELL_BACK, SAMPLES, expected
+from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected
 
 _AT_ONCE_S, _SOON_S = 1.0, 45.0
 """How many seconds a session may take after a second Ctrl-C, and after its last call"""
 _PROBE_S = 31.0
 """How many seconds an unanswered probe takes"""
+_TRIES = 60
+"""How often a prompt may be asked in a session: ten times if the LLM is busy, and twice as often over HTTP"""
+_IDLE_S = 2.0
+"""How many seconds may pass in which the LLM works on no call, although nothing goes wrong"""
 _PAUSE_S = 60.0
 """How many seconds a request to a provider waits at most for its reply, and before it is tried again"""
 _ENDED_BATCHES = ("failed: too much at once", "the batch was cancelled")
@@ -106,7 +110,8 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
-        "poison": bool(scenario.poisoned) and "answers only the smallest calls" in told,
+        "poison": bool(scenario.poisoned)
+        and any(said in told for said in ("answers only the smallest calls", "its prompt may be the reason")),
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
         "start": bool(scenario.batches)
         and any(one <= session.began + 1.0 < end for one, end, _ in scenario.outages),
@@ -138,6 +143,7 @@ def _in_time(history: History, number: int) -> Iterator[str]:
     if session.ended > session.at_once + _AT_ONCE_S:
         yield f"session {number} ended {session.ended - session.at_once:.1f} s after it was told to stop at once"
     calls = [call for call in history.world.asked if call.session == number]
+    yield from _waits(scenario, session, calls)
     if not scenario.outages or session.stopped < math.inf:
         # A session also waits for the batches of sessions before.
         of_others = (call for call in history.world.asked if call.batch and call.ended > session.began)
@@ -162,6 +168,28 @@ def _in_time(history: History, number: int) -> Iterator[str]:
             continue
         if not any(end <= call.began <= soon for call in calls):
             yield f"session {number} made no call within {soon - end:.1f} s after an outage of {end - first:.1f} s"
+
+
+def _waits(scenario: Scenario, session: Session, calls: list[Asked]) -> Iterator[str]:
+    """A call that hangs costs its time limit and a few tries, and the run itself waits for nothing."""
+    limit = min(scenario.budget.get("call_seconds", math.inf), HTTP_S if scenario.http else math.inf)
+    online = [call for call in calls if not call.batch]
+    for call in online:
+        if call.ended > call.began + limit + _AT_ONCE_S:
+            yield f"{call.prompt} took {call.ended - call.began:.1f} s of {limit:.1f} s"
+    if scenario.outages or scenario.batches:
+        return
+    for prompt, count in Counter(call.prompt for call in online).items():
+        if count > _TRIES:
+            yield f"{prompt} was asked {count} times"
+    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED}:
+        return
+    until = session.began
+    most = _IDLE_S + SLEEP_S * len(scenario.questions) * scenario.stages.count("sleep")
+    for began, ended in sorted([*((call.began, call.ended) for call in calls), (session.ended, session.ended)]):
+        if began > until + most:
+            yield f"the run did nothing from {until:.1f} to {began:.1f}"
+        until = max(until, ended if ended >= 0 else math.inf)
 
 
 def _id(prompt: str) -> str:

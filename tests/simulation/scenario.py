@@ -31,7 +31,7 @@ from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.batches import Provider, over_batches
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, SimulatedLLM, World, over_http
+from simulation.llm import POISONS, STALLED, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -194,11 +194,14 @@ def drawn(seed: int) -> Scenario:
             scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
             begins = ends
     # A server that hangs ends no call, and a call over HTTP has a time limit.
-    hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
-    scenario.http = chance.random() < 0.15 and not hangs
+    scenario.http = chance.random() < 0.15 and not any(how == "hangs" for _, _, how in scenario.outages)
     if chance.random() < 0.06:  # What did not reach the LLM makes no question fail, however often it is killed.
         scenario.moods, scenario.poisoned, scenario.budget = {"down": 0.45}, {}, {}
         scenario.endings = chance.choices(("kill", "kill in a write"), k=chance.choice((1, 2)))
+    elif not scenario.outages and chance.random() < 0.06:  # A call that is never answered.
+        scenario.poisoned = {f"<{chance.choice(questions).id}>": chance.choice(STALLED)}
+        if "always late" in scenario.poisoned.values() and not scenario.http:
+            scenario.budget["call_seconds"] = 60.0
     return scenario
 
 
@@ -339,7 +342,8 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                 image = with_flips(image, chance, scenario.flips)
             if scenario.jumps:
                 disk.jump = chance.choice((0.0, -86400.0, 86400.0, 1e7))
-            folder = disk.begin(image)
+            # Who makes a new folder syncs its name too.
+            folder = disk.begin(image) / "RUN" if disk.is_strict else disk.begin(image)
             disk.set_clock(now)
             loop = SimulatedLoop(chance, disk, now, scenario.shuffles, scenario.slow_disk)
             in_loop(loop)
@@ -356,7 +360,7 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                 print(f"session {number} ({ending}{', bits flipped' if flipped else ''}): {at}: {how}")
             if ending != "last":
                 disk.remove()
-    history.folder = disk.folder
+    history.folder = folder
     disk.end()
     return history
 

@@ -29,6 +29,7 @@ PROMPTS = tuple(
     for name in ("call", "fan", "try")
 )
 CALL, FAN, TRY = PROMPTS
+SLEEP_S = 0.5
 FELL_BACK = "fell back"
 SAMPLED = Sampling(1.0)
 
@@ -87,7 +88,7 @@ def system(stages: Sequence[str]) -> Ask:
                     context.fell_back(TRY, error)
                     carried = FELL_BACK
             elif stage == "sleep":
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(SLEEP_S)
             replies.append(carried)
         final = digest(carried)
         return Answer(None if final[0] in "01" else final, evidence(question, carried), {"replies": replies})
