@@ -149,6 +149,9 @@ PLANTS |= {
         "await asyncio.sleep(0)  # Let the loop handle",
         "await asyncio.sleep(3)  # Let the loop handle",
     ),
+    "the name of a new folder is not synced": Plant(
+        "utils/files.py", "    for folder in new:\n        sync_to_disk(folder.parent)\n", ""
+    ),
     "a file is synced, but not its name": Plant(
         "utils/files.py", "    if durable:\n        sync_to_disk(path.parent)\n", ""
     ),
@@ -327,7 +330,10 @@ PLANTS |= {
             "file-{__import__('os').urandom(12).hex()}",
         ),
         "an upload is not synced": ("        await asyncio.to_thread(sync_to_disk, content)\n", ""),
-        "a killed creation cannot be repeated": ("made.id).mkdir(exist_ok=True)", "made.id).mkdir()"),
+        "a killed creation cannot be repeated": (
+            "make_folder(self._folder / made.id)",
+            "(self._folder / made.id).mkdir()",
+        ),
         "questions without what they share are taken": (
             "if self._known[id].model is None:",
             "if not questions.exists():",

@@ -217,7 +217,7 @@ class Session:
     killed: bool = False
     flipped: bool = False
     began: float = 0.0
-    ended: float = 0.0
+    ended: float = -1.0
     stopped: float = math.inf
     """When it was told to stop"""
     at_once: float = math.inf
@@ -476,7 +476,9 @@ def _session(
     with progress._interrupts(stop, is_answering, folder):  # type: ignore[arg-type]
         pressed = signal.getsignal(signal.SIGINT)
         task = loop.work(process())
-    session.killed, session.ended, session.changes = task is None, session.ended or loop.time(), disk.changes
+    session.killed, session.ended, session.changes = task is None, session.ended, disk.changes
+    if session.ended < 0:
+        session.ended = loop.time()
     if task is not None and task.cancelled():
         session.error = asyncio.CancelledError()
     elif task is not None:
