@@ -180,9 +180,10 @@ class Provider:
         user = next(message["content"] for message in body["messages"] if message["role"] == "user")
         request = digest(json.dumps([body["messages"], body["temperature"]]))
         asked = Asked(world.session, user, request, asyncio.get_running_loop().time(), ends, NOT_CARRIED, batch)
-        world.asked.append(asked)
         if user == PROBE.messages[-1].content:
             self.faults.append(f"a probe is in {batch}")
+        else:
+            world.asked.append(asked)
         told: dict[str, Any] = {"id": f"r-{call['custom_id']}", "custom_id": call["custom_id"], "response": None}
         if not carried_out or self._has("skips"):
             if not carried_out and chance.random() < 0.3:

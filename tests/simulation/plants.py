@@ -149,9 +149,6 @@ PLANTS |= {
         "await asyncio.sleep(0)  # Let the loop handle",
         "await asyncio.sleep(3)  # Let the loop handle",
     ),
-    "the name of a new folder is not synced": Plant(
-        "utils/files.py", "    for folder in new:\n        sync_to_disk(folder.parent)\n", ""
-    ),
     "a file is synced, but not its name": Plant(
         "utils/files.py", "    if durable:\n        sync_to_disk(path.parent)\n", ""
     ),
@@ -357,6 +354,9 @@ PLANTS |= {
         ),
     }.items()
 }
+PLANTS["the name of a new folder is not synced"] = Plant(
+    "utils/files.py", "    for folder in new:\n        sync_to_disk(folder.parent)\n", "", "--jobs"
+)
 
 
 def plant(name: str) -> None:

@@ -280,7 +280,7 @@ def _paid_in_batches(history: History) -> Iterator[str]:
     paid: dict[str, list[str]] = {}
     may_be_lost = Counter[str]()
     for call in history.world.asked:
-        if call.outcome != "good" or "> stage " not in call.prompt:
+        if call.outcome != "good":
             continue
         paid.setdefault(call.prompt, []).append(call.batch or f"session {call.session}")
         may_be_lost[call.prompt] += not call.batch and _loses(history, call.session)
