@@ -127,6 +127,9 @@ class Provider:
                 bad.append({**told, "response": None, "error": {"code": "batch_expired", "message": "too late"}})
             elif (response := self.odd_response(call["body"])) is not None:
                 (good if response["status_code"] == 200 else bad).append({**told, "response": response})
+            elif self.options.refuse and self.options.refuse in call["body"]["messages"][-1]["content"]:
+                error = {"message": "this prompt is not allowed"}
+                bad.append({**told, "response": {"status_code": 400, "body": {"error": error}}})
             elif self.options.complain and "max_tokens" in call["body"]:
                 message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'"
                 error = {"message": message, "param": "max_tokens"}
@@ -153,6 +156,8 @@ class Provider:
 
     async def list(self, request: web.Request) -> web.Response:
         """The newest first, five a page at most."""
+        if self.options.list_down:
+            return web.json_response({"error": {"message": "try later"}}, status=503)
         ids = list(reversed(self.batches))
         after = request.query.get("after")
         start = ids.index(after) + 1 if after else 0
@@ -201,6 +206,8 @@ async def main() -> None:
     parser.add_argument("--most", type=int, default=10**9, help="calls of a batch; a larger one fails")
     parser.add_argument("--allow", type=int, default=10**9, help="finish so many batches, until GET /allow/N")
     parser.add_argument("--complain", action="store_true", help="refuse max_tokens")
+    parser.add_argument("--refuse", default="", help="refuse calls with this text")
+    parser.add_argument("--list-down", action="store_true", help="answer 503 in place of the list of batches")
     parser.add_argument("--no-metadata", action="store_true")
     parser.add_argument("--no-list", action="store_true")
     options = parser.parse_args()

@@ -36,7 +36,8 @@ def commit() -> int:
 
 @pytest.mark.guarantee("G1")
 def test_the_first_seeds() -> None:
-    assert simulate(150)[0] == 0
+    assert simulate(120)[0] == 0
+    assert simulate("--batches", 30)[0] == 0
     assert simulate("--index", 60)[0] == 0
     assert simulate("--knowledge", 30)[0] == 0
     assert simulate("--jobs", 100)[0] == 0
@@ -65,7 +66,7 @@ def test_a_fault_is_found_and_shrunk() -> None:
 @pytest.mark.slow(suite="simulation")
 def test_fresh_seeds() -> None:
     """Two minutes of seeds that no commit before had."""
-    for kind, seconds in {"runs": 60, "index": 20, "knowledge": 20, "jobs": 20}.items():
+    for kind, seconds in {"runs": 40, "batches": 20, "index": 20, "knowledge": 20, "jobs": 20}.items():
         assert simulate(f"--{kind}", 10**6, commit() * 10_000, "--seconds", seconds)[0] == 0
 
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from pyfast.engine.batch_points import BatchPoint
 from pyfast.engine.budget import Budget, Remaining, profile_of, within
 from pyfast.engine.events import OnStep, Step
-from pyfast.engine.journal.journal import Key, Outcome
+from pyfast.engine.journal.journal import Key, Outcome, call_name
 from pyfast.engine.journal.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
@@ -493,6 +493,8 @@ class Context:
     async def _ask_and_store(
         self, request: Request, role: Role, stage: Stage, name: str, folder: RunFolder, key: Key
     ) -> Outcome:
+        if self._runtime.progress is not None:
+            request = replace(request, call=call_name(self._number, key))
         outcome = await self._ask(request, role, stage, name)
         began = perf_counter()
         # The journal has the reply before any caller sees it.

@@ -202,7 +202,7 @@ class Outages:
             self._look_for_replies(self._latest, now)
 
     def close(self) -> None:
-        """Stop waiting for the end of an outage, and end a call that fails from now on."""
+        """Stop waiting for the end of an outage. From now on, no call begins, and one that fails ends."""
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -235,6 +235,8 @@ class Outages:
         while True:
             if not is_trial:
                 await self._turn()
+            if self._is_closed:  # Nobody would get the reply.
+                raise LLMUnavailableError("the run has ended")
             began, limit, is_last = loop.time(), seconds, False
             if clock is not None and (limit is None or clock.ends - began < limit):
                 limit, is_last = max(clock.ends - began, 0.0), True

@@ -51,7 +51,7 @@ from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, RunError
 from pyfast.llm import Message
-from pyfast.utils.files import free_name, refuse_links, write_atomically
+from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Sync
 
@@ -214,7 +214,7 @@ class RunFolder:
         self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
             self._answers = opened.enter_context(locked(path))
             check_run(path, described, GROWN if extends else ())
             if not _has_begun(path):  # The journal may belong to another configuration in which no call was made.

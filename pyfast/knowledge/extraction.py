@@ -36,7 +36,7 @@ from pyfast.knowledge.support import Dropped, supported_mentions, supported_stat
 from pyfast.llm import FullLLM, Role
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
-from pyfast.utils.files import write_atomically
+from pyfast.utils.files import make_folder, write_atomically
 from pyfast.utils.jsonl import read_lines
 
 TOKENS = 1200
@@ -182,7 +182,7 @@ def plan_extraction(
         lines = list(map(_packed_line, pack(new, chunk_tokens)) if packed else map(_line, new))
         if not lines:
             return None
-        folder.mkdir(parents=True)
+        make_folder(folder)
         write_atomically(folder / CHUNKS, b"\n".join(lines), durable=True)  # like run.toml, which needs it
     else:
         packed = recorded_value(folder, "system", "set_packed")

@@ -35,7 +35,7 @@ from pyfast.retrieval.index.manifest import read_manifest, write_manifest
 from pyfast.retrieval.vectors import vector_search
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import hashes
-from pyfast.utils.files import built_aside, link_folder, only_writer, sync_to_disk, write_atomically
+from pyfast.utils.files import built_aside, link_folder, make_folder, only_writer, sync_to_disk, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.sqlite_files import fault
 
@@ -292,7 +292,7 @@ def make_snapshot(
     Raises `RunError` if the database cannot be written, for example because the disk is full.
     """
     home = index.folder / KNOWLEDGE
-    home.mkdir(exist_ok=True)
+    make_folder(home)
     with only_writer(home, lambda: None):
         number = current_number(home) if (home / CURRENT).is_file() else 0
         base = _open(home, number) if number else None

@@ -45,8 +45,8 @@ class LoggedBatch:
     made: float
     """When the batch was made, before it was submitted, in seconds since the epoch"""
     calls: Mapping[int, str] = field(default_factory=dict)
-    """The calls of the batch that have no completion in the run yet: the digest of each request, by the position
-    of the call in the batch"""
+    """The calls of the batch that have no completion in the run yet: the name of each call (`Request.call`), by
+    its position in the batch"""
 
 
 class BatchLog:

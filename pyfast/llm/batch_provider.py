@@ -4,7 +4,6 @@ and their results come back in files."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,13 +88,15 @@ class BatchProvider:
         self._options = options
 
     async def check_list(self) -> None:
-        """Raise `InputError` if the provider cannot list its batches."""
+        """Raise `InputError` if the provider cannot list its batches, and `OutageError` if it does not answer."""
         try:
             reply = orjson.loads(await self._send("GET", self._batches.with_query(limit=1)))
             if isinstance(reply["data"], list):
                 return
             reason = "no list"
-        except (Again, Refused, CallError, LLMUnavailableError) as error:
+        except Again as again:  # It may list batches when it works again.
+            raise again.error from None
+        except (Refused, CallError, LLMUnavailableError) as error:
             reason = str(error)
         except (ValueError, LookupError, TypeError):
             reason = "no list"
@@ -133,7 +134,7 @@ class BatchProvider:
                 return _id(batch.get("id")), _has_key(batch, key)
             except Again as again:
                 # A server that was too busy has not accepted the batch.
-                id = None if again.error.kind == "busy" else await self.adopt(key, time.time())
+                id = None if again.error.kind == "busy" else await self.adopt(key)
                 if id is None:
                     raise
                 return id, True
@@ -142,22 +143,23 @@ class BatchProvider:
 
         return await self._persist(submit)
 
-    async def adopt(self, key: str, made: float) -> str | None:
+    async def adopt(self, key: str) -> str | None:
         """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
         batch.
 
-        `made` is the time at which pyfast made the batch, in seconds since the epoch. A provider may list a
-        new batch with a delay. So the method looks for the batch again until `settle_s` seconds after `made`.
+        A provider may list a new batch with a delay. So the method looks for the batch again for `settle_s`
+        seconds. Nobody knows how long ago an earlier session submitted it, because the clock may have been set.
         """
+        clock, settle_s = asyncio.get_running_loop().time, self._options.settle_s
+        until = clock() + settle_s
         while True:
-            looked = time.time()
+            looked = clock()
             async for batch in self._listed():
                 if _has_key(batch, key):
                     return _id(batch.get("id"))
-            settle_s = self._options.settle_s
-            if looked >= made + settle_s:
+            if looked >= until:
                 return None
-            await asyncio.sleep(min(settle_s / 10, made + settle_s - looked) + 0.01)
+            await asyncio.sleep(min(settle_s / 10, until - looked) + 0.01)
 
     async def _listed(self) -> AsyncIterator[Mapping[str, Any]]:
         after: dict[str, str] = {}

@@ -37,7 +37,7 @@ _LOOK_S = 0.05
 class _Call:
     """A call that waits for its batch."""
 
-    digest: str
+    name: str
     body: bytes
     joined: float
     place: asyncio.Future[_Place | None]
@@ -91,8 +91,7 @@ class OpenAIBatches(OpenAI):
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
-        """The calls that earlier sessions of the run submitted: their batches and positions, by the digests
-        of their requests"""
+        """The calls that earlier sessions of the run submitted: their batches and positions, by their names"""
         self._progress: Progress | None = None
         """The progress of the run to which the calls belong"""
         self._log = BatchLog()
@@ -125,8 +124,8 @@ class OpenAIBatches(OpenAI):
                 continue
             batch = _Batch(logged.key, is_adopted=True)
             self._watch(batch, self._results_of_earlier(batch, logged))
-            for place, digest in logged.calls.items():
-                self._submitted[digest].append((batch, place))
+            for place, name in logged.calls.items():
+                self._submitted[name].append((batch, place))
         self._running()
 
     def leave_run(self) -> None:
@@ -157,15 +156,16 @@ class OpenAIBatches(OpenAI):
         """
         if request.embeds is not None:
             raise CallError("a Batch API takes text, not embeddings")
-        digest = request.digest().hex()
+        if request.messages == PROBE.messages:  # Who sends it waits for seconds.
+            return await super().complete(request)
         asked = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         kept, failures = self._fallbacks.kept, 0
         fallbacks = kept
         while True:
             fields = self._body(asked, fallbacks)
             body = as_json(fields)
-            earlier = self._submitted.get(digest)
-            place = earlier.popleft() if earlier else await self._enqueue(digest, body)
+            earlier = self._submitted.get(request.call)
+            place = earlier.popleft() if earlier else await self._enqueue(request.call, body)
             if place is None:
                 try:
                     return await super().complete(request)
@@ -176,14 +176,22 @@ class OpenAIBatches(OpenAI):
                 except RefusalError as error:
                     raise await self._of_one_call(error, self._answered > -math.inf) from None
             batch = place[0]
-            line = await self._line(*place)
+            try:
+                line = await self._line(*place)
+            except asyncio.CancelledError:  # The call may be tried again, and is still in the batch.
+                if request.call:
+                    self._submitted[request.call].appendleft(place)
+                raise
             try:
                 completion = self._completion_in(line)
             except Unfit as unfit:
                 completion = unfit.completion
             except Refused as refused:
                 if not batch.is_adopted:
-                    fallbacks = with_next(fallbacks, refused, fields)
+                    try:
+                        fallbacks = with_next(fallbacks, refused, fields)
+                    except RefusalError as error:
+                        raise await self._of_one_call(error, batch.has_answers) from None
                 continue
             except Again as again:
                 failures += not batch.is_adopted  # The next session tries again.
@@ -219,12 +227,12 @@ class OpenAIBatches(OpenAI):
             raise self._refused(line.status, {}, line.body)
         return self._reply(line.body)
 
-    async def _enqueue(self, digest: str, body: bytes) -> _Place | None:
+    async def _enqueue(self, name: str, body: bytes) -> _Place | None:
         """Add a call to the waiting calls. Wait until it has a place in a batch, and return the batch and the
         position. None: the call is to be sent as a normal request."""
         self._running()
         loop = asyncio.get_running_loop()
-        call = _Call(digest, body, loop.time(), loop.create_future())
+        call = _Call(name, body, loop.time(), loop.create_future())
         self._queue.append(call)
         if self._collector is None or self._collector.done():
             self._collector = loop.create_task(self._collect())
@@ -302,8 +310,8 @@ class OpenAIBatches(OpenAI):
         content = b"".join(_line_of(batch.key, place, call.body) for place, call in enumerate(calls))
         LOG.info("%s: new batch (calls: %d, %.1f MB)", self._base_url, len(calls), len(content) / 1e6)
         file = await self._provider.upload(f"pyfast-{batch.key}.jsonl", content)
-        digests = {place: call.digest for place, call in enumerate(calls)}
-        logged = LoggedBatch(batch.key, None, time.time(), digests)
+        names = {place: call.name for place, call in enumerate(calls)}
+        logged = LoggedBatch(batch.key, None, time.time(), names)
         for call in calls:
             call.body = b""
         await self._log.add(self._name, logged)
@@ -320,7 +328,7 @@ class OpenAIBatches(OpenAI):
         id = logged.id
         if id is None:
             try:
-                id = await self._provider.adopt(logged.key, logged.made)
+                id = await self._provider.adopt(logged.key)
             except (CallError, LLMUnavailableError):
                 if not self._batching.accept_duplicates:
                     raise
@@ -336,7 +344,11 @@ class OpenAIBatches(OpenAI):
         batch.status = ended.status
         if ended.status == "failed":
             await self._log.remove(batch.key)
-            raise LLMUnavailableError(f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}")
+            failed = f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}"
+            if not batch.is_adopted:
+                raise LLMUnavailableError(failed)
+            LOG.warning("%s; its calls are submitted again", failed)
+            return {}
         lines = await self._provider.lines(ended, batch.key)
         batch.has_answers = any(line.status == 200 for line in lines.values())
         return lines

@@ -89,6 +89,9 @@ class Request:
 
     The reply is the same without it, and an LLM may ignore it. It is not part of the digest
     """
+    call: str = ""
+    """The name of the call in its run, if the LLM collects calls into batches. Two equal requests have two names.
+    It is not part of the digest"""
 
     def digest(self) -> bytes:
         """Return 16 bytes that identify the request. Equal requests have equal digests, in any process.

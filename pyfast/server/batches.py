@@ -34,7 +34,7 @@ from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service, conversation
-from pyfast.utils.files import sync_to_disk, write_atomically, written_aside
+from pyfast.utils.files import make_folder, sync_to_disk, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
@@ -50,7 +50,7 @@ class Files:
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for part in folder.glob(".*.part"):  # uploads that a killed server was taking
             part.unlink()
 
@@ -107,7 +107,7 @@ class Batches:
         """`turn` is held by the batch that is worked on, of all batches of the server."""
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
-        self._folder.mkdir(exist_ok=True)
+        make_folder(self._folder)
         self.service, self._key, self._turn = service, key, turn
         self._grace = grace  # seconds that questions in progress may take when the server ends
         self._ending = False
@@ -154,7 +154,7 @@ class Batches:
         counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
         nothing = dict.fromkeys(schemas.BatchObject.model_fields)
         made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
-        (self._folder / made.id).mkdir(exist_ok=True)  # A killed server may have left it.
+        make_folder(self._folder / made.id)  # A killed server may have left it.
         self._keep(made)
         self._begin(made)
         return made

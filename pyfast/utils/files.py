@@ -201,6 +201,14 @@ def free_name(path: Path, suffix: str) -> Path:
     return free
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, if they do not exist. The names of new folders are safe from a power cut."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_to_disk(folder.parent)
+
+
 def sync_to_disk(path: Path) -> None:
     """Wait until a file, or the names in a folder, are safe from a power cut."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from processes import pyfast as command
 from runs import answers, traces
 
 import pyfast
-from pyfast.errors import InputError, LLMUnavailableError
+from pyfast.errors import InputError, LLMUnavailableError, OutageError
 
 FAST: dict[str, Any] = {"poll_s": 0.05, "settle_s": 0.5, "quiet_s": 0.1}
 TITAN = "Who discovered Titan?"
@@ -90,6 +90,21 @@ def test_a_complaint_about_a_field_is_heard(index: pyfast.Index) -> None:
         online = ask_all(5, index, "openai", url, system="direct")
         assert same(ask_all(5, index, "batch", url, system="direct"), online)
         assert counts(url)["batches"] == 2
+
+
+@pytest.mark.guarantee("G4")
+def test_a_call_that_a_provider_refuses_fails_alone(index: pyfast.Index) -> None:
+    with batch_server("--refuse", "(3)") as url:
+        done = ask_all(5, index, "batch", url, system="direct")
+        told = counts(url)
+    assert [record.state for record in done.records] == ["answered"] * 3 + ["failed", "answered"]
+    assert "not allowed" in str(done.records[3].reason)
+    assert told["batches"] == 1 and told["custom_ids"] == 5  # no call of pyfast's own
+
+
+def test_a_provider_that_is_down_is_not_one_without_a_list(index: pyfast.Index, tmp_path: Path) -> None:
+    with batch_server("--list-down") as url, pytest.raises(OutageError, match="try later"):
+        ask_all(1, index, "batch", url, system="direct", run=tmp_path)
 
 
 @pytest.mark.parametrize("lack", ["--no-metadata", "--no-list"])

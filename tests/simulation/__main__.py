@@ -3,6 +3,7 @@
 python -m simulation SEEDS [FIRST]         so many seeds, from FIRST on
 python -m simulation --seconds N FIRST     the seeds of so many seconds
 python -m simulation --seed N [--shrink]   one seed, with what happens
+python -m simulation --batches ...         runs whose LLM is behind a provider's Batch API
 python -m simulation --index ...           an index that is changed, instead of a run
 python -m simulation --knowledge ...       builds of a knowledge graph
 python -m simulation --jobs ...            the batches of a server
@@ -26,6 +27,7 @@ from simulation.plants import plant
 
 KINDS = {
     "runs": "runs (the default)",
+    "batches": "runs whose LLM is behind a Batch API",
     "index": "changes of an index",
     "knowledge": "builds of a knowledge graph",
     "jobs": "batches of a server",
@@ -52,7 +54,8 @@ def main() -> int:
         plant(options.plant)
     # Only now: a planted fault must be there before pyfast is imported.
     os.environ["OMP_NUM_THREADS"] = "1"
-    modules = {"runs": "runs", "index": "index_changes", "knowledge": "knowledge_builds", "jobs": "server_jobs"}
+    modules = {"index": "index_changes", "knowledge": "knowledge_builds", "jobs": "server_jobs"}
+    modules |= {"runs": "runs", "batches": "batch_runs"}
     from simulation import seeds
 
     kind: Any = import_module(f"simulation.{modules[options.kind]}")
@@ -70,7 +73,7 @@ def main() -> int:
         failures = done = 0
         began, worked = time.monotonic(), time.process_time()
         for seed in itertools.islice(itertools.count(options.first), options.seeds):
-            fault = kind.fault_of(kind.drawn(seed), disk)
+            fault = seeds.fault_of(kind, kind.drawn(seed), disk)
             done += 1
             if fault:
                 failures += 1

@@ -319,7 +319,7 @@ int mkdir(const char *path, mode_t mode) {
     if (!below(path) || lstat(path, &found) == 0) return real(path, mode);
     if (changing(is_named(path))) return errno = stopped ? EIO : errno, -1;
     int result = real(path, mode);
-    if (result == 0) note_path(FOLDER, 0, path, NULL);
+    if (result == 0 && lstat(path, &found) == 0) note_path(FOLDER, found.st_ino, path, NULL);
     return result;
 }
 int rmdir(const char *path) {

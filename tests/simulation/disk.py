@@ -63,6 +63,11 @@ class Disk:
         self._number = 0
         self._before: Image = {}
         self._inodes: dict[str, int] = {}
+        self._folders: dict[str, int] = {}
+        """The inodes of the folders that were there before, by their paths. The root's is empty"""
+        self.is_strict = False
+        """Whether a power cut takes names that no sync of their folder made safe, as POSIX allows. Otherwise, any
+        sync makes all earlier names safe, as journalling file systems do"""
         self.jump = 0.0
         """How far the wall clock was set, in seconds"""
         self._library = ctypes.CDLL(None)
@@ -91,6 +96,9 @@ class Disk:
             path.write_bytes(content)
         self._before = dict(image)
         self._inodes = {name: (self.folder / name).stat().st_ino for name in image}
+        parents = dict.fromkeys(str(parent) for name in image for parent in Path(name).parents)
+        self._folders = {"": self.folder.stat().st_ino}
+        self._folders |= {name: (self.folder / name).stat().st_ino for name in parents if name != "."}
         self._library.disk_begin(os.fsencode(self.folder))
         return self.folder
 
@@ -135,8 +143,6 @@ class Disk:
     def image_after_power_cut(self, chance: Random) -> Image:
         """What the folder may hold when the power was cut. What was synced is there. Of the later changes of
         names, the first ones are, and of the later writes to a file any, some torn at the end of a sector.
-
-        A sync also makes the names safe that changed before it, as journalling file systems do.
         """
         log = list(self.log())
         last_sync = max((place for place, entry in enumerate(log) if entry.what == SYNC), default=-1)
@@ -187,7 +193,82 @@ class Disk:
                 else:
                     content.extend(bytes(max(entry.place - len(content), 0)))
                     content[entry.place : entry.place + len(written)] = written
+        if self.is_strict:
+            names = self._names_synced(log, chance)
         return {name: bytes(contents.get(inode, b"")) for name, inode in names.items()}
+
+    def _names_synced(self, log: list[Entry], chance: Random) -> dict[str, int]:
+        """The names of files that a power cut leaves: in each folder, those changes before its last sync, and the
+        first ones of the others."""
+        now, safe = _Tree(self._folders, self._inodes), _Tree(self._folders, self._inodes)
+        changes: dict[int, list[int]] = {}
+        edits: dict[int, list[tuple[int, str, int | None]]] = {}
+        synced: dict[int, int] = {}
+        for place, entry in enumerate(log):
+            if entry.what == SYNC:
+                synced[entry.inode] = place
+            elif entry.what in (CREATE, RENAME, REMOVE, FOLDER, LINK):
+                edits[place] = now.edits(entry)
+                now.change(edits[place])
+                for folder in {folder for folder, _, _ in edits[place]}:
+                    changes.setdefault(folder, []).append(place)
+        lost = set[int]()
+        for folder, places in changes.items():
+            rest = [place for place in places if place > synced.get(folder, -1)]
+            lost.update(rest[chance.randint(0, len(rest)) :])
+        for place, some in edits.items():
+            if place not in lost:
+                safe.change(some)
+            if log[place].what == FOLDER:
+                safe.knows(log[place].inode)
+        return dict(safe.files())
+
+
+class _Tree:
+    """Folders by their inodes: what each of their names stands for."""
+
+    def __init__(self, folders: dict[str, int], files: dict[str, int]) -> None:
+        self._root = folders[""]
+        self._names: dict[int, dict[str, int]] = {inode: {} for inode in folders.values()}
+        for path, inode in [*folders.items(), *files.items()]:
+            if path:
+                parent, _, name = path.rpartition("/")
+                self._names[folders[parent]][name] = inode
+
+    def _of(self, path: str) -> tuple[int, str]:
+        *parents, name = path.split("/")
+        folder = self._root
+        for parent in parents:
+            folder = self._names[folder][parent]
+        return folder, name
+
+    def edits(self, entry: Entry) -> list[tuple[int, str, int | None]]:
+        """What a change means: which name in which folder stands for what from then on. None: for nothing."""
+        path, _, other = entry.content.decode().partition("\0")
+        folder, name = self._of(path)
+        if entry.what == RENAME:
+            return [(folder, name, None), (*self._of(other), self._names[folder].get(name))]
+        if entry.what == FOLDER:
+            self.knows(entry.inode)
+        return [(folder, name, None if entry.what == REMOVE else entry.inode)]
+
+    def knows(self, folder: int) -> None:
+        self._names.setdefault(folder, {})
+
+    def change(self, edits: list[tuple[int, str, int | None]]) -> None:
+        for folder, name, inode in edits:
+            if inode is None:
+                self._names.setdefault(folder, {}).pop(name, None)
+            else:
+                self._names.setdefault(folder, {})[name] = inode
+
+    def files(self, folder: int | None = None, path: str = "") -> Iterator[tuple[str, int]]:
+        """The files and their inodes by their paths."""
+        for name, inode in self._names.get(self._root if folder is None else folder, {}).items():
+            if inode in self._names:
+                yield from self.files(inode, f"{path}{name}/")
+            else:
+                yield f"{path}{name}", inode
 
 
 def with_flips(image: Image, chance: Random, names: str) -> Image:

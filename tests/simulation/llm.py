@@ -26,6 +26,10 @@ FOREVER = 10_000_000.0
 TRANSIENT = ("busy", "down", "slow")
 WRONG = ("malformed", "empty", "cut", "listed", "broken")
 """Replies that the engine refuses, and asks again"""
+HTTP_S = 300.0
+"""How many seconds a call over HTTP may take"""
+STALLED = ("always late", "always busy", "always down")
+"""What keeps a prompt from being answered at all, while the LLM answers others"""
 POISONS = ("error", "refused", "filtered", "always malformed", "always cut", "not unicode")
 """What is wrong with a prompt for good"""
 
@@ -60,6 +64,8 @@ class Asked:
     ended: float = -1.0
     """-1: the call never ended, or was cancelled"""
     outcome: str = ""
+    batch: str = ""
+    """The id of the provider's batch that had it"""
 
 
 @dataclass(slots=True)
@@ -80,12 +86,22 @@ class World:
     asked: list[Asked] = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
+    provider: Any = None
+    """Of a run whose LLM is behind a Batch API (see `batches`)"""
 
     def is_out(self, now: float) -> str:
         return next((how for first, end, how in self.outages if first <= now < end), "")
 
     def poison(self, prompt: str) -> str:
         return next((what for part, what in self.poisoned.items() if part in prompt), "")
+
+    def mood(self) -> str:
+        drawn = self.chance.random()
+        for name, share in self.moods.items():
+            drawn -= share
+            if drawn < 0:
+                return name
+        return ""
 
 
 class SimulatedLLM:
@@ -141,27 +157,27 @@ class SimulatedLLM:
     async def _reply(self, user: str, call: Asked, temperature: float) -> Completion:
         world, chance = self._world, self._world.chance
         await self._outage()
-        mood, drawn = "", chance.random()
-        for name, share in world.moods.items():
-            drawn -= share
-            if drawn < 0:
-                mood = name
-                break
-        wait = world.latency * chance.expovariate(1.0)
+        mood, wait = world.mood(), world.latency * chance.expovariate(1.0)
+        mood = "late" if world.poison(user) == "always late" else mood
         await asyncio.sleep(1000.0 * world.latency + 1000.0 if mood == "late" else wait)
         await self._outage()
+        return self.said(user, call, temperature, mood)
+
+    def said(self, user: str, call: Asked, temperature: float, mood: str) -> Completion:
+        """What the model says in this mood. Raises the errors of a call."""
+        world, chance = self._world, self._world.chance
         poison = world.poison(user)
         if poison == "error":
             raise CallError("the prompt is too long")
         if poison == "refused":
             raise RefusalError("HTTP 403: forbidden", "HTTP 403: this prompt is forbidden", 403)
+        mood = poison.removeprefix("always ") or mood
         if mood in TRANSIENT:
             raise OutageError(f"HTTP 503: {mood}", mood, chance.choice((0.0, 0.0, 1.5)) if mood == "busy" else 0.0)
         told = world.reply(user)
         if temperature:
             told["answer"] += f" {chance.randrange(10**9)}"
         text, reason = json.dumps(told), "stop"
-        mood = poison.removeprefix("always ") or mood
         if mood == "malformed":
             text = chance.choice(("I cannot say.", '{"reply": 1}', '{"answer": {"a": 1}}', "[]", "null"))
         elif mood == "empty":
@@ -181,21 +197,28 @@ class SimulatedLLM:
         return Completion(text, reason, tokens(user), 0, tokens(text))
 
 
-class _Body:
+class Body:
     """A response of HTTP: its status, headers and body."""
 
     def __init__(self, status: int, told: Any, headers: Mapping[str, str] | None = None) -> None:
         self.status, self._told, self.headers = status, told, headers or {}
 
     @property
-    def content(self) -> _Body:
+    def content(self) -> Body:
         return self
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        yield json.dumps(self._told).encode()
+        yield self._told if isinstance(self._told, bytes) else json.dumps(self._told).encode()
 
 
-class _HttpSession:
+def as_chat(done: Completion) -> dict[str, Any]:
+    """A completion as servers of the OpenAI protocol tell it."""
+    usage = {"prompt_tokens": done.prompt_tokens, "completion_tokens": done.completion_tokens}
+    message = {"role": "assistant", "content": done.text}
+    return {"choices": [{"message": message, "finish_reason": done.finish_reason}], "usage": usage}
+
+
+class HttpSession:
     """Takes the place of aiohttp's session: a server with the model of the simulated world."""
 
     closed = False
@@ -204,11 +227,11 @@ class _HttpSession:
         self._llm = llm
 
     @asynccontextmanager
-    async def get(self, *_: Any, **__: Any) -> AsyncIterator[_Body]:
-        yield _Body(200, {"data": []})
+    async def get(self, *_: Any, **__: Any) -> AsyncIterator[Body]:
+        yield Body(200, {"data": []})
 
     @asynccontextmanager
-    async def request(self, _: str, __: Any, *, data: bytes, **___: Any) -> AsyncIterator[_Body]:
+    async def request(self, _: str, __: Any, *, data: bytes, **___: Any) -> AsyncIterator[Body]:
         asked = json.loads(data)
         user = next(message["content"] for message in asked["messages"] if message["role"] == "user")
         try:
@@ -216,36 +239,36 @@ class _HttpSession:
         except OutageError as error:
             yield self._failed(error)
         except RefusalError as error:
-            yield _Body(403, {"error": {"message": error.said}})
+            yield Body(403, {"error": {"message": error.said}})
         except CallError as error:
-            yield _Body(400, {"error": {"message": str(error)}})
+            yield Body(400, {"error": {"message": str(error)}})
         else:
-            usage = {"prompt_tokens": done.prompt_tokens, "completion_tokens": done.completion_tokens}
-            message = {"role": "assistant", "content": done.text}
-            yield _Body(
-                200, {"choices": [{"message": message, "finish_reason": done.finish_reason}], "usage": usage}
-            )
+            yield Body(200, as_chat(done))
 
-    def _failed(self, error: OutageError) -> _Body:
+    def _failed(self, error: OutageError) -> Body:
         """Gateways say in many ways that nobody is there, one of them with the status of success."""
         status = 429 if error.kind == "busy" else 503
         told = {"error": {"message": str(error), "code": status}}
         drawn = self._llm.chance.random()
         if drawn < 0.4:
-            return _Body(200, told)
+            return Body(200, told)
         if drawn < 0.6 and error.kind != "busy":
             raise aiohttp.ServerDisconnectedError
-        return _Body(status, told, {"Retry-After": str(error.retry_after)} if error.retry_after else None)
+        return Body(status, told, {"Retry-After": str(error.retry_after)} if error.retry_after else None)
 
     async def close(self) -> None: ...
 
 
+def transport(session: Callable[[], HttpSession]) -> None:
+    """Let servers of the OpenAI protocol be reached by such sessions. Only the transport is simulated."""
+    simulated: Any = ModuleType("aiohttp")
+    vars(simulated).update(vars(aiohttp), ClientSession=lambda **_: session())
+    pyfast.llm.openai.aiohttp = simulated
+    pyfast.llm.openai.http.connector = lambda: None  # type: ignore[assignment, return-value]
+
+
 def over_http(world: World, slots: int) -> OpenAI:
     """The model of the simulated world, as a server of the OpenAI protocol."""
-    # Only the transport is simulated.
-    transport: Any = ModuleType("aiohttp")
-    vars(transport).update(vars(aiohttp), ClientSession=lambda **_: _HttpSession(SimulatedLLM(world, slots)))
-    pyfast.llm.openai.aiohttp = transport
-    pyfast.llm.openai.http.connector = lambda: None  # type: ignore[assignment, return-value]
-    options = ServerOptions(concurrency=slots, context_window=100_000, attempts=2)
+    transport(lambda: HttpSession(SimulatedLLM(world, slots)))
+    options = ServerOptions(concurrency=slots, context_window=100_000, attempts=2, timeout_s=HTTP_S)
     return OpenAI("openai:simulated@http://127.0.0.1:1", "simulated", "http://127.0.0.1:1/v1", options)

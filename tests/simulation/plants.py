@@ -131,6 +131,27 @@ PLANTS |= {
     "after Ctrl-C questions start": Plant(
         "engine/run.py", "halted is None and not (stop is not None and stop.is_set())", "halted is None"
     ),
+    "a call that hangs is noticed after twice its limit": Plant(
+        "engine/outages.py",
+        "async with within(limit) as timeout:",
+        "async with within(limit and 2 * limit) as timeout:",
+    ),
+    "a call that hangs over HTTP is noticed after twice its limit": Plant(
+        "llm/openai.py",
+        "deadline = began + self._options.timeout_s",
+        "deadline = began + 2 * self._options.timeout_s",
+    ),
+    "a call that fails is tried for ever": Plant(
+        "engine/outages.py", "            if faults >= allowed:\n", "            if faults >= 100 * allowed:\n"
+    ),
+    "the run pauses after each question": Plant(
+        "engine/run.py",
+        "await asyncio.sleep(0)  # Let the loop handle",
+        "await asyncio.sleep(3)  # Let the loop handle",
+    ),
+    "a file is synced, but not its name": Plant(
+        "utils/files.py", "    if durable:\n        sync_to_disk(path.parent)\n", ""
+    ),
     "Ctrl-C does not end the wait for an LLM": Plant(
         "engine/outages.py",
         '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
@@ -153,6 +174,60 @@ PLANTS |= {
     "places for answers that wait are never given back": Plant(
         "engine/run.py", "if ready[1]:\n", "if ready[1] and False:\n"
     ),
+}
+_BATCH_LLM, _PROVIDER = "llm/openai_batches.py", "llm/batch_provider.py"
+PLANTS |= {
+    name: Plant(*fault, "--batches")
+    for name, fault in {
+        "a call is in its batch twice": (
+            _BATCH_LLM,
+            "for place, call in enumerate(calls))\n        LOG",
+            "for place, call in enumerate([*calls, calls[-1]]))\n        LOG",
+        ),
+        "a batch is submitted before its key is stored": (
+            _BATCH_LLM,
+            "        await self._log.add(self._name, logged)\n        id, keeps_key = await self._provider.create(batch.key, file)\n",
+            "        id, keeps_key = await self._provider.create(batch.key, file)\n        await self._log.add(self._name, logged)\n",
+        ),
+        "a batch is stored and not synced": (
+            _JOURNAL,
+            '.fetchone()\n            self._database.execute("PRAGMA synchronous = full")\n',
+            ".fetchone()\n",
+        ),
+        "a creation whose reply is lost is repeated": (
+            _PROVIDER,
+            'None if again.error.kind == "busy" else await self.adopt(key)',
+            "None",
+        ),
+        "a batch that is not listed yet counts as never submitted": (
+            _PROVIDER,
+            "            if looked >= until:\n",
+            "            if True:\n",
+        ),
+        "only the first page of batches is read": (_PROVIDER, 'if not page.get("has_more") or', "if True or"),
+        "results of another batch are taken": (_PROVIDER, "if of == key and type", "if type"),
+        "two equal calls have one name": (
+            _JOURNAL,
+            'return f"{number}:{key[0]}:{key[1]}"',
+            'return f"{number}:{key[0]}:0"',
+        ),
+        "calls begin when the run has ended": (
+            "engine/outages.py",
+            "if self._is_closed:  # Nobody would",
+            "if False:  # Nobody would",
+        ),
+        "a call that is late forgets its place in a batch": (
+            _BATCH_LLM,
+            "                if request.call:\n",
+            "                if False:\n",
+        ),
+        "a probe joins a batch": (_BATCH_LLM, "if request.messages == PROBE.messages:", "if False:"),
+        "a failed batch of an earlier session stops the run": (
+            _BATCH_LLM,
+            "            if not batch.is_adopted:\n                raise LLMUnavailableError(failed)\n",
+            "            raise LLMUnavailableError(failed)\n",
+        ),
+    }.items()
 }
 _MANIFEST, _CHANGES = "retrieval/index/manifest.py", "retrieval/index/changes.py"
 PLANTS |= {
@@ -252,7 +327,10 @@ PLANTS |= {
             "file-{__import__('os').urandom(12).hex()}",
         ),
         "an upload is not synced": ("        await asyncio.to_thread(sync_to_disk, content)\n", ""),
-        "a killed creation cannot be repeated": ("made.id).mkdir(exist_ok=True)", "made.id).mkdir()"),
+        "a killed creation cannot be repeated": (
+            "make_folder(self._folder / made.id)",
+            "(self._folder / made.id).mkdir()",
+        ),
         "questions without what they share are taken": (
             "if self._known[id].model is None:",
             "if not questions.exists():",
@@ -276,6 +354,9 @@ PLANTS |= {
         ),
     }.items()
 }
+PLANTS["the name of a new folder is not synced"] = Plant(
+    "utils/files.py", "    for folder in new:\n        sync_to_disk(folder.parent)\n", "", "--jobs"
+)
 
 
 def plant(name: str) -> None:

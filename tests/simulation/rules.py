@@ -11,14 +11,21 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import TRANSIENT, WRONG, good, tokens
+from simulation.llm import HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
-from simulation.systems import FELL_BACK, expected
+from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected
 
 _AT_ONCE_S, _SOON_S = 1.0, 45.0
 """How many seconds a session may take after a second Ctrl-C, and after its last call"""
 _PROBE_S = 31.0
 """How many seconds an unanswered probe takes"""
+_TRIES = 60
+"""How often a prompt may be asked in a session: ten times if the LLM is busy, and twice as often over HTTP"""
+_IDLE_S = 2.0
+"""How many seconds may pass in which the LLM works on no call, although nothing goes wrong"""
+_PAUSE_S = 60.0
+"""How many seconds a request to a provider waits at most for its reply, and before it is tried again"""
+_ENDED_BATCHES = ("failed: too much at once", "the batch was cancelled")
 ANSWERED = ("good", *WRONG)
 """The outcomes of calls that got a reply"""
 
@@ -32,7 +39,7 @@ def check(history: History) -> None:
 
 def _faults(history: History) -> Iterator[str]:
     scenario, last = history.scenario, history.sessions[-1]
-    if history.world.most_in_flight > 2 * scenario.slots:
+    if history.world.most_in_flight > 2 * scenario.slots and not scenario.batches:
         yield f"{history.world.most_in_flight} calls at the same time, and {scenario.slots} slots"
     yield from (f"a second process: {told!r}" for told in history.refused if "another process" not in told)
     for number in range(len(history.sessions)):
@@ -103,9 +110,14 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
-        "poison": bool(scenario.poisoned) and "answers only the smallest calls" in told,
+        "poison": bool(scenario.poisoned)
+        and any(said in told for said in ("answers only the smallest calls", "its prompt may be the reason")),
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
-        "late": "late" in scenario.moods and ("did not answer" in told or "only the smallest calls" in told),
+        "start": bool(scenario.batches)
+        and any(one <= session.began + 1.0 < end for one, end, _ in scenario.outages),
+        "batch": bool(scenario.provider) and any(said in told for said in _ENDED_BATCHES),
+        "late": {"late", "call_seconds"} & {*scenario.moods, *scenario.budget}
+        and ("did not answer" in told or "only the smallest calls" in told),
     }
     if not any(causes.values()):
         yield f"session {number} ({session.ending}) ended with: {told}"
@@ -131,10 +143,15 @@ def _in_time(history: History, number: int) -> Iterator[str]:
     if session.ended > session.at_once + _AT_ONCE_S:
         yield f"session {number} ended {session.ended - session.at_once:.1f} s after it was told to stop at once"
     calls = [call for call in history.world.asked if call.session == number]
+    yield from _waits(scenario, session, calls)
     if not scenario.outages or session.stopped < math.inf:
-        until = max([session.began, *(call.ended for call in calls)])
+        # A session also waits for the batches of sessions before.
+        of_others = (call for call in history.world.asked if call.batch and call.ended > session.began)
+        until = max([session.began, *(call.ended for call in (*calls, *of_others))])
         until = max(until, session.stopped) if session.stopped < math.inf else until
-        if session.ended > until + _SOON_S:
+        provider = history.world.provider
+        failed = [one for one in provider.failed if one > until - 2 * _PAUSE_S] if provider else []
+        if session.ended > until + _SOON_S + 2 * _PAUSE_S * len(failed):
             yield f"session {number} ended {session.ended - until:.1f} s after its last call"
     started = {_id(call.prompt) for call in calls if call.began <= session.stopped}
     later = {_id(call.prompt) for call in calls} - started
@@ -151,6 +168,28 @@ def _in_time(history: History, number: int) -> Iterator[str]:
             continue
         if not any(end <= call.began <= soon for call in calls):
             yield f"session {number} made no call within {soon - end:.1f} s after an outage of {end - first:.1f} s"
+
+
+def _waits(scenario: Scenario, session: Session, calls: list[Asked]) -> Iterator[str]:
+    """A call that hangs costs its time limit and a few tries, and the run itself waits for nothing."""
+    limit = min(scenario.budget.get("call_seconds", math.inf), HTTP_S if scenario.http else math.inf)
+    online = [call for call in calls if not call.batch]
+    for call in online:
+        if call.ended > call.began + limit + _AT_ONCE_S:
+            yield f"{call.prompt} took {call.ended - call.began:.1f} s of {limit:.1f} s"
+    if scenario.outages or scenario.batches:
+        return
+    for prompt, count in Counter(call.prompt for call in online).items():
+        if count > _TRIES:
+            yield f"{prompt} was asked {count} times"
+    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED}:
+        return
+    until = session.began
+    most = _IDLE_S + SLEEP_S * len(scenario.questions) * scenario.stages.count("sleep")
+    for began, ended in sorted([*((call.began, call.ended) for call in calls), (session.ended, session.ended)]):
+        if began > until + most:
+            yield f"the run did nothing from {until:.1f} to {began:.1f}"
+        until = max(until, ended if ended >= 0 else math.inf)
 
 
 def _id(prompt: str) -> str:
@@ -185,7 +224,7 @@ def _answers(
                 yield f"{question.id} failed with {record.get('reason')!r}"
             if trace and replies != carried[: len(replies)]:
                 yield f"{question.id}: its trace has {replies}, not {carried}"
-        elif not trace and {"may fail", "samples"} & {*scenario.stages}:
+        elif not trace and {"may fail", *SAMPLES} & {*scenario.stages}:
             pass  # Only the trace says what was carried.
         elif record.get("answer") != answer or record["state"] != ("abstained" if answer is None else "answered"):
             yield f"{question.id}: {record['state']} {record.get('answer')!r}, right is {answer!r}"
@@ -198,7 +237,9 @@ def _answers(
         elif FELL_BACK in replies and trace and not _may_fail(scenario, question.id):
             yield f"{question.id} fell back"
         elif (
-            not scenario.moods and "samples" not in scenario.stages and f"<{question.id}>" not in scenario.poisoned
+            not scenario.moods
+            and not {*SAMPLES} & {*scenario.stages}
+            and f"<{question.id}>" not in scenario.poisoned
         ):
             asked = [prompt for of_stage in prompts for prompt in of_stage]
             right = {
@@ -218,14 +259,36 @@ def _calls(history: History) -> Iterator[str]:
         return
     paid: dict[str, list[int]] = {}
     for call in history.world.asked:
-        if call.outcome == "good" and "samples" not in scenario.stages:
+        if scenario.batches or call.outcome != "good":
+            continue
+        if "samples" not in scenario.stages:
             paid.setdefault(call.request, []).append(call.session)
+    if scenario.batches:
+        yield from _paid_in_batches(history)
     for request, sessions in paid.items():
         crashed = {number for number in sessions if _loses(history, number)}
         # In each session that did not end in order, the call may have been in flight.
         if len(sessions) > 1 + len(crashed) or len(set(sessions)) < len(sessions):
             yield f"the call {request[:8]} was answered in the sessions {sessions}"
     yield from _progress(history)
+
+
+def _paid_in_batches(history: History) -> Iterator[str]:
+    """What a batch has answered is not asked again, however often the process is killed. Of calls outside of
+    batches, those in flight may be."""
+    yield from history.world.provider.faults
+    paid: dict[str, list[str]] = {}
+    may_be_lost = Counter[str]()
+    for call in history.world.asked:
+        if call.outcome != "good":
+            continue
+        paid.setdefault(call.prompt, []).append(call.batch or f"session {call.session}")
+        may_be_lost[call.prompt] += not call.batch and _loses(history, call.session)
+    for prompt, answered in paid.items():
+        stage = int(prompt.partition("> stage ")[2].split()[0])
+        wanted = 2 if history.scenario.stages[stage] in SAMPLES else 1
+        if len(answered) > wanted + may_be_lost[prompt]:
+            yield f"{prompt} was answered in {answered}"
 
 
 def _loses(history: History, number: int) -> bool:

@@ -29,8 +29,9 @@ from pyfast.engine.job import Job, SessionResult, work_on
 from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
+from simulation.batches import Provider, over_batches
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, SimulatedLLM, World, over_http
+from simulation.llm import POISONS, STALLED, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -92,6 +93,12 @@ class Scenario:
     """Whether a write may take seconds before it is done, or fails"""
     http: bool = False
     """Whether the LLM is a server of the OpenAI protocol"""
+    batches: dict[str, Any] = field(default_factory=dict)
+    """Options of an LLM behind a Batch API. Empty: the LLM is not"""
+    provider: dict[str, float] = field(default_factory=dict)
+    """How likely what of its provider goes wrong (see `batches.MOODS`)"""
+    takes: float = 0.0
+    """How many seconds a batch takes"""
 
     def __str__(self) -> str:
         told = {name: value for name, value in vars(self).items() if value and name != "questions"}
@@ -187,11 +194,14 @@ def drawn(seed: int) -> Scenario:
             scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
             begins = ends
     # A server that hangs ends no call, and a call over HTTP has a time limit.
-    hangs = "late" in moods or any(how == "hangs" for _, _, how in scenario.outages)
-    scenario.http = chance.random() < 0.15 and not hangs
+    scenario.http = chance.random() < 0.15 and not any(how == "hangs" for _, _, how in scenario.outages)
     if chance.random() < 0.06:  # What did not reach the LLM makes no question fail, however often it is killed.
         scenario.moods, scenario.poisoned, scenario.budget = {"down": 0.45}, {}, {}
         scenario.endings = chance.choices(("kill", "kill in a write"), k=chance.choice((1, 2)))
+    elif not scenario.outages and chance.random() < 0.06:  # A call that is never answered.
+        scenario.poisoned = {f"<{chance.choice(questions).id}>": chance.choice(STALLED)}
+        if "always late" in scenario.poisoned.values() and not scenario.http:
+            scenario.budget["call_seconds"] = 60.0
     return scenario
 
 
@@ -207,7 +217,7 @@ class Session:
     killed: bool = False
     flipped: bool = False
     began: float = 0.0
-    ended: float = 0.0
+    ended: float = -1.0
     stopped: float = math.inf
     """When it was told to stop"""
     at_once: float = math.inf
@@ -312,6 +322,8 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
     disk.jump = 0.0
     disk.real_clock()
     _LOG.texts = history.logs
+    if scenario.batches:
+        world.provider = Provider(world, scenario.provider, scenario.takes)
     with _quiet():
         for number, ending in enumerate((*scenario.endings, "last")):
             world.session, world.in_flight = number, 0
@@ -323,12 +335,15 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                     [],
                     {name: share for name, share in world.moods.items() if name != "down"},
                 )
+                if world.provider:
+                    world.provider.end_faults()
             flipped = bool(number and scenario.flips and chance.random() < 0.6)
             if flipped:
                 image = with_flips(image, chance, scenario.flips)
             if scenario.jumps:
                 disk.jump = chance.choice((0.0, -86400.0, 86400.0, 1e7))
-            folder = disk.begin(image)
+            # Who makes a new folder syncs its name too.
+            folder = disk.begin(image) / "RUN" if disk.is_strict else disk.begin(image)
             disk.set_clock(now)
             loop = SimulatedLoop(chance, disk, now, scenario.shuffles, scenario.slow_disk)
             in_loop(loop)
@@ -345,7 +360,7 @@ def carried_out(scenario: Scenario, disk: Disk, trace: bool = False) -> History:
                 print(f"session {number} ({ending}{', bits flipped' if flipped else ''}): {at}: {how}")
             if ending != "last":
                 disk.remove()
-    history.folder = disk.folder
+    history.folder = folder
     disk.end()
     return history
 
@@ -375,11 +390,17 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
         ask=system(scenario.stages),
         settings=settings,
         prompts=PROMPTS,
-        llm=over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots),
+        llm=_llm(scenario, world, 60 * options.outage),
         options=options,
         concurrency=scenario.concurrency,
         budget=Budget(**budget),
     )
+
+
+def _llm(scenario: Scenario, world: World, patience_s: float) -> Any:
+    if world.provider:
+        return over_batches(world.provider, {**scenario.batches, "patience_s": patience_s})
+    return over_http(world, scenario.slots) if scenario.http else SimulatedLLM(world, scenario.slots)
 
 
 def _session(
@@ -394,7 +415,10 @@ def _session(
     """Carry out one session. Return what its folder holds afterwards."""
     ending, stop, is_answering = session.ending, asyncio.Event(), threading.Event()
     step = int(10 ** chance.uniform(0, 3.3))
-    if ending == "kill":
+    if ending == "kill" and scenario.batches and chance.random() < 0.6:
+        history.world.provider.kill_in = int(10 ** chance.uniform(0, 1.3))
+        history.world.provider.kills_before = chance.random() < 0.4
+    elif ending == "kill":
         loop.kill_at = step
     elif ending in ("kill in a write", "power cut"):
         disk.stop_at(int(10 ** chance.uniform(0, 2.5)), chance.randrange(1 << 20))
@@ -452,7 +476,9 @@ def _session(
     with progress._interrupts(stop, is_answering, folder):  # type: ignore[arg-type]
         pressed = signal.getsignal(signal.SIGINT)
         task = loop.work(process())
-    session.killed, session.ended, session.changes = task is None, session.ended or loop.time(), disk.changes
+    session.killed, session.ended, session.changes = task is None, session.ended, disk.changes
+    if session.ended < 0:
+        session.ended = loop.time()
     if task is not None and task.cancelled():
         session.error = asyncio.CancelledError()
     elif task is not None:

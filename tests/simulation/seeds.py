@@ -31,15 +31,21 @@ def without_one_step(drawn: Any) -> Iterator[Any]:
         yield replace(drawn, steps=drawn.steps[:place] + drawn.steps[place + 1 :])
 
 
+def fault_of(kind: Kind, drawn: Any, disk: Disk, trace: bool = False) -> str:
+    """Carry out what a seed means. Of some seeds, a power cut takes every name that was not synced."""
+    disk.is_strict = drawn.seed % 7 in (3, 4)
+    return kind.fault_of(drawn, disk, trace)
+
+
 def told(kind: Kind, seed: int, disk: Disk, shrinks: bool) -> str:
     """Carry out a seed, and print what happens: its shortest history that still fails, if `shrinks`."""
     drawn = kind.drawn(seed)
     print(drawn)
-    fault = kind.fault_of(drawn, disk, trace=not shrinks)
+    fault = fault_of(kind, drawn, disk, trace=not shrinks)
     if fault and shrinks:
         drawn = _shrunk(kind, drawn, disk)
         print(f"still fails: {drawn}")
-        fault = kind.fault_of(drawn, disk, trace=True)
+        fault = fault_of(kind, drawn, disk, trace=True)
     return fault
 
 
@@ -47,7 +53,7 @@ def _shrunk(kind: Kind, drawn: Any, disk: Disk) -> Any:
     """Leave out, again and again, what is not needed for a failure."""
     while True:
         for smaller in kind.smaller(drawn):
-            if kind.fault_of(smaller, disk):
+            if fault_of(kind, smaller, disk):
                 drawn = smaller
                 break
         else:

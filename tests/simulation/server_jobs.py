@@ -179,7 +179,6 @@ async def _life(
 ) -> None:
     """One process of the server, and what clients ask of it."""
     home = folder / "jobs"
-    home.mkdir(exist_ok=True)
     llm: Any = SimulatedLLM(world, 4)
     service = Service(None, llm, None, {"direct": {}}, Limits(), jobs.concurrency, None, ServerOptions())
     batches = Batches(home, service, 10.0, ApiKey(""), asyncio.Lock())

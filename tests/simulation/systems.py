@@ -16,6 +16,7 @@ from pyfast.utils.options import Sampling
 from simulation.llm import digest, good
 
 STAGES = ("call", "call", "call", "call", "fan 2", "samples", "work", "may fail", "sleep")
+SAMPLES = ("samples", "twins")
 Ask = Callable[[Question, Context], Awaitable[Answer]]
 
 
@@ -28,6 +29,7 @@ PROMPTS = tuple(
     for name in ("call", "fan", "try")
 )
 CALL, FAN, TRY = PROMPTS
+SLEEP_S = 0.5
 FELL_BACK = "fell back"
 SAMPLED = Sampling(1.0)
 
@@ -74,6 +76,9 @@ def system(stages: Sequence[str]) -> Ask:
             elif stage == "samples":  # Two equal requests, and two replies.
                 samples = [(await context.generate(CALL, SAMPLED, text=text)).answer for _ in range(2)]
                 carried = " ".join(samples)
+            elif stage == "twins":  # The same at the same time.
+                both = await asyncio.gather(*(context.generate(CALL, SAMPLED, text=text) for _ in range(2)))
+                carried = " ".join(one.answer for one in both)
             elif stage == "work":
                 carried = await context.call(shouted, text)
             elif stage == "may fail":
@@ -83,7 +88,7 @@ def system(stages: Sequence[str]) -> Ask:
                     context.fell_back(TRY, error)
                     carried = FELL_BACK
             elif stage == "sleep":
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(SLEEP_S)
             replies.append(carried)
         final = digest(carried)
         return Answer(None if final[0] in "01" else final, evidence(question, carried), {"replies": replies})
@@ -111,7 +116,7 @@ def expected(
         elif stage.startswith("fan"):
             asked = [user(text_of(question, place, carried, part)) for part in range(int(stage[4:]))]
             carried = digest(" ".join(map(good, asked)))
-        elif stage == "samples":
+        elif stage in SAMPLES:
             asked = [user(text), user(text)]
             samples = (replies[place] if place < len(replies) else "").split()
             is_right = (

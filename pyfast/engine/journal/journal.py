@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -87,6 +86,8 @@ _AMONG = "question IN (SELECT value FROM json_each(?))"
 _REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 # Rows of replies that no call of this run paid for, or only the call of another question, have this mark.
 _IS_REUSED = "json_type(entry, '$[#-3]') IS 'true'"
+# The call of a completion, as `call_name` names it for a Batch API.
+_CALL = "question || ':' || (entry ->> 1) || ':' || (entry ->> 2)"
 _REUSABLE = """
 SELECT entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
 ORDER BY question != ?3, question LIMIT 1
@@ -133,6 +134,12 @@ INSERT INTO main.questions
 SELECT number + ?1, id, state, reason, ledger, line, trace FROM other.questions
 WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 """
+
+
+def call_name(number: int, key: Key) -> str:
+    """Return the name of a call in its run, by which a resumed run finds it in a batch. `number` and `key` are
+    those of its question and its completion."""
+    return f"{number}:{key[0]}:{key[1]}"
 
 
 def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0, reused: bool = False) -> bytes:
@@ -368,7 +375,7 @@ class Journal:
         with self._explained(), self._transaction():
             execute = self._database.execute
             if not only_of_transport:  # A Batch API's result for these calls must not be used again.
-                asked = f"SELECT {_REQUEST} FROM completions WHERE {gone}"
+                asked = f"SELECT {_CALL} FROM completions WHERE {gone}"
                 execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
                 # The reply of an earlier run may be the reason of the failure.
                 keys = f"SELECT entry ->> 1 FROM completions WHERE {gone}"
@@ -689,18 +696,11 @@ class JournalledBatches(BatchLog):
 
 
 def _load(database: sqlite3.Connection, llm: str) -> list[LoggedBatch]:
-    stored = Counter(request for (request,) in database.execute(f"SELECT {_REQUEST} FROM completions"))
+    # Not all rows of a run that is done were checked.
+    stored = {call for (call,) in database.execute(f"SELECT {_CALL} FROM completions WHERE json_valid(entry)")}
     batches = []
     rows = database.execute("SELECT key, id, made FROM batches WHERE llm = ? ORDER BY made, rowid", (llm,))
     for key, id, made in rows.fetchall():
-        calls = {}
-        of_batch = database.execute(
-            "SELECT place, request FROM batch_calls WHERE batch = ? ORDER BY place", (key,)
-        )
-        for place, request in of_batch:
-            if stored[request]:  # Equal requests have equal answers, so any of them may be stored.
-                stored[request] -= 1
-            else:
-                calls[place] = request
-        batches.append(LoggedBatch(key, id, made, calls))
+        calls = database.execute("SELECT place, request FROM batch_calls WHERE batch = ? ORDER BY place", (key,))
+        batches.append(LoggedBatch(key, id, made, {place: call for place, call in calls if call not in stored}))
     return batches
