@@ -126,7 +126,7 @@ def test_a_folder_whose_second_rename_fails_is_back(tmp_path: Path, monkeypatch:
 def test_where_no_folder_can_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with (
-        pytest.raises(InputError, match="file/folder: cannot be created"),
+        pytest.raises(InputError, match="file/folder cannot be created"),
         built_aside(tmp_path / "file" / "folder"),
     ):
         pass
