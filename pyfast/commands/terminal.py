@@ -11,6 +11,7 @@ from datetime import datetime
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
@@ -159,3 +160,10 @@ class OnStderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(plain(self.format(record)), file=sys.stderr)
+
+
+def with_times() -> None:
+    """Print each log record with its time and level, as a server does, also those of uvicorn and asyncio."""
+    for handler in LOG.handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.getLogger().addHandler(handler)
