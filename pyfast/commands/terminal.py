@@ -159,7 +159,10 @@ class OnStderr(logging.Handler):
     """A log handler that prints each record as one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(plain(self.format(record)), file=sys.stderr)
+        try:
+            print(plain(self.format(record)), file=sys.stderr)
+        except OSError:  # A log on a full disk must not end the work.
+            self.handleError(record)
 
 
 def with_times() -> None:
