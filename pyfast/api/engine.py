@@ -411,10 +411,10 @@ class Engine:
 
         A model counts as out from the moment a call fails because of it, or is cancelled after a failed attempt,
         until it answers a call or a test call. While a model is out and no question waits for it, this method
-        sends test calls, at most one every two seconds, and does not wait for the reply. So a service that receives
-        no questions in this time still detects the end of the outage. It also sends a test call after questions
-        were cancelled while the model did not reply. If there is no reply to it within 30 seconds, the model is out
-        too. The log has a line for the beginning of an outage and one for the end.
+        sends test calls, at most one every two seconds, and does not wait for the reply. So a service that
+        receives no questions in this time still detects the end of the outage. It also sends a test call after
+        questions were cancelled while the model did not reply. If there is no reply to it within 30 seconds, the
+        model is out too. The log has a line for the beginning of an outage and one for the end.
 
         Returns:
             Whether a model is out. False before the `async with` block.

@@ -215,7 +215,9 @@ class Batches:
                 except (PyfastError, OSError) as error:  # such as a full disk
                     LOG.error("%s cannot go on: %s; the server tries it again in %g s", id, error, pause)
                     code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
-                self._say(id, _fault("the batch cannot go on; the server tries again; the reason is in its log", code))
+                self._say(
+                    id, _fault("the batch is interrupted, but the server tries again; the log says why", code)
+                )
                 with contextlib.suppress(TimeoutError):
                     # A client that cancels need not wait for the end of the pause.
                     await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), pause)
