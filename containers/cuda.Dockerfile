@@ -1,4 +1,4 @@
-# The ops on an NVIDIA GPU, and vLLM in the process (CUDA 13; the driver is the machine's):
+# The ops on an NVIDIA GPU, vLLM in the process, and the server (CUDA 13; the driver is the machine's):
 #     docker build -f containers/cuda.Dockerfile -t pyfast-qa:cuda .
 #     docker run --rm --gpus all -v "$PWD:/work" pyfast-qa:cuda doctor
 FROM nvidia/cuda:13.0.1-devel-ubuntu24.04 AS build
@@ -13,7 +13,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends python3-venv &&
     && python3 -m venv /opt/pyfast
 ENV PATH=/opt/pyfast/bin:$PATH
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir "$(echo /wheels/pyfast_qa-*.whl)[gpu]"
+    pip install --no-cache-dir "$(echo /wheels/pyfast_qa-*.whl)[gpu,server]"
 RUN useradd --create-home pyfast
 USER pyfast
 WORKDIR /work

@@ -1,6 +1,7 @@
 """What is written is there whole or not at all, whatever ends the writing; nothing is left beside it."""
 
 import os
+import resource
 import signal
 import stat
 import threading
@@ -39,6 +40,23 @@ def test_where_it_fails_the_old_one_stays_alone(
     with pytest.raises((OSError, UnicodeEncodeError)):
         write_atomically(path, content, durable=True)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_an_error_of_a_full_disk_names_the_path(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/a'"):
+            if kind == "file":
+                write_atomically(path, b"x" * 100)
+            else:
+                with built_aside(path) as aside:
+                    (aside / "b").write_bytes(b"x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_durable_is_file_then_name_then_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ class Engine:
             executor = ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch")
             stack.callback(executor.shutdown, wait=False, cancel_futures=True)
             self._free = asyncio.Semaphore(self._concurrency)  # a semaphore of the running event loop
-            self._models = models = Models(self._llm.full(), self._outage_s)
+            self._models = models = Models(self._llm.full(), self._outage_s, on_out=_tell)
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, stack)
@@ -409,10 +409,12 @@ class Engine:
     def llm_is_out(self) -> bool:
         """Return whether a model is out, for health checks of a service.
 
-        A model counts as out from the moment a call fails because of it until it answers a call or a test call.
-        While a model is out and no question waits for it, this method sends test calls, at most one every two
-        seconds, and does not wait for the reply. So a service that receives no questions in this time still
-        detects the end of the outage.
+        A model counts as out from the moment a call fails because of it, or is cancelled after a failed attempt,
+        until it answers a call or a test call. While a model is out and no question waits for it, this method
+        sends test calls, at most one every two seconds, and does not wait for the reply. So a service that
+        receives no questions in this time still detects the end of the outage. It also sends a test call after
+        questions were cancelled while the model did not reply. If there is no reply to it within 30 seconds, the
+        model is out too. The log has a line for the beginning of an outage and one for the end.
 
         Returns:
             Whether a model is out. False before the `async with` block.
@@ -589,6 +591,13 @@ class Engine:
         if len(view.prepared) > _SYSTEMS:
             del view.prepared[next(iter(view.prepared))]
         return await asyncio.shield(opening)
+
+
+def _tell(name: str, fault: Exception | None) -> None:
+    if fault is None:
+        LOG.info("%s answers again", name)
+    else:
+        LOG.warning("%s is out: %s", name, fault)
 
 
 def _forget(kept: dict[Any, asyncio.Future[Any]], key: object, opening: asyncio.Future[Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
+from pyfast.commands.terminal import with_times
 from pyfast.errors import InputError
 from pyfast.utils.options import Hardware, Option, ServerOptions
 
@@ -49,6 +50,7 @@ def serve(
     indexes = {name: partial(searched.open, path, hardware) for name, path in _indexes(index).items()}
     dedicate_process()
     export_spans()
+    with_times()
     pyfast.server.http_server.serve(
         indexes or None,
         systems={name: settings.get(name, {}) for name in system} if system else None,

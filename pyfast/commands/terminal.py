@@ -11,6 +11,7 @@ from datetime import datetime
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
@@ -158,4 +159,14 @@ class OnStderr(logging.Handler):
     """A log handler that prints each record as one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(plain(self.format(record)), file=sys.stderr)
+        try:
+            print(plain(self.format(record)), file=sys.stderr)
+        except OSError:  # A log on a full disk must not end the work.
+            self.handleError(record)
+
+
+def with_times() -> None:
+    """Print each log record with its time and level, as a server does, also those of uvicorn and asyncio."""
+    for handler in LOG.handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.getLogger().addHandler(handler)

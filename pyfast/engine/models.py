@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from pyfast.engine.outages import THE_LLM, Clocks, Outages, Waiting, hear_nothing
+from pyfast.engine.outages import THE_LLM, Clocks, OnOut, Outages, Waiting, hear_nothing, ignore_out
 from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Request, Role, by_role, with_defaults
 from pyfast.llm.batch_interface import BatchLog, CollectingLLM, Progress, collecting
@@ -85,6 +85,7 @@ class Models:
         on_change: Callable[[Waiting | None], None] = hear_nothing,
         stop: asyncio.Event | None = None,
         lost: int = 0,
+        on_out: OnOut = ignore_out,
     ) -> None:
         """Prepare the models. `llm` is one LLM, or a mapping from roles to LLMs. The other arguments are those of
         `Outages`.
@@ -101,7 +102,7 @@ class Models:
         for shared in roles.values():
             one = with_defaults(given[shared[0]])
             name = THE_LLM if len(roles) == 1 else f"the LLM for {', '.join(shared)}"
-            outages = Outages(one, patience_s, partial(self._heard, name), stop, lost, self.clocks, name)
+            outages = Outages(one, patience_s, partial(self._heard, name), stop, lost, self.clocks, name, on_out)
             # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
             model = Model(one, outages, Admission(2 * one.slots), collecting(one))
             self._by_role |= dict.fromkeys(shared, model)

@@ -40,8 +40,9 @@ _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
 """If the LLM goes down this many times while it works on one call alone, this call counts as the cause"""
-_CHECK_S = 2.0
-"""How many seconds must pass between two probes that no call waits for"""
+_CHECK_S, _LONGEST_CHECK_S = 2.0, 60.0
+"""How many seconds must pass between two probes that no call waits for. If the LLM asks for a longer pause, this
+pause counts, up to the second value"""
 _FAILED_IN_A_ROW = 3
 """How many calls in a row may fail in transit while the LLM answers only probes. After many answered calls,
 the limit is a fifth of the number of answered calls
@@ -133,6 +134,14 @@ def hear_nothing(waiting: Waiting | None) -> None:
     """Do nothing when an outage begins or ends."""
 
 
+OnOut = Callable[[str, Exception | None], None]
+"""A function that gets the name of an LLM and the reason why it is out, or None when it answers again"""
+
+
+def ignore_out(name: str, fault: Exception | None) -> None:
+    """Do nothing when an LLM is out or answers again."""
+
+
 class Outages:
     """Sends calls to one LLM. It notices outages of this LLM, and waits until they end."""
 
@@ -145,6 +154,7 @@ class Outages:
         lost: int = 0,
         clocks: Clocks | None = None,
         name: str = THE_LLM,
+        on_out: OnOut = ignore_out,
     ) -> None:
         """Watch the calls to one LLM.
 
@@ -158,15 +168,21 @@ class Outages:
                 unreachable.
             clocks: The clocks of the questions.
             name: The LLM's name in errors.
+            on_out: A function that is called when `is_out` changes.
         """
         self._lost = lost
         self._in_work = self._begun = 0
         self.answers = 0
         """How many calls the LLM has answered"""
         self.is_out = False
-        """Whether the LLM is out, as far as is known: from the first probe without an answer, or an error that the
-        LLM has ended, until the LLM answers a call or a probe"""
+        """Whether the LLM is out, as far as is known: from the first probe without an answer, an error that the
+        LLM has ended, or a call that is cancelled after failed attempts, until it answers a call or a probe"""
+        self._on_out = on_out
         self._checked = -math.inf  # the loop's time of the last probe of `check`
+        # the loop's times of the last reply to a call or a probe, and of the last call cancelled without a reply
+        self._replied = self._left = -math.inf
+        self._fault: OutageError | None = None  # why the last call failed, if the LLM has not replied since
+        self._doubting: asyncio.Task[None] | None = None
         self._is_closed = False
         self._llm = with_defaults(llm)
         self._patience_s = patience_s
@@ -194,18 +210,47 @@ class Outages:
 
     def check(self) -> None:
         """If the LLM is out, and no call waits for it, send a probe, without waiting for the reply. So `is_out`
-        becomes False again in a service that gets no questions while its LLM is out."""
+        becomes False again in a service that gets no questions while its LLM is out. Do the same if calls were
+        cancelled and the LLM has not replied since, because it may hang."""
         now = asyncio.get_running_loop().time()
-        is_looking = self._looking is not None and not self._looking.done()
-        if self.is_out and not is_looking and now - self._checked >= _CHECK_S:
-            self._checked = now
+        is_looking = any(task is not None and not task.done() for task in (self._looking, self._doubting))
+        pause = max(_CHECK_S, min(self._latest.retry_after, _LONGEST_CHECK_S))
+        if is_looking or now - self._checked < pause:
+            return
+        if self.is_out:
             self._look_for_replies(self._latest, now)
+        elif self._left > self._replied:
+            self._doubting = asyncio.ensure_future(self._doubt())
+        else:
+            return
+        self._checked = now
+
+    async def _doubt(self) -> None:
+        """Find out whether the LLM answers a probe, while other calls go on."""
+        before = self._replied
+        try:
+            is_answered = await self._is_answered()
+        except LLMUnavailableError as error:
+            is_answered, self._latest = False, OutageError(str(error))
+        if is_answered:
+            self._note(None)
+        elif self._replied == before:
+            self._note(self._latest)
+
+    def _note(self, fault: Exception | None) -> None:
+        """Note that the LLM is out because of `fault`, or that it has replied (None)."""
+        if fault is None:
+            self._replied, self._fault = asyncio.get_running_loop().time(), None
+        if self.is_out != (fault is not None):
+            self.is_out = fault is not None
+            self._on_out(self._name, fault)
 
     def close(self) -> None:
         """Stop waiting for the end of an outage. From now on, no call begins, and one that fails ends."""
         self._is_closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        for task in (self._looking, self._doubting):
+            if task is not None:
+                task.cancel()
 
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
@@ -223,7 +268,16 @@ class Outages:
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM has ended, or an outage did not end in time.
         """
-        return await self._complete(request, seconds, clock)
+        began = asyncio.get_running_loop().time()
+        try:
+            return await self._complete(request, seconds, clock)
+        except asyncio.CancelledError:
+            if self._replied < began and not self._is_closed:
+                self._left = asyncio.get_running_loop().time()
+                if fault := getattr(self._llm, "fault", None) or self._fault:
+                    self._latest = fault
+                    self._note(fault)
+            raise
 
     async def _complete(
         self, request: Request, seconds: float | None, clock: Clock | None, is_trial: bool = False
@@ -257,7 +311,7 @@ class Outages:
                 self._took = max(self._answered - began, 0.9 * self._took)
                 self.answers += 1
                 self._failed, self._waited = 0, 0.0
-                self.is_out = False
+                self._note(None)
                 if self._looking is not None:
                     self._passed.set()
                 return completion
@@ -270,8 +324,8 @@ class Outages:
                     continue
                 self._check_gone(error)
                 raise CallError(error.said) from None
-            except LLMUnavailableError:
-                self.is_out = True
+            except LLMUnavailableError as error:
+                self._note(error)
                 raise
             except TimeoutError as error:
                 if timeout is not None and timeout.expired():
@@ -283,6 +337,7 @@ class Outages:
                 continue  # The clock stood still during an outage, so the question has time left.
             if self._is_closed:
                 raise self._gone(fault, "the run ends")
+            self._fault = fault
             # Other calls got replies recently.
             others = fault.kind != "slow" and self._answered > (began + loop.time()) / 2
             met = "others" if others else await self._met(fault, began)
@@ -383,9 +438,9 @@ class Outages:
                 # A reply just after the call began says nothing about the time since then.
                 is_recent = before > (began + looked) / 2
                 met = "others" if loop.time() - looked < _AT_ONCE_S or is_recent else "late"
-                self.is_out = False
+                self._note(None)
                 return met
-            self.is_out = True
+            self._note(self._latest)
             if not self._patience_s:
                 raise self._latest
             since = time.time() - (loop.time() - max(began, before))
@@ -393,7 +448,7 @@ class Outages:
             try:
                 began_to_wait = loop.time()
                 await self._wait(began_to_wait + self._patience_s - self._waited)
-                self.is_out = False
+                self._note(None)
                 self._waited += loop.time() - began_to_wait
             except LLMUnavailableError:
                 self._waited = 0.0  # The next call starts a new wait.
@@ -401,8 +456,8 @@ class Outages:
             finally:
                 self._tell(None)
             return met
-        except LLMUnavailableError:
-            self.is_out = True
+        except LLMUnavailableError as error:
+            self._note(error)
             raise
         finally:
             self._clocks.go_on(None if met == "others" else max(began, before))

@@ -30,7 +30,7 @@ from pyfast.llm.chat import (
     text_reader,
     texts_of,
 )
-from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, Completion, OnText, Request, take_options
+from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, PROBE, Completion, OnText, Request, take_options
 from pyfast.llm.redaction import (
     api_key,
     check_no_secret,
@@ -82,12 +82,12 @@ class OpenAI:
     - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the
       last attempt the request fails with `OutageError`. Before a further attempt, pyfast waits for a random
       time: at most `backoff_s` seconds after the first attempt. This maximum doubles after each further
-      attempt, up to 20 seconds.
+      attempt, up to 20 seconds. A refusal because of a rate limit counts as an attempt only if the server has
+      answered no call since pyfast first sent this one.
     - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and tokens of completions
       count. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
       the same event loop calls them. If the server says when to try again, all calls wait until then. If this
-      time is more than a minute away, the call fails with `OutageError`. If the server refuses a call because of a
-      rate limit and says when to try again, the call does not count as an attempt.
+      time is more than a minute away, the call fails with `OutageError`.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
     - `query`, `headers`: what every request has in its URL and in its head, such as
@@ -126,6 +126,8 @@ class OpenAI:
         self._fallbacks = LearnedFallbacks()
         self._miscounted = False
         self._answered = -math.inf  # the event loop's time of the last completion
+        self.fault: OutageError | None = None
+        """Why the last attempt at a call failed. None: the server has replied since, or nothing has failed"""
         self._proxy = http.proxy_for(self._chat_url)
 
     @property
@@ -188,6 +190,7 @@ class OpenAI:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
         no longer answers.
         """
+        is_probe = request == PROBE
         request = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         async with self._free_slots:
             fallbacks = kept = self._fallbacks.kept
@@ -198,7 +201,9 @@ class OpenAI:
                     sent = as_json(body)
                     # Servers estimate the tokens of a request in this way before they count them.
                     tokens = len(sent) // BYTES_PER_TOKEN + request.max_tokens
-                    answer = await self._persist(sent, url, tokens, self._reply, on_text=request.on_text)
+                    answer = await self._persist(
+                        sent, url, tokens, self._reply, is_probe=is_probe, on_text=request.on_text
+                    )
                     break
                 except http.Unfit as unfit:
                     answer = unfit.completion
@@ -255,10 +260,12 @@ class OpenAI:
         read: Callable[[bytes], T],
         most: int = http.LARGEST_ANSWER,
         on_text: OnText | None = None,
+        is_probe: bool = False,
     ) -> T:
         """Send a request of about `tokens` tokens until an attempt succeeds, or until the attempts or the time are
         used up. Return what `read` makes of the body of the reply, which has at most `most` bytes. Raises
-        `Unfit`, `Refused`, or the error for the call."""
+        `Unfit`, `Refused`, or the error for the call. A probe that meets a rate limit has its result, and is not
+        sent again."""
         clock = asyncio.get_running_loop().time
         # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
@@ -272,30 +279,35 @@ class OpenAI:
             reader = None if on_text is None else text_reader(lambda text: on_text(self._revealed(text)))
             try:
                 async with asyncio.timeout_at(deadline):
-                    return read(await self._exchange("POST", url, most, reader, data=body))
-            except http.Unfit:
-                self._answered = clock()
-                raise
+                    answer = read(await self._exchange("POST", url, most, reader, data=body))
             except http.Again as again:
-                last = again.error
-                failures += not (last.kind == "busy" and last.retry_after)
+                self.fault = last = again.error
+                is_limited = last.kind == "busy" and last.retry_after > 0
+                # If other calls get replies, it is a rate limit, and else the server may refuse all of them.
+                failures += not (is_limited and self._answered > began)
                 nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
                 if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
                     raise last from None
                 self._rate.pause(last.retry_after)
-                if failures >= self._options.attempts:
+                if failures >= self._options.attempts or (is_limited and is_probe):
                     raise last from None
                 raise
+            except (http.Refused, CallError):
+                self.fault = None
+                raise
+            except http.Unfit:
+                self._answered, self.fault = clock(), None
+                raise
+            self._answered, self.fault = clock(), None
+            return answer
 
         retries = self._options.retries(http.Again, lambda state: clock() + state.upcoming_sleep > deadline)
         try:
-            answer: T = await retries(attempt)
+            return await retries(attempt)
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
             message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
             raise OutageError(message, last.kind if last else "slow") from None
-        self._answered = clock()
-        return answer
 
     def _running(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -477,6 +489,12 @@ class OpenAIServers:
         If all servers have failed, the smallest context window of all."""
         reached = [server for server in self._servers if not server.failures]
         return min(server.llm.context_window for server in reached or self._servers)
+
+    @property
+    def fault(self) -> OutageError | None:
+        """Why the last attempts failed, if they failed on all servers. Otherwise None."""
+        faults = [server.llm.fault for server in self._servers]
+        return faults[0] if all(faults) else None
 
     async def start(self) -> None:
         """Check which servers answer. Raises `LLMUnavailableError` if no server answers."""

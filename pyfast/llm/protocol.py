@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from pyfast.errors import CallError, InputError
+from pyfast.errors import CallError, InputError, OutageError
 
 Schema = Mapping[str, Any]
 OnText = Callable[[str], None]
@@ -151,6 +151,8 @@ class LLM(Protocol):
     - `async start()`: load the model, or check that it answers. Raise `LLMUnavailableError` or
       `ModelNotFoundError` if that fails.
     - `async close()`: release everything. pyfast may call it twice, or never.
+    - `fault`: the `OutageError` of the last attempt at a call, or None if the LLM has replied since.
+      `Engine.llm_is_out` needs it for questions that are cancelled before all attempts have failed. Default: None.
     - `weights`: a checksum of the folder from which the model was loaded. Only systems that send embeddings
       instead of text need it. Default: empty (not known).
     - `device`: `cuda` or `cpu`. Only systems that send embeddings instead of text need it. Default: `cpu`.
@@ -273,6 +275,7 @@ class InFront:
     slots: int = _forwarded("slots", SLOTS)
     weights: str = _forwarded("weights", "")
     device: str = _forwarded("device", "cpu")
+    fault: OutageError | None = _forwarded("fault")
 
     def __init__(self, llm: LLM) -> None:
         self._llm: Any = llm

@@ -23,7 +23,7 @@ from pyfast.server.batch_routes import router as jobs_pages
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
 from pyfast.server.limits import ApiKey, Limits, read_keys
-from pyfast.server.middleware import OPEN, Guard, counted, direct, told_of_the_end
+from pyfast.server.middleware import OPEN, Guard, direct, watched
 from pyfast.server.schemas import Error, Model, ModelList, Status, fault_of
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
@@ -43,6 +43,7 @@ _FAULTS = {
     429: "Too many questions are waiting, or the API key is at a limit. `Retry-After` says when to retry.",
     503: "The LLM does not answer, or the server is stopping. `Retry-After` says when to retry.",
     504: "There was no answer within the time limit.",
+    507: "The server has no space left for a file or a batch.",
 }
 
 
@@ -122,13 +123,13 @@ def create_app(
     app.state.service, app.state.batches, app.state.running = service, batches, running
     _add_pages(app, service, bool(known))
     refused = (ApiError, PyfastError, TimeoutError, HTTPException, RequestValidationError)
-    for error in (*refused, Exception):
+    for error in refused:
         app.add_exception_handler(error, _refuse)
     app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
     of_keys = service.metrics.key_requests
     app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts, count=of_keys)
-    app.add_middleware(told_of_the_end)
-    app.add_middleware(counted, count=service.metrics.requests)
+    of_all = service.metrics.requests
+    app.add_middleware(watched, routes=app.routes, count=of_all, with_access_log=options.access_log)
     return app
 
 

@@ -53,10 +53,13 @@ async def upload(request: Request) -> FileObject:
             if (given.size or 0) > limits.file_bytes:
                 raise too_large("file", limits.file_bytes)
             path = batches.files.new_path()
-            with path.open("wb") as out:
-                while piece := await given.read(1 << 20):
-                    out.write(piece)
-            return await batches.files.add(path, (given.filename or "")[:255])
+            try:
+                with path.open("wb") as out:
+                    while piece := await given.read(1 << 20):
+                        out.write(piece)
+                return await batches.files.add(path, (given.filename or "")[:255])
+            finally:
+                path.unlink(missing_ok=True)  # It has another name, unless something failed.
     except MultiPartException as error:
         raise ApiError(400, error.message, "invalid_request") from None
     except ClientDisconnect:

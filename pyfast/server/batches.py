@@ -29,7 +29,7 @@ from pydantic import ValidationError
 import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Record
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import InputError, LLMUnavailableError, PyfastError
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
@@ -40,6 +40,7 @@ from pyfast.utils.options import RunOptions
 
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not go on is tried again
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 
@@ -66,7 +67,11 @@ class Files:
         await asyncio.to_thread(sync_to_disk, content)
         path = self.path(f"file-{token_hex(16)}")
         content.rename(path)
-        return self.note(path, int(time.time()), filename, "batch")
+        try:
+            return self.note(path, int(time.time()), filename, "batch")
+        except OSError:
+            path.unlink()
+            raise
 
     def note(self, path: Path, created_at: int, filename: str, purpose: str) -> schemas.FileObject:
         """Register a file whose content is already in the folder."""
@@ -110,7 +115,7 @@ class Batches:
         make_folder(self._folder)
         self.service, self._key, self._turn = service, key, turn
         self._grace = grace  # seconds that questions in progress may take when the server ends
-        self._ending = False
+        self._ending = asyncio.Event()
         self._stops: dict[str, asyncio.Event] = {}
         self._known: dict[str, schemas.BatchObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +132,7 @@ class Batches:
                 self._begin(batch)
         try:
             yield
-            self._ending = True
+            self._ending.set()
             for stop in self._stops.values():
                 stop.set()
             if self._tasks and self.service.started.is_set():  # Otherwise they wait for the LLM.
@@ -176,9 +181,13 @@ class Batches:
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
         if batch.status in ("validating", "in_progress"):
-            batch = self._move(id, "cancelling")
+            try:
+                self._move(id, "cancelling")
+            except OSError as error:  # A full disk must not keep the questions going.
+                LOG.error("%s is cancelled, which a server that starts again will not know: %s", id, error)
+                self._known[id] = batch.model_copy(update={"status": "cancelling"})
             self._stops[id].set()
-        return batch
+        return self._known[id]
 
     def reads(self, file: str) -> bool:
         """Return whether an unfinished batch needs this file."""
@@ -198,17 +207,39 @@ class Batches:
         stop, folder = self._stops[id], self._folder / id
         async with self._turn:
             await self.service.started.wait()
-            if self._ending:
-                return
-            try:
-                await self._answer(id, folder, stop)
-            except (ApiError, InputError) as error:
-                self._fail(id, _fault(str(error)))
-            except (PyfastError, OSError) as error:  # it can be continued when the server starts again
-                LOG.error("%s stopped: %s; the server continues it when it starts again", id, error)
-            except Exception as error:
-                LOG.error("%s failed", id, exc_info=error)
-                self._fail(id, _fault("the server failed; the reason is in its log"))
+            pause = _FIRST_PAUSE_S
+            while not self._ending.is_set():
+                try:
+                    await self._try(id, folder, stop)
+                    return
+                except (PyfastError, OSError) as error:  # such as a full disk
+                    LOG.error("%s cannot go on: %s; the server tries it again in %g s", id, error, pause)
+                    code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
+                self._say(
+                    id, _fault("the batch is interrupted, but the server tries again; the log says why", code)
+                )
+                with contextlib.suppress(TimeoutError):
+                    # A client that cancels need not wait for the end of the pause.
+                    await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _try(self, id: str, folder: Path, stop: asyncio.Event) -> None:
+        """Work on a batch until it ends, or the server stops. Raises `PyfastError` or `OSError` if it may go on
+        later."""
+        try:
+            await self._answer(id, folder, stop)
+        except (ApiError, InputError) as error:
+            self._fail(id, _fault(str(error)))
+        except (PyfastError, OSError):
+            raise
+        except Exception as error:
+            LOG.error("%s failed", id, exc_info=error)
+            self._fail(id, _fault("the server failed; the reason is in its log"))
+
+    def _say(self, id: str, *faults: schemas.BatchFault) -> None:
+        """Tell clients why a batch cannot go on, or with no fault, that it goes on. This is only in memory."""
+        errors = schemas.BatchFaults(object="list", data=list(faults)) if faults else None
+        self._known[id] = self._known[id].model_copy(update={"errors": errors})
 
     async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:
         service = self.service
@@ -245,13 +276,16 @@ class Batches:
                 counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
                 self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
             outputs = await asyncio.to_thread(self._write_out, self._known[id], folder, view.title)
-        self._move(id, "cancelled" if self._known[id].status == "cancelling" else "completed", **outputs)
+        status: schemas.State = "cancelled" if self._known[id].status == "cancelling" else "completed"
+        self._move(id, status, errors=None, **outputs)
 
     def _heard(self, id: str, event: Event) -> None:
         """Count an event of a batch's run, so that clients see the progress. The counts are only in memory,
         because the files of the run have the same numbers."""
         counts = self._known[id].request_counts
         if event.kind == "answered" and event.record is not None:
+            if self._known[id].errors is not None:
+                self._say(id)
             usage = event.record.usage
             self._key.use.add(used := usage.prompt_tokens + usage.completion_tokens)
             self.service.metrics.key_tokens(self._key.name).inc(used)

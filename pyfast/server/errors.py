@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from contextvars import ContextVar
 from typing import Any
 
 from fastapi.responses import Response
@@ -11,6 +13,10 @@ from pyfast.errors import InputError, LLMUnavailableError, OutageError
 from pyfast.utils.log import LOG
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+"""The id of the request in progress, for the log"""
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a full disk, and of a limit for files"""
 
 
 class ApiError(Exception):
@@ -25,9 +31,12 @@ class ApiError(Exception):
         param: str | None = None,
         retry_after: int | None = None,
         kind: str | None = None,
+        logged: str = "",
     ) -> None:
-        """Make the error. `kind` is its type in the reply. None: the type that belongs to the status."""
+        """Make the error. `kind` is its type in the reply. None: the type that belongs to the status. `logged` is
+        what the log says instead of the message."""
         super().__init__(_unicode(message))
+        self.logged = logged or message
         self.status = status
         self.code = code
         self.param = None if param is None else _unicode(param)
@@ -71,16 +80,30 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """Convert any error to an `ApiError`. The client does not see the details of an unexpected error. These
-    details are only in the log."""
+    """Convert any error to an `ApiError`, and log it if the client is not the cause. The client does not see the
+    details of an unexpected error. These details are only in the log."""
+    made, is_unexpected = _converted(error)
+    if made.status >= 500 or made.status == 422:
+        reason = made.logged if made is error else str(error) or str(made)
+        told = (REQUEST_ID.get(), made.status, made.code, reason)
+        if is_unexpected:
+            LOG.error("request %s failed (%d %s): %s", *told, exc_info=error)
+        else:
+            LOG.warning("request %s failed (%d %s): %s", *told)
+    return made
+
+
+def _converted(error: Exception) -> tuple[ApiError, bool]:
+    """Convert an error. Returns also whether the error is unexpected."""
     if isinstance(error, ApiError):
-        return error
+        return error, False
     if isinstance(error, InputError):
-        return ApiError(400, str(error), "invalid_request")
+        return ApiError(400, str(error), "invalid_request"), False
     if isinstance(error, LLMUnavailableError):
-        LOG.warning("a request failed: %s", error)
-        return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0)
+        return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0), False
     if isinstance(error, TimeoutError):
-        return ApiError(504, "no answer within the server's time limit", "timeout")
-    LOG.error("a request failed", exc_info=error)
-    return ApiError(500, "the server failed; the reason is in its log", "internal_error")
+        fault = "no answer within the server's time limit"
+        return ApiError(504, fault, "timeout"), False
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        return ApiError(507, "the server has no space left for this", "no_space"), False
+    return ApiError(500, "the server failed; the reason is in its log", "internal_error"), True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import stat
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from typing import Any, Self
 from pyfast.errors import InputError
 from pyfast.retrieval.index.commit import parse_filter
 from pyfast.server.errors import ApiError
+from pyfast.utils.log import LOG
 
 _DAY_S = 86_400
 KEY_LIMITS = ("requests_per_minute", "requests_at_once", "tokens_per_day")
@@ -174,6 +176,8 @@ def read_keys(path: Path) -> list[ApiKey]:
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_mode & stat.S_IROTH:
+            LOG.warning("%s: every user of this machine can read its keys; use chmod 600", path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from None
     except tomllib.TOMLDecodeError:

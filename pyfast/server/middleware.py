@@ -1,13 +1,17 @@
 """What each request passes through: checks of its host name, its API key, and the size and arrival time of its
-body; a short way to the functions that take a JSON body; and a counter."""
+body; a short way to the functions that take a JSON body; and what counts and logs it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hmac
+import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping, Sequence
+from secrets import token_hex
 from typing import Any, get_type_hints
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +19,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
-from pyfast.server.errors import ApiError, stopping
+from pyfast.server.errors import REQUEST_ID, ApiError, api_error, stopping
 from pyfast.server.limits import ApiKey, Limits
 from pyfast.utils.log import LOG
 
@@ -27,6 +31,7 @@ AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
 _NO_KEY = ApiKey("")
+_REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}")
 STREAMED = frozenset({"/v1/files"})
 """Paths whose functions read the body of a request piece by piece, with their own limit"""
 
@@ -229,46 +234,57 @@ def direct(
     return serve
 
 
-def told_of_the_end(app: Any) -> AsgiApp:
-    """ASGI middleware for the end of the server, which cancels the requests in progress: it replies with an error
-    in OpenAI's form, and logs one line."""
+def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], with_access_log: bool) -> AsgiApp:
+    """ASGI middleware around all others. It gives each request an id, which is in the response and in the log, and
+    counts the requests by path and status when they end. If a request fails unexpectedly, or the server ends and
+    cancels it, it replies with an error in OpenAI's form, and logs one line.
+
+    Args:
+        app: The application.
+        routes: The application's routes.
+        count: A function that returns the counter for a path and a status.
+        with_access_log: Whether to log each request when it ends.
+    """
+    patterns = [(route.path_regex, route.path) for route in routes]
 
     async def serve(scope: Message, receive: Receive, send: Send) -> None:
-        has_begun = False
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        status, began, id = 0, time.perf_counter(), _request_id(scope["headers"])
+        REQUEST_ID.set(id)
+        path = quote(scope["path"])
 
         async def noted(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", id.encode())]}
             await send(message)
 
         try:
             await app(scope, receive, noted)
         except asyncio.CancelledError:
-            if scope["type"] != "http":
-                raise
-            LOG.warning("the server is stopping without an answer to a request for %s", scope["path"])
-            if not has_begun:
-                await stopping().response()(scope, receive, send)
-
-    return serve
-
-
-def counted(app: Any, count: Callable[[str, int], Any]) -> AsgiApp:
-    """ASGI middleware that counts the requests by path and status when they end."""
-
-    async def serve(scope: Message, receive: Receive, send: Send) -> None:
-        status = 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        try:
-            await app(scope, receive, noted)
+            LOG.warning("request %s: the server is stopping without an answer to a request for %s", id, path)
+            if not status:
+                await stopping().response()(scope, receive, noted)
+        except Exception as error:
+            made = api_error(error)
+            if not status:
+                await made.response()(scope, receive, noted)
         finally:
-            if scope["type"] == "http":
-                route = scope.get("route")
-                count(getattr(route, "path", "other"), status).inc()
+            # A request that is refused early has no route yet.
+            known = (name for pattern, name in patterns if pattern.match(scope["path"]))
+            count(getattr(scope.get("route"), "path", None) or next(known, "other"), status).inc()
+            if with_access_log:
+                client = ":".join(map(str, scope["client"] or "-"))
+                spent = time.perf_counter() - began
+                LOG.info('%s "%s %s" %d in %.3f s, request %s', client, scope["method"], path, status, spent, id)
 
     return serve
+
+
+def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the id that the client gave its request, if it can be shown anywhere, or else a new one."""
+    given = next((value for name, value in headers if name == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else token_hex(16)

@@ -8,7 +8,6 @@ from typing import Any
 
 from pyfast.engine import Evidence, Record
 from pyfast.server.errors import ApiError
-from pyfast.utils.log import LOG
 
 ABSTAINS = "The evidence does not contain the answer."
 Titles = Callable[[str], str]
@@ -80,7 +79,8 @@ def failure(record: Record) -> ApiError:
     """Make an error with the reason why a question failed. Its code is that of the failure's kind. The status says
     that the same request would fail again, so that clients do not repeat what costs money."""
     kind, reason = None if record.error == "question" else "server_error", record.reason or ""
+    shown = reason
     if record.error == "call":  # It may name an address of the server's own network.
-        LOG.warning("question %s failed: %s", record.id, reason)
-        reason = re.sub(r"https?://[^\s;,]+", "the LLM's server", reason)
-    return ApiError(422, f"the question failed: {reason}", f"failed_{record.error}", kind=kind)
+        shown = re.sub(r"https?://[^\s;,]+", "the LLM's server", reason)
+    fault = f"the question failed: {shown}"
+    return ApiError(422, fault, f"failed_{record.error}", kind=kind, logged=reason)

@@ -18,7 +18,7 @@ from pyfast.api.engine import Engine
 from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.engine import Ledger, OnStep, Record
-from pyfast.errors import InputError, OutageError
+from pyfast.errors import InputError, LLMUnavailableError, OutageError
 from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.commit import parse_filter
@@ -73,7 +73,7 @@ class Metrics:
         self.questions = self._counter("pyfast_questions", "Questions that ended", "system", "state")
         seconds = Histogram(
             "pyfast_question_seconds",
-            "From a question's admission to its answer",
+            "From a question's admission to its end",
             ["system"],
             buckets=_SECONDS,
             registry=self._registry,
@@ -272,33 +272,51 @@ class Service:
         Raises `ApiError` if the queue is full or the question fails, `TimeoutError` if the time limit is
         reached, and the errors of `Engine.answer`.
         """
-        metrics, ledger = self.metrics, Ledger()
+        metrics, ledger, state = self.metrics, Ledger(), "cancelled"
         with self.queue.place(), metrics.seconds(asked.system).time():
-            engine = self.engine(asked.index)
-            async with asyncio.timeout(self.limits.seconds), engine.view(asked.filter) as view:
-                record = await engine.answer(
-                    {"id": id, "question": asked.question},
-                    system=asked.system,
-                    settings=asked.settings,
-                    history=asked.history,
-                    on_step=on_step,
-                    ledger=ledger,
-                    filter=view,
-                    documents=asked.documents,
-                    on_text=on_text,
-                )
-        usage = record.usage
-        metrics.questions(asked.system, record.state).inc()
-        metrics.calls(asked.system).inc(usage.llm_calls)
-        cached = ledger.cached_tokens
-        counts = {"prompt": usage.prompt_tokens, "cached": cached, "completion": usage.completion_tokens}
-        for kind, count in counts.items():
-            metrics.tokens(asked.system, kind).inc(count)
-        asked.key.use.add(used := usage.prompt_tokens + usage.completion_tokens)
-        metrics.key_tokens(asked.key.name).inc(used)
+            try:
+                engine = self.engine(asked.index)
+                async with asyncio.timeout(self.limits.seconds), engine.view(asked.filter) as view:
+                    record = await engine.answer(
+                        {"id": id, "question": asked.question},
+                        system=asked.system,
+                        settings=asked.settings,
+                        history=asked.history,
+                        on_step=on_step,
+                        ledger=ledger,
+                        filter=view,
+                        documents=asked.documents,
+                        on_text=on_text,
+                    )
+                state = record.state
+            except Exception as error:
+                state = _state_of(error)
+                raise
+            finally:
+                self._count(asked, state, ledger)
         if record.state == "failed":
             raise failure(record)
-        return Answered(record, cached, view.title)
+        return Answered(record, ledger.cached_tokens, view.title)
+
+    def _count(self, asked: Asked, state: str, used: Ledger) -> None:
+        """Count a question that has ended, and what it used until then."""
+        metrics = self.metrics
+        metrics.questions(asked.system, state).inc()
+        metrics.calls(asked.system).inc(used.llm_calls)
+        counts = {"prompt": used.prompt_tokens, "cached": used.cached_tokens, "completion": used.completion_tokens}
+        for kind, count in counts.items():
+            metrics.tokens(asked.system, kind).inc(count)
+        asked.key.use.add(tokens := used.prompt_tokens + used.completion_tokens)
+        metrics.key_tokens(asked.key.name).inc(tokens)
+
+
+def _state_of(error: Exception) -> str:
+    """Return the state of a question that ended with an error, for the metrics."""
+    if isinstance(error, TimeoutError):
+        return "timed_out"
+    if isinstance(error, LLMUnavailableError | ApiError):
+        return "unavailable"
+    return "refused" if isinstance(error, InputError) else "failed"
 
 
 def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, tuple[tuple[str, str], ...]]:

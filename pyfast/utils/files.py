@@ -50,7 +50,8 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
         if durable:
             sync_to_disk(aside)
         aside.rename(path)
-    except BaseException:
+    except BaseException as error:
+        _name(error, path)
         aside.unlink(missing_ok=True)
         raise
     if durable:
@@ -99,7 +100,8 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         else:
             aside.rename(folder)
             sync_to_disk(folder.parent)
-    except BaseException:
+    except BaseException as error:
+        _name(error, folder)
         if unfinished is None or not (aside / unfinished).is_file():
             shutil.rmtree(aside, ignore_errors=True)
         for parent in new_parents:
@@ -108,6 +110,12 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
+
+
+def _name(error: BaseException, path: Path) -> None:
+    """Put the path into an error of the operating system that names none, as that of a write to a full disk."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+        error.filename = str(path)
 
 
 def wait_while_replaced(folder: Path, seconds: float = 1.0) -> None:

@@ -384,6 +384,8 @@ class ServerOptions(Options):
     """The maximum number of filters (of requests and of keys) whose documents are kept in temporary files."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
     """How many seconds the server waits for requests in progress when it is stopped."""
+    access_log: bool = False
+    """Log each request when it ends, with its status, its seconds and its id."""
 
 
 Epochs = Annotated[int, Option(min=1)]

@@ -41,6 +41,10 @@ class Chat(BaseHTTPRequestHandler):
             content = '{"answer": "Huygens"}'
         if b"slowly" in asked:
             time.sleep(4)
+        if b"without the model" in asked or (self.server.out and b"Reply with OK." in asked):  # type: ignore[attr-defined]
+            self.server.out = True  # type: ignore[attr-defined]
+            self.send_error(500)
+            return
         message = {"role": "assistant", "content": content}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         body = json.dumps({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
@@ -54,6 +58,7 @@ class Chat(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def llm() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Chat) as server:
+        server.out = False  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -95,7 +100,7 @@ def test_its_block_for_ray_runs(place: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_its_block_for_fastapi_serves(place: Path, llm: str) -> None:
+def test_its_block_for_fastapi_serves(place: Path, llm: str, capfd: pytest.CaptureFixture[str]) -> None:
     import httpx
     import uvicorn
 
@@ -121,9 +126,12 @@ def test_its_block_for_fastapi_serves(place: Path, llm: str) -> None:
         busy = httpx.get(url, params={"question": "Who?"}, timeout=60)
         assert busy.status_code == 503 and busy.headers["Retry-After"] == "1"
         app.state.free._value = 64
+        gone_llm = httpx.get(url, params={"question": "Who, without the model?"}, timeout=60)
+        assert gone_llm.status_code == 503 and gone_llm.headers["Retry-After"] == "5"
     finally:
         server.should_exit = True
         thread.join()
+    assert "Exception in ASGI application" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["langchain", "llamaindex"])

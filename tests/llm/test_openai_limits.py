@@ -10,6 +10,7 @@ from servers import ASK, body, replying, serving
 
 from pyfast.errors import LLMUnavailableError, OutageError
 from pyfast.llm import Request, open_llm
+from pyfast.llm.protocol import PROBE
 
 
 @pytest.mark.parametrize("date", [False, True])
@@ -85,7 +86,7 @@ async def test_a_pause_is_everybodys() -> None:
         return web.json_response(body())
 
     # The pause takes nothing of the time that each call has.
-    async with serving(handler, timeout_s=1.5, attempts=1) as backend:
+    async with serving(handler, timeout_s=1.5, attempts=2) as backend:
         first = asyncio.create_task(backend.complete(ASK))
         while not came:
             await asyncio.sleep(0.01)
@@ -130,7 +131,7 @@ async def test_a_narrow_server_is_waited_for() -> None:
 
 async def test_a_server_that_has_never_room() -> None:
     handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.01"}))
-    async with serving(handler, timeout_s=0.3) as backend, asyncio.timeout(10):
+    async with serving(handler, timeout_s=0.3, attempts=1000) as backend, asyncio.timeout(10):
         with pytest.raises(OutageError, match=r"no answer within 0\.3 s; before that, .* answered 429: full"):
             await backend.complete(ASK)
     assert len(asked) > 2
@@ -140,10 +141,22 @@ async def test_a_server_that_sends_everybody_away_is_out(monkeypatch: pytest.Mon
     """However soon it would have them back: who waits for it hears so, and not after five minutes."""
     monkeypatch.setattr("pyfast.llm.openai.LONGEST_REFUSAL", 0.3)
     handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.05"}))
-    async with serving(handler) as backend, asyncio.timeout(10):
+    async with serving(handler, attempts=1000) as backend, asyncio.timeout(10):
         with pytest.raises(OutageError, match="answered 429: full") as error:
             await backend.complete(ASK)
     assert error.value.kind == "busy" and len(asked) > 3
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_rate_limit_counts_as_an_attempt_while_no_call_is_answered(attempts: int) -> None:
+    handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.05"}))
+    async with serving(handler, attempts=attempts) as backend, asyncio.timeout(10):
+        with pytest.raises(OutageError, match="answered 429: full") as error:
+            await backend.complete(ASK)
+        assert (error.value.retry_after, len(asked)) == (0.05, attempts)
+        with pytest.raises(OutageError, match="answered 429: full"):
+            await backend.complete(PROBE)
+        assert len(asked) == attempts + 1, "a test call is not repeated"
 
 
 async def test_requests_per_minute() -> None:

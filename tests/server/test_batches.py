@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 import signal
 import time
 import urllib.request
@@ -12,6 +13,7 @@ import openai
 import pytest
 from hostile_server import hostile
 from http_server import Gate, Served, process, serving, until
+from processes import Session
 
 import pyfast
 from pyfast.llm import Completion, Request
@@ -201,6 +203,46 @@ async def test_one_that_is_cancelled_keeps_what_it_has(tmp_path: Path) -> None:
         id = await asyncio.to_thread(work, served)
         gate.open.set()
         await asyncio.to_thread(rest, served, id)
+
+
+def limit_files(session: Session, size: int) -> None:
+    """Let no file of the server grow beyond `size` bytes: it fails as on a full disk. -1: any size."""
+    assert session.process.pid is not None
+    resource.prlimit(session.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_batch_goes_on_by_itself_when_there_is_space_again(is_cancelled: bool, tmp_path: Path) -> None:
+    count = 400
+    with hostile("--weights", "good=1", "--delay-ms", "20") as llm:
+        given = ("--llm", f"openai:m@{llm}", "--system", "direct", "--jobs", tmp_path / "jobs", "--concurrency", 8)
+        with process(tmp_path, *given) as (session, url), client(url) as ask:
+            batch = begin(ask, lines(count))
+
+            def now() -> Any:
+                return ask.batches.retrieve(batch.id)
+
+            session.until(lambda: now().request_counts.completed >= 40)
+            limit_files(session, 1)
+            session.until(lambda: now().errors is not None)
+            assert (now().status, now().errors.data[0].code) == ("in_progress", "interrupted")
+            with pytest.raises(openai.APIStatusError) as told:
+                ask.files.create(file=("q", lines(1)), purpose="batch")
+            assert (told.value.status_code, told.value.code) == (507, "no_space")
+            if is_cancelled:
+                assert ask.batches.cancel(batch.id).status == "cancelling"
+            limit_files(session, -1)
+            done = ended(ask, batch.id)
+            completed = len(results(ask, done.output_file_id))
+            assert (done.errors, done.request_counts.completed) == (None, completed)
+            assert done.status == ("cancelled" if is_cancelled else "completed")
+            assert completed < count if is_cancelled else completed == count
+        assert sorted(path.suffix for path in (tmp_path / "jobs" / "files").iterdir()) == [
+            "",
+            "",
+            ".json",
+            ".json",
+        ]
 
 
 async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) -> None:

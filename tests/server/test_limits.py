@@ -299,6 +299,17 @@ def test_what_does_not_fit_is_refused_before_it_listens(options: dict[str, Any],
         pyfast.serve(**{"llm": "instant", "port": 0, **options})
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_a_file_of_keys_that_everybody_can_read(
+    mode: int, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text('[a]\nkey = "SECRET"\n')
+    path.chmod(mode)
+    read_keys(path)
+    assert ("chmod 600" in caplog.text) is warned and "SECRET" not in caplog.text
+
+
 async def test_limits_of_a_key(tmp_path: Path) -> None:
     """Each key has its own; the clock of the minute and of the day says when to come again."""
     (tmp_path / "keys.toml").write_text(
