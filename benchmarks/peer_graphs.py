@@ -15,22 +15,21 @@ graph_rivals.py starts this script for one method and one run. It builds the pac
 first questions with the package's own loop, and prints the seconds that the questions took. What is not the
 package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums of the
 given model's vectors of tokens; a tokenizer of four characters in place of tiktoken's, which would have to be
-downloaded; and for HippoRAG, empty modules in place of vllm, gritlm, litellm and boto3, which it imports for other
-models. No package keeps replies in a cache, except HippoRAG, which always does.
+downloaded; and for HippoRAG, empty modules in place of NOT_NEEDED, which it imports for other models. No package keeps replies in a cache, except HippoRAG, which always does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import io
 import json
 import logging
 import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 from types import ModuleType
@@ -38,6 +37,16 @@ from typing import Any
 
 import numpy as np
 
+COMPLETE = "complete"
+NOT_NEEDED = {
+    "vllm": ("SamplingParams", "LLM"),
+    "gritlm": ("GritLM",),
+    "litellm": (),
+    "boto3": (),
+    "botocore": (),
+    "botocore.exceptions": ("ClientError",),
+}
+"""Modules, and the names that HippoRAG imports from them"""
 Answers = Callable[[str, list[str]], list[str]]
 """Answers questions. The first argument is the name of the LLM"""
 
@@ -76,6 +85,11 @@ class Tokens:
         return ["".join(tokens) for tokens in many]
 
 
+def is_new(folder: str) -> bool:
+    """Whether a store is still to be built in a folder."""
+    return not (Path(folder) / COMPLETE).exists()
+
+
 def nano(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Answers:
     """GraphRAG as nano-graphrag does it."""
     import tiktoken
@@ -102,12 +116,14 @@ def nano(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Ans
         key_of = {number: ids[text.strip()] for number, text in given["passages"].items()}
         nodes: dict[str, dict[str, None]] = {}
         edges: dict[tuple[str, str], list[tuple[str, str]]] = {}
-        for head, relation, tail, stated in given["triples"]:
+        for one, relation, other, stated in given["triples"]:
+            # Its clustering renames entities in this way, and fails if they have other names.
+            head, tail = (html.unescape(name.upper().strip()) for name in (one, other))
             for name in (head, tail):
-                nodes.setdefault(name, {}).update(dict.fromkeys(key_of[one] for one in stated))
+                nodes.setdefault(name, {}).update(dict.fromkeys(map(key_of.__getitem__, stated)))
             if head != tail:
                 at = min(head, tail), max(head, tail)
-                edges.setdefault(at, []).extend((relation, key_of[one]) for one in stated)
+                edges.setdefault(at, []).extend((relation, key_of[number]) for number in stated)
         for name, keys in nodes.items():
             about = {"entity_type": "thing", "description": "", "source_id": "<SEP>".join(keys)}
             await knwoledge_graph_inst.upsert_node(name, about)
@@ -131,7 +147,8 @@ def nano(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Ans
         enable_llm_cache=False,
     )
     loop = asyncio.get_event_loop()
-    loop.run_until_complete(rag.ainsert(list(given["passages"].values())))
+    if is_new(folder):
+        loop.run_until_complete(rag.ainsert(list(given["passages"].values())))
 
     async def ask(questions: list[str]) -> list[str]:
         most = asyncio.Semaphore(given["concurrency"])
@@ -181,7 +198,8 @@ def light(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
     async def build() -> None:
         await rag.initialize_storages()
         await initialize_pipeline_status()
-        await rag.ainsert_custom_kg(given["graph"])
+        if is_new(folder):
+            await rag.ainsert_custom_kg(given["graph"])
 
     loop.run_until_complete(build())
     parameters = QueryParam(mode=mode, enable_rerank=False)  # type: ignore[arg-type]
@@ -204,9 +222,9 @@ def light(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
 
 def hippo(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Answers:
     """HippoRAG 2."""
-    for name, has in (("vllm", ("SamplingParams", "LLM")), ("gritlm", ("GritLM",)), ("litellm", ()), ("boto3", ())):
+    for name, has in NOT_NEEDED.items():
         empty = ModuleType(name)
-        empty.__dict__.update(dict.fromkeys(has))
+        empty.__dict__.update(dict.fromkeys(has, Exception))
         sys.modules.setdefault(name, empty)
     os.environ["OPENAI_API_KEY"] = "none"
     from hipporag import HippoRAG
@@ -216,6 +234,7 @@ def hippo(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
     OpenAIEmbeddingModel.batch_encode = (  # type: ignore[method-assign]
         lambda self, texts, **_: vectors.encode([texts] if isinstance(texts, str) else texts)
     )
+    is_first = is_new(folder)
     stated: dict[str, list[list[str]]] = {number: [] for number in given["passages"]}
     for head, relation, tail, numbers in given["triples"]:
         for number in numbers:
@@ -237,7 +256,8 @@ def hippo(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
         embedding_model_name="text-embedding-static",
         embedding_base_url=given["url"],
     )
-    rag.index(list(given["passages"].values()))
+    if is_first:
+        rag.index(list(given["passages"].values()))
 
     def answers(model: str, questions: list[str]) -> list[str]:
         rag.llm_model.llm_config.generate_params["model"] = rag.rerank_filter.model_name = model
@@ -314,9 +334,14 @@ def main() -> None:
     vectors = Vectors(Path(given["model"]))
     assert np.allclose(vectors.encode(given["questions"][:8]), np.array(given["vectors"]), atol=1e-4)
     made, mode = PEERS[method]
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+    folder = Path(given["folder"]) / "peers" / method.removesuffix("_global").removesuffix("_mix")
+    if is_new(str(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    with contextlib.redirect_stderr(io.StringIO()):
         with contextlib.redirect_stdout(io.StringIO()):
-            answers = partial(made(given, vectors, folder, mode))
+            answers = made(given, vectors, str(folder), mode)
+            (folder / COMPLETE).touch()
             answers(f"warm/{method}/{run}", given["questions"][-8:])
             begun, before = process_time(), perf_counter()
             answered = answers(f"peer/{method}/{run}", given["questions"][: int(count)])
