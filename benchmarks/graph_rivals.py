@@ -4,13 +4,13 @@ passages read, questions per second.
     python benchmarks/graph_rivals.py FOLDER --nano NANO/bin/python --light LIGHT/bin/python \\
         --raptor RAPTOR/bin/python                                       # FOLDER keeps the indexes
 
-peer_graphs.py says how to make the environments; what is not named is left out. The questions are those of HotpotQA
-whose id has an odd hash, over the paragraphs that come with them. The same for both sides: the passages, the
-triples, which rules read from them, the vectors, which a static model makes in each process, and the LLM, a server
-in a process of its own. It knows the questions, answers each form of prompt in the same sense on both sides, and
-keeps all facts that it is shown. First the calls of each question are compared, and the passages in the prompts.
-Then each process has one core: questions per second with an LLM that answers at once, and with one that takes 200
-ms.
+peer_graphs.py says how to make the environments; what is not named is left out. The questions are those of
+HotpotQA whose id has an odd hash, over the paragraphs that come with them. The same for both sides: the passages,
+the triples, which rules read from them, the vectors, which a static model makes in each process, and the LLM, a
+server in a process of its own. It knows the questions, answers each form of prompt in the same sense on both sides,
+and keeps all facts that it is shown. Each process has one core: questions per second with an LLM that answers at
+once, and with one that takes 200 ms. The calls of each question, and the passages in its prompts, are compared in
+the first run of each method.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ from pyfast.utils.options import Hardware
 
 HERE = Path(__file__).parent
 K = 20
+COMPARED = "0"
+"""The run whose prompts are compared"""
 SYSTEMS: dict[str, tuple[str, str, dict[str, str]]] = {
     "graphrag": ("graphrag", "reports", {"k": "20"}),
     "graphrag_global": ("graphrag", "reports", {"mode": "global"}),
@@ -90,8 +92,10 @@ class Scripted:
         schema = asked.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("properties", {})
         text = self.text(set(schema), prompt, said[-1], question)
         if self.log is not None:
-            self.log.write(json.dumps([*asked["model"].split("/")[:2], question, prompt]) + "\n")
-            self.log.flush()
+            side, method, run = asked["model"].split("/")
+            if run == COMPARED:
+                self.log.write(json.dumps([side, method, question, prompt]) + "\n")
+                self.log.flush()
         usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 9, "total_tokens": len(prompt) // 4 + 9}
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         reply = {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "usage": usage}
@@ -183,7 +187,9 @@ def prepared(folder: Path, count: int, concurrency: int) -> dict[str, Any]:
     places = range(len(store))
     triples = [
         [*triple, list(dict.fromkeys(ids[one] for one in stated))]
-        for triple, stated in zip(store.triples(np.arange(len(store), dtype=np.int32)), store.sources(places), strict=True)
+        for triple, stated in zip(
+            store.triples(np.arange(len(store), dtype=np.int32)), store.sources(places), strict=True
+        )
     ]
     questions = [" ".join(row["question"].split()) for row in asked]
     given: dict[str, Any] = {
@@ -255,7 +261,7 @@ def measure(
     concurrency: int = 64,
     only: Annotated[list[str], typer.Option("--only", help="A method; repeatable.")] = list(SYSTEMS),  # noqa: B006
 ) -> None:
-    """Compare, then measure in turns."""
+    """Measure in turns, and compare the prompts of the first run."""
     pythons = {"nano": nano, "light": light, "raptor": raptor}
     python_of = {method: pythons[PEERS[SYSTEMS[method][0]]] for method in only}
     methods = [method for method in only if python_of[method] is not None]
@@ -271,16 +277,11 @@ def measure(
                 return timed([sys.executable, __file__, "ours", *rest])
             return timed([str(python_of[method]), str(HERE / "peer_graphs.py"), *rest])
 
-        with server(file, 0, log, Path(__file__)) as url:
-            for method in methods:
-                for side in ("pyfast", "peer"):
-                    run(side, url, method, "compare")
         console = Console(width=150)
-        console.print(compare(log, given, methods))
         heads = ("", "LLM", "questions/s: pyfast", "the LLM's limit", "peer", "ratio")
         table = Table(*heads, "processor time, ms/question: pyfast", "peer", "ratio")
         for seconds, rounds in ((0.0, repeats), (0.2, 1)):
-            with server(file, seconds, script=Path(__file__)) as url:
+            with server(file, seconds, None if seconds else log, Path(__file__)) as url:
                 for method in methods:
                     took: dict[str, list[dict[str, float]]] = {"pyfast": [], "peer": []}
                     for number in range(rounds):
@@ -297,6 +298,9 @@ def measure(
                         *(f"{1000 * processor['pyfast']:.1f}", f"{1000 * processor['peer']:.1f}"),
                         f"{processor['peer'] / processor['pyfast']:.1f}",
                     )
+                    print(method, seconds, wall, processor, file=sys.stderr, flush=True)
+            if not seconds:
+                console.print(compare(log, given, methods))
         console.print(table)
 
 

@@ -11,11 +11,12 @@ triples and vectors. Each needs an environment of its own:
     python -m venv RAPTOR
     RAPTOR/bin/pip install llama-index-packs-raptor==0.4.2 'llama-index-core<0.14' safetensors tokenizers
 
-graph_rivals.py starts this script for one method and one run. It builds the package's own stores, answers the
-first questions with the package's own loop, and prints the seconds that the questions took. What is not the
-package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums of the
-given model's vectors of tokens; a tokenizer of four characters in place of tiktoken's, which would have to be
-downloaded; and for HippoRAG, empty modules in place of NOT_NEEDED, which it imports for other models. No package keeps replies in a cache, except HippoRAG, which always does.
+graph_rivals.py starts this script for one method and one run. It builds the package's own stores (and keeps them),
+answers the first questions with the package's own loop, and prints the seconds that the questions took. What is not
+the package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums of
+the given model's vectors of tokens; a tokenizer of four characters in place of tiktoken's, which would have to be
+downloaded; and for HippoRAG, empty modules in place of NOT_NEEDED, which it imports for other models. No package
+keeps replies in a cache, except HippoRAG, which always does.
 """
 
 from __future__ import annotations
@@ -338,14 +339,13 @@ def main() -> None:
     if is_new(str(folder)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    with contextlib.redirect_stderr(io.StringIO()):
-        with contextlib.redirect_stdout(io.StringIO()):
-            answers = made(given, vectors, str(folder), mode)
-            (folder / COMPLETE).touch()
-            answers(f"warm/{method}/{run}", given["questions"][-8:])
-            begun, before = process_time(), perf_counter()
-            answered = answers(f"peer/{method}/{run}", given["questions"][: int(count)])
-            took = {"seconds": perf_counter() - before, "processor": process_time() - begun}
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        answers = made(given, vectors, str(folder), mode)
+        (folder / COMPLETE).touch()
+        answers(f"warm/{method}/{run}", given["questions"][-8:])
+        begun, before = process_time(), perf_counter()
+        answered = answers(f"peer/{method}/{run}", given["questions"][: int(count)])
+        took = {"seconds": perf_counter() - before, "processor": process_time() - begun}
     wrong = [one for one, answer in zip(answered, given["answers"], strict=False) if answer not in one]
     assert not wrong, wrong[:3]
     print(json.dumps(took))

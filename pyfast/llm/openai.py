@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -287,9 +288,10 @@ class OpenAI:
                     raise last from None
                 raise
 
-        retries = self._options.retries(http.Again, lambda state: clock() + state.upcoming_sleep > deadline)
         try:
-            answer: T = await retries(attempt)
+            answer = await self._options.persist(
+                attempt, http.Again, lambda state: clock() + state.upcoming_sleep > deadline
+            )
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
             message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
@@ -500,7 +502,7 @@ class OpenAIServers:
         no longer answers.
         """
         stop = tenacity.stop_after_attempt(self._options.attempts)
-        return await self._options.retries(OutageError, stop)(self._ask_all, request)
+        return await self._options.persist(partial(self._ask_all, request), OutageError, stop)
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""
