@@ -1,7 +1,7 @@
 """Rivals of pyfast's systems that read a graph or a tree, beside the packages of their authors and others: calls,
 passages read, questions per second.
 
-    python benchmarks/graph_rivals.py FOLDER --nano NANO/bin/python --light LIGHT/bin/python \\
+    python benchmarks/graph_rivals.py measure FOLDER --nano NANO/bin/python --light LIGHT/bin/python \\
         --raptor RAPTOR/bin/python                                       # FOLDER keeps the indexes
 
 peer_graphs.py says how to make the environments; what is not named is left out. The questions are those of
@@ -56,7 +56,7 @@ COMPARED = "0"
 """The run whose prompts are compared"""
 SYSTEMS: dict[str, tuple[str, str, dict[str, str]]] = {
     "graphrag": ("graphrag", "reports", {"k": "20"}),
-    "graphrag_global": ("graphrag", "reports", {"mode": "global"}),
+    "graphrag_global": ("graphrag", "reports", {"mode": "global", "tokens": "16384"}),
     "lightrag": ("lightrag", "index", {"mode": "hybrid", "k": "40"}),
     "lightrag_mix": ("lightrag", "index", {"mode": "mix", "k": "40"}),
     "hipporag": ("hipporag", "index", {}),
@@ -66,7 +66,7 @@ SYSTEMS: dict[str, tuple[str, str, dict[str, str]]] = {
 PEERS = {"graphrag": "nano", "lightrag": "light", "hipporag": "light", "raptor": "raptor"}
 LLM_CALLS = {"graphrag": 1, "graphrag_global": 2, "lightrag": 2, "lightrag_mix": 2, "hipporag": 2, "raptor": 1}
 """How many calls of a question wait for each other"""
-_ASKED = re.compile(r"(?:Question|Query|User Query): ([^\n]+)")
+_ASKED = re.compile(r"(?:Question: |Query: |## question ## \]\]\n)([^\n]+)")
 
 
 def chosen(count: int) -> tuple[list[dict[str, Any]], set[str]]:
