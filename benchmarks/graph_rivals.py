@@ -6,8 +6,8 @@ passages read, questions per second.
 
 peer_graphs.py says how to make the environments; what is not named is left out. The questions are those of
 HotpotQA whose id has an odd hash, over the paragraphs that come with them. The same for both sides: the passages,
-the triples, which rules read from them, the vectors, which a static model makes in each process, and the LLM, a
-server in a process of its own. It knows the questions, answers each form of prompt in the same sense on both sides,
+the triples, which rules read from them, the vectors, which a static model makes in each process, and the LLM, in
+a process of its own. It knows the questions, answers each form of prompt in the same sense on both sides,
 and keeps all facts that it is shown. Each process has one core: questions per second with an LLM that answers at
 once, and with one that takes 200 ms. The calls of each question, and the passages in its prompts, are compared in
 the first run of each method.
@@ -199,7 +199,7 @@ def prepared(folder: Path, count: int, concurrency: int) -> dict[str, Any]:
         "k": K,
         "questions": questions,
         "answers": [f"answer {number}" for number in range(len(asked))],
-        "vectors": embedder.encode(questions[:8]).tolist(),
+        "vectors": embedder.encode([*questions[:8], *list(passages.values())[:8]]).tolist(),
         "passages": passages,
         "triples": triples,
         "graph": graph_of(index, store),
@@ -225,8 +225,8 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", re.sub(r"\\u[0-9a-f]{4}|\\[nrt]", "", re.sub(r"[^\x00-\x7f]", "", text)))
 
 
-def compare(log: Path, given: dict[str, Any], methods: list[str]) -> Table:
-    """The calls of each question, and the passages whose beginning is in its prompts."""
+def compare(log: Path, given: dict[str, Any], methods: list[str]) -> list[dict[str, Any]]:
+    """The least and the most calls of a question, and the passages whose beginning is in its prompts."""
     calls: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     seen: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     texts = {method: given["tree"] if method == "raptor" else given["passages"] for method in methods}
@@ -238,15 +238,30 @@ def compare(log: Path, given: dict[str, Any], methods: list[str]) -> Table:
             continue
         flat = _letters(prompt)
         seen[side, method, question] |= {key for key, begin in begins[method].items() if begin in flat}
-    table = Table("", "calls: pyfast", "peer", "passages: pyfast", "peer", "in both", "same for")
+    found = []
     for method in methods:
         ours, theirs = calls["pyfast", method], calls["peer", method]
         pairs = [[seen[side, method, question] for side in ("pyfast", "peer")] for question in ours]
-        shown = [f"{min(of.values())} to {max(of.values())}" for of in (ours, theirs)]
-        means = [sum(len(pair[side]) for pair in pairs) / len(pairs) for side in (0, 1)]
-        both = sum(len(one & other) for one, other in pairs) / len(pairs)
-        same = sum(one == other for one, other in pairs)
-        table.add_row(method, *shown, *(f"{mean:.2f}" for mean in (*means, both)), f"{same} of {len(pairs)}")
+        found.append(
+            {
+                "method": method,
+                "questions": len(pairs),
+                "calls": [[min(of.values()), max(of.values())] for of in (ours, theirs)],
+                "passages": [sum(len(pair[side]) for pair in pairs) / len(pairs) for side in (0, 1)],
+                "in both": sum(len(one & other) for one, other in pairs) / len(pairs),
+                "same for": sum(one == other for one, other in pairs),
+            }
+        )
+    return found
+
+
+def shown(found: list[dict[str, Any]]) -> Table:
+    """What `compare` found."""
+    table = Table("", "calls: pyfast", "peer", "passages: pyfast", "peer", "in both", "same for")
+    for one in found:
+        calls = [f"{least} to {most}" for least, most in one["calls"]]
+        means = [f"{mean:.2f}" for mean in (*one["passages"], one["in both"])]
+        table.add_row(one["method"], *calls, *means, f"{one['same for']} of {one['questions']}")
     return table
 
 
@@ -260,8 +275,10 @@ def measure(
     repeats: int = 3,
     concurrency: int = 64,
     only: Annotated[list[str], typer.Option("--only", help="A method; repeatable.")] = list(SYSTEMS),  # noqa: B006
+    save: Annotated[Path | None, typer.Option(help="A JSON file for the figures.")] = None,
 ) -> None:
     """Measure in turns, and compare the prompts of the first run."""
+    found, figures = list[dict[str, Any]](), list[dict[str, Any]]()
     pythons = {"nano": nano, "light": light, "raptor": raptor}
     python_of = {method: pythons[PEERS[SYSTEMS[method][0]]] for method in only}
     methods = [method for method in only if python_of[method] is not None]
@@ -298,10 +315,14 @@ def measure(
                         *(f"{1000 * processor['pyfast']:.1f}", f"{1000 * processor['peer']:.1f}"),
                         f"{processor['peer'] / processor['pyfast']:.1f}",
                     )
-                    print(method, seconds, wall, processor, file=sys.stderr, flush=True)
+                    figures.append({"method": method, "llm": seconds, "seconds": wall, "processor": processor})
+                    print(figures[-1], file=sys.stderr, flush=True)
             if not seconds:
-                console.print(compare(log, given, methods))
+                found = compare(log, given, methods)
+                console.print(shown(found))
         console.print(table)
+    if save is not None:
+        save.write_text(json.dumps({"comparison": found, "figures": figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ triples and vectors. Each needs an environment of its own:
     RAPTOR/bin/pip install llama-index-packs-raptor==0.4.2 'llama-index-core<0.14' safetensors tokenizers
 
 graph_rivals.py starts this script for one method and one run. It builds the package's own stores (and keeps them),
-answers the first questions with the package's own loop, and prints the seconds that the questions took. What is not
-the package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums of
-the given model's vectors of tokens; tokens of three characters in place of tiktoken's, which would have to be
+answers the first questions with the package's own loop, and prints the seconds that the questions took. These are
+not the package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums
+of the given model's vectors of tokens; tokens of three characters in place of tiktoken's, which would have to be
 downloaded; and for HippoRAG, empty modules in place of NOT_NEEDED, which it imports for other models. No package
 keeps replies in a cache, except HippoRAG, which always does.
 """
@@ -61,7 +61,6 @@ class Vectors:
 
         self.tokenizer = Tokenizer.from_file(str(next(folder.rglob("tokenizer.json"))))
         self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
         (self.rows,) = load_file(next(folder.rglob("model.safetensors"))).values()
 
     def encode(self, texts: Sequence[str]) -> np.ndarray[Any, Any]:
@@ -335,7 +334,8 @@ def main() -> None:
     logging.disable(logging.WARNING)
     asyncio.set_event_loop(asyncio.new_event_loop())
     vectors = Vectors(Path(given["model"]))
-    assert np.allclose(vectors.encode(given["questions"][:8]), np.array(given["vectors"]), atol=1e-4)
+    checked = [*given["questions"][:8], *list(given["passages"].values())[:8]]
+    assert np.allclose(vectors.encode(checked), np.array(given["vectors"]), atol=1e-4)
     made, mode = PEERS[method]
     folder = Path(given["folder"]) / "peers" / method.removesuffix("_global").removesuffix("_mix")
     if is_new(str(folder)):
