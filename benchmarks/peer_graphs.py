@@ -16,7 +16,7 @@ answers the first questions with the package's own loop, and prints the seconds 
 not the package's own: the triples, which are given, so that no LLM extracts them; the vectors, which are the sums
 of the given model's vectors of tokens; tokens of three characters in place of tiktoken's, which would have to be
 downloaded; and for HippoRAG, empty modules in place of NOT_NEEDED, which it imports for other models. No package
-keeps replies in a cache, except HippoRAG, which always does.
+keeps replies in a cache, except HippoRAG, which always does. It begins with an empty one.
 """
 
 from __future__ import annotations
@@ -237,6 +237,7 @@ def hippo(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
         lambda self, texts, **_: vectors.encode([texts] if isinstance(texts, str) else texts)
     )
     is_first = is_new(folder)
+    shutil.rmtree(Path(folder) / "llm_cache", ignore_errors=True)  # replies of earlier runs
     stated: dict[str, list[list[str]]] = {number: [] for number in given["passages"]}
     for head, relation, tail, numbers in given["triples"]:
         for number in numbers:
