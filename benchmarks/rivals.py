@@ -202,9 +202,9 @@ def ours(given: Path, url: str, method: str, run: str, count: int, concurrency: 
 
 
 @contextmanager
-def server(given: Path, seconds: float, log: Path | None = None) -> Iterator[str]:
+def server(given: Path, seconds: float, log: Path | None = None, script: Path = Path(__file__)) -> Iterator[str]:
     """The address of a server on the second core."""
-    command = ["taskset", "-c", "1", sys.executable, __file__, "serve", str(given), str(seconds)]
+    command = ["taskset", "-c", "1", sys.executable, str(script), "serve", str(given), str(seconds)]
     command += [] if log is None else ["--log", str(log)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

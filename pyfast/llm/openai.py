@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
@@ -301,9 +302,10 @@ class OpenAI:
             self._answered, self.fault = clock(), None
             return answer
 
-        retries = self._options.retries(http.Again, lambda state: clock() + state.upcoming_sleep > deadline)
         try:
-            return await retries(attempt)
+            return await self._options.persist(
+                attempt, http.Again, lambda state: clock() + state.upcoming_sleep > deadline
+            )
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
             message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
@@ -518,7 +520,7 @@ class OpenAIServers:
         no longer answers.
         """
         stop = tenacity.stop_after_attempt(self._options.attempts)
-        return await self._options.retries(OutageError, stop)(self._ask_all, request)
+        return await self._options.persist(partial(self._ask_all, request), OutageError, stop)
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -24,6 +24,8 @@ from pyfast.errors import CallError, InputError, OutageError, RefusalError
 from pyfast.llm.chat import one_line
 from pyfast.llm.protocol import Completion
 from pyfast.llm.redaction import HIDDEN, keys_in
+
+T = TypeVar("T")
 
 LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
 LONGEST_RETRY_AFTER = 30 * 86400.0
@@ -59,6 +61,27 @@ class ServerOptions:
             wait=tenacity.wait_random_exponential(multiplier=self.backoff_s, max=self.longest_backoff_s),
             reraise=True,
         )
+
+    async def persist(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        error: type[Exception],
+        stop: Callable[[tenacity.RetryCallState], bool],
+    ) -> T:
+        """Await an attempt, and repeat it as `retries` says. Most first attempts succeed, and then this takes no
+        time. tenacity alone takes as long as a third of a call."""
+        try:
+            return await attempt()
+        except error as failed:
+            failures = [failed]
+
+        async def first_again() -> T:
+            if failures:
+                raise failures.pop()
+            return await attempt()
+
+        result: T = await self.retries(error, stop)(first_again)
+        return result
 
 
 _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, RateLimit]] = WeakKeyDictionary()

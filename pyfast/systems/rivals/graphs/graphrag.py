@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from pyfast.engine import Answer, Context, Prompt, Question
@@ -115,7 +116,7 @@ async def local_search(question: Question, ctx: Context, settings: Settings, ses
     names = tuple(store.entities[entity] for entity in found.entities)
     trace: dict[str, Any] = {
         "entities": list(names),
-        "relations": [list(store.triple(triple)) for triple in found.triples],
+        "relations": list(map(list, store.triples(np.array(found.triples, np.int32)))),
     }
     prompt = LONG_ANSWER if settings.long_answer else answer_prompt(ctx, found.texts)
     room = max(min(int(settings.tokens * CHARACTERS_PER_TOKEN), ctx.text_budget(prompt) - len(question.text)), 600)

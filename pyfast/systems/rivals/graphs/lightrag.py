@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
@@ -103,7 +104,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         levels.append(Found(texts=await ctx.retrieve(question.text, settings.passages)))
     found = joined_levels(levels)
     trace["entities"] = [session.store.entities[entity] for entity in found.entities]
-    trace["relations"] = [list(session.store.triple(triple)) for triple in found.triples]
+    trace["relations"] = list(map(list, session.store.triples(np.array(found.triples, np.int32))))
 
     prompt = LONG_ANSWER if settings.long_answer else answer_prompt(ctx, found.texts)
     context, read = await evidence(question, found, prompt, ctx, settings, session)
