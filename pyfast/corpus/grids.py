@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise, takewhile, zip_longest
 from pathlib import Path
@@ -38,9 +39,27 @@ _NO_TITLE = re.compile(
     r"\W*(?:untitled|anonymous|unnamed|unspecified|PowerPoint Presentation)?(?: document)?\W*", re.I
 )
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
+_REMARK = re.compile(
+    r"(?:notes?|n\.?b\.?|remarks?|sources?|hinweis|anmerkung|bemerkung|quelle|remarque|nota|fuente)\s*:.+|(?:\S+\s+){5,}\S+",
+    re.I | re.DOTALL,
+)
 _TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
+# The names above the two columns of a list of pairs, such as `Parameter, Value`
+_HEAD_OF_PAIRS = re.compile(
+    r"\W*(?:keys?|fields?|parameters?|propert(?:y|ies)|attributes?|settings?|options?|variables?|metrics?|figures?|"
+    r"key figures?|indicators?|features?|specifications?|criteri(?:on|a)|questions?|feld(?:er)?|merkmale?|"
+    r"eigenschaft(?:en)?|kennzahl(?:en)?|einstellung(?:en)?)\b.*"
+    r"|.*\b(?:values?|defaults?|descriptions?|details?|contents?|answers?|amounts?|prices?|results?|notes?|"
+    r"comments?|wert|werte|standard|beschreibung|angaben?|inhalt|betrag|valeurs?|valor(?:es)?|valore)\W*",
+    re.I,
+)
 _YEAR = re.compile(r"(?:1[89]|20)\d\d")
+_COUNTED = re.compile(r"(?:\d{1,2}|[A-Z]|[IVX]+)[.)]? ")
+_TABLE = re.compile(r"(?:tab|table|tabelle|tableau|tabla|tabella)\b", re.I)
 _DATE = re.compile(rf"{_YEAR.pattern}(?:[-/ ]\w{{1,4}}){{1,2}}|\d\d?([./-])\d\d?\1(?:\d\d){{1,2}}")
+_MAIL = re.compile(r"\S+@\S+\.\S+|(?:https?://|www\.)\S+")
+_LONGEST_KEY = 60
+"""How many characters the key of a pair has at most"""
 _NUMBER = re.compile(r"[\W\d]{0,30}\d[\W\d]{0,30}[%\w]{0,3}")
 
 
@@ -79,6 +98,8 @@ class TableParts(NamedTuple):
     """The text of the row above the header that a single cell fills, the last if there are several"""
     foot: int = 0
     """The number of the first row of the foot, which is in no group. 0: there is no foot"""
+    beside: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """The remarks beside the header: the number of their row, and this row with nothing else in it"""
 
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
@@ -141,7 +162,10 @@ def grid_of(cells: Cells, most: int) -> tuple[list[list[str]], tuple[Span, ...]]
 
 
 def parts_of_grid(
-    cells: Iterable[Sequence[str]], spans: tuple[Span, ...] = (), header_rows: int | None = None
+    cells: Iterable[Sequence[str]],
+    spans: tuple[Span, ...] = (),
+    header_rows: int | None = None,
+    apart: Container[int] = (),
 ) -> TableParts:
     """Find the parts of a table as `table_parts` does, from the rows of a grid. Only the first rows are kept as
     lists.
@@ -150,6 +174,7 @@ def parts_of_grid(
         cells: The rows, with their spans filled in.
         spans: See `Grid`.
         header_rows: See `Grid`.
+        apart: The columns that have an empty column of their file before them.
 
     Returns:
         The parts. If there is nothing below the first row, this row is no header: it would be in no passage.
@@ -175,10 +200,52 @@ def parts_of_grid(
                 yield _without_gaps(row)
 
     packed = pack(filled())
+    header, beside = remarks_beside(above, header, packed, apart)
     if not packed and any(header):
         header, packed = (), (header,)
     titles = [above[at][0] for at in sorted(full) if at + 1 < (first or [0])[0]]
-    return TableParts(caption, header, packed, numbers, tuple(filling), titles[-1] if titles else "")
+    above_header = titles[-1] if titles else ""
+    return TableParts(caption, header, packed, numbers, tuple(filling), above_header, beside=beside)
+
+
+def remarks_beside(
+    above: Sequence[Sequence[str]],
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    apart: Container[int] = (),
+) -> tuple[tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]]:
+    """Take remarks out of a header: `Note: without Norway` beside the names of the columns is above no value. An
+    empty column is between such a text and the names, or it stands at the end, and says that it is a note or has
+    many words.
+
+    Args:
+        above: The first rows of the grid, with those of the header.
+        header: The names of the columns.
+        rows: The rows below the header.
+        apart: See `parts_of_grid`.
+
+    Returns:
+        The header without the remarks, and `TableParts.beside`.
+    """
+    found = {
+        column
+        for column, (before, name) in enumerate(pairwise(["", *header]))
+        if name and (column in apart or (not column and 1 in apart) or (column and not before))
+    }
+    if len(header) > 1 and _REMARK.fullmatch(header[-1]):
+        found.add(len(header) - 1)
+    if not found:
+        return tuple(header), ()
+    for row in rows:
+        found -= {column for column in found if column < len(row) and row[column]}
+    beside = {  # A text that spans columns stands in each of them.
+        (number, row[column]): ("",) * column + (row[column],)
+        for column in sorted(found, reverse=True)
+        for number, row in enumerate(above, start=1)
+        if column < len(row) and row[column]
+    }
+    rest = _without_gaps(["" if column in found else name for column, name in enumerate(header)])
+    return rest, tuple((number, row) for (number, _), row in sorted(beside.items()))
 
 
 def by_group(parts: TableParts) -> Iterator[TableParts]:
@@ -191,10 +258,18 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     rows of the foot, a total over all groups, and the notes below it or below an empty row at the end. The last
     name counts alone: the name before it can be that of an empty group.
     """
+    parts = parts._replace(filling=parts.filling or _single_cells(parts))
     rows, header = parts.rows, parts.header
     filling = set(parts.filling)
     again = parts.above and 0 not in filling and all(rows[at + 1 : at + 2] == (header,) for at in filling)
+    # The sections of a form are numbered: `1. General` above the first pair is no title of all of them.
+    numbered = not header and all(_COUNTED.match(it) for it in [parts.above, *(rows[at][0] for at in filling)])
+    again = again or (parts.above and 0 not in filling and numbered)
     if not filling or not (0 in filling or again):
+        if parts.beside:
+            beside_at, beside = zip(*parts.beside, strict=True)
+            numbers = array("q", [*parts.numbers, *beside_at])
+            parts = parts._replace(rows=pack(chain(rows, beside)), numbers=numbers, beside=())
         yield parts
         return
     caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
@@ -209,7 +284,42 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
         _, some, numbers = found[0] if at >= end or at in filling else into
         some.append(row)
         numbers.append(number)
+    for number, row in parts.beside:
+        found[0][1].append(row)
+        found[0][2].append(number)
     yield from (TableParts(name, header, pack(some), at) for name, some, at in found if some)
+
+
+def _single_cells(parts: TableParts) -> tuple[int, ...]:
+    """Find the rows that have a text in their first cell only, if they surely name groups although this cell does
+    not fill its row: the first row is one, all others are full, and different groups have rows of the same name,
+    such as `Material`. Where a row follows on the totals of a group, or only the last of equal groups has more
+    rows, it is not known where groups end.
+
+    Returns:
+        The places of these rows in `rows`, notes at the end included. Nothing if it is not certain.
+    """
+    rows, single, groups, in_totals = parts.rows, list[int](), list[list[str]](), False
+    if len(parts.header) < 3 or parts.foot or not rows or any(rows[0][1:]):
+        return ()
+    for at, row in enumerate(rows):
+        if row[0] and not any(row[1:]):
+            single.append(at)
+            groups.append([])
+            in_totals = False
+        elif _filled(row) < 2 or (in_totals and not _TOTAL.match(row[0])):
+            return ()
+        elif not (in_totals := bool(_TOTAL.match(row[0]))):
+            groups[-1].append(row[0])
+    last = max((at for at, row in enumerate(rows) if any(row[1:])), default=-1)
+    names = [at for at in single if at < last]
+    if len(names) < 2 or not all(groups[: len(names)]):
+        return ()
+    first, *others = groups = groups[: len(names)]
+    is_longer = others[:-1] == [first] * (len(others) - 1) and others[-1][:-1][: len(first)] == first
+    repeats = max(Counter(chain.from_iterable(map(set, groups))).values()) > 1
+    fit = all(_is_group(rows[at][0]) and not _TOTAL.match(rows[at][0]) for at in names)
+    return tuple(single) if repeats and fit and not is_longer else ()
 
 
 def _names_of_groups(parts: TableParts) -> tuple[dict[int, str], int]:
@@ -297,7 +407,9 @@ def table_parts(grid: Grid) -> TableParts:
     """
     cells = grid.cells
     captions, first = _captions(grid)
-    index = _names_of_index(grid, first)
+    if grid.header_rows is None and _is_form(cells[first : first + MOST_ABOVE]):
+        grid = replace(grid, header_rows=first)
+    index = 0 if grid.header_rows == first else _names_of_index(grid, first)
     if grid.header_rows is not None:
         end = max(first, min(grid.header_rows, len(cells)))
     else:
@@ -326,7 +438,9 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
     # A row index without a name leaves the corner above it empty.
     named = all(cells[head][len(cells[head]) - len(names) :]) and (
-        (last is not None and head < last) or _names_columns(cells[head], below_head)
+        (last is not None and head < last)
+        or _names_columns(cells[head], below_head)
+        or (last is None and _is_form(cells[head : head + MOST_ABOVE]))
     )
     captions: list[str] = []
     for row, below in pairwise(filled):
@@ -476,6 +590,32 @@ def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
     return has_numbers(rows)
 
 
+def begins_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], before: Sequence[str]) -> bool:
+    """Whether the row below a title is the header of another table, although there are no numbers below its names:
+    a title can also name a group of rows of the table before it.
+
+    Args:
+        title: The title, which is below an empty row.
+        header: The row below it.
+        rows: The rows below that.
+        before: The header of the table before it.
+    """
+    rows = [tuple(row) for row in rows]
+    width = len(header)
+    if width < 2 or not all(header) or any(is_number(it) or _NO_NAME.fullmatch(it) for it in header):
+        return False
+    if not rows or any(_filled(row) < width for row in rows):
+        return False
+    columns = list(zip(*(row[:width] for row in rows), strict=True))
+    with_digits = [all(re.search(r"\d", it) for it in column) for column in columns]
+    is_above_codes = any(
+        below and not re.search(r"\d", name) for name, below in zip(header, with_digits, strict=True)
+    )
+    shared = any(name.lower() == other.lower() for name, other in zip(header, before, strict=False))
+    said = bool(_TABLE.match(title))
+    return said or shared or (1 < len(before) < width) or (is_above_codes and len(rows) > 1)
+
+
 def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
     """Whether a row names the columns below it: its numbers, if it has any, are no values like those below. They
     are years or dates above amounts, have another unit, or count. In two columns, `Founded, 1999` above
@@ -489,6 +629,46 @@ def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
         is_years = all(_time(name) for _, name in figures)
         return not all(like) if is_years else len(counts) > 2 and len(counts) < len(row)
     return not figures or (_filled(row) > 2 and 2 * sum(like) < len(like))
+
+
+def _is_form(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether the rows of a table are pairs of a key and its value, such as `Start, 2025-04-01`, without a header.
+
+    Either the keys end with a colon, or the values are as unlike as no column has them: there are words among
+    numbers and dates. A row in which the key stands alone is the name of a group, or lacks its value.
+    """
+    pairs = [tuple(row) for row in rows if any(row)]
+    keys = [row[0].strip() for row in pairs if row]
+    values = [row[1] for row in pairs if len(row) == 2 and row[1]]
+    if max(map(len, pairs), default=0) != 2 or not all(keys) or len(set(keys)) < len(pairs) or not all(pairs[0]):
+        return False
+    if keys[0].endswith((":", "：")):
+        return 2 * sum(key.endswith((":", "：")) for key in keys) > len(keys)
+    if len(values) < max(4, 0.75 * len(pairs)) or any(map(_TOTAL.match, keys)) or any(map(is_number, keys)):
+        return False
+    if (
+        max(map(len, keys)) > _LONGEST_KEY
+        or _HEAD_OF_PAIRS.fullmatch(keys[0])
+        or _HEAD_OF_PAIRS.fullmatch(values[0])
+    ):
+        return False
+    kinds = Counter(map(_kind, set(values[1:])))
+    words, times, numbers = kinds["words"], kinds["date"] + kinds["year"], kinds["number"] + kinds["mail"]
+    if len(kinds) > 2 and 2 * max(kinds.values()) <= len(kinds):  # more kinds than a column has
+        return bool(words and times + numbers)
+    # A column of numbers, or one of dates, can have some words: `on request`. One of words has no dates.
+    are_unlike = (words > 2 and times + numbers > 1) or (words > 1 and words >= kinds["date"] > 0)
+    is_form = (words > 1 and times and numbers) or (are_unlike and len(set(values)) == len(values))
+    return bool(is_form) and 4 * min(words, times + numbers) >= len(values) - 1
+
+
+def _kind(text: str) -> str:
+    """What the value of a pair is."""
+    if _NO_NAME.fullmatch(text):
+        return "none"
+    if is_number(text) or _MAIL.fullmatch(text):
+        return _time(text) or ("mail" if _MAIL.fullmatch(text) else "number")
+    return "mixed" if re.search(r"\d", text) else "words"
 
 
 def _form(text: str) -> str:

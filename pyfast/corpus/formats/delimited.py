@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,13 @@ from pyfast.corpus.grids import (
     MOST_ABOVE,
     MOST_CUT,
     Grid,
+    TableParts,
+    begins_table,
+    by_group,
     is_number,
     is_only_header,
     pack,
+    remarks_beside,
     runs_of,
     table_parts,
     title_of,
@@ -52,18 +56,32 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
     ahead = list(islice(records, MOST_CUT + 1))
-    for number, (first, end) in enumerate(pairwise([0, *_cuts(ahead), len(ahead)]), start=1):
+    parts: list[TableParts] = []
+    for first, end in pairwise([0, *_cuts(ahead), len(ahead)]):
         some: Iterator[_Record] = chain(ahead[first:end], records)
-        if number > 1:
-            captions, some = _captions(some)
+        if first:
+            alone = takewhile(
+                lambda it: not isinstance(it[1], Unread) and sum(map(bool, it[1])) == 1, ahead[first:end]
+            )
+            if captions := [next(filter(None, row)) for _, row in alone if not isinstance(row, Unread)]:
+                some = chain(ahead[first + len(captions) : end], records)
+            else:
+                captions, some = _captions(some)
         lines = array("q")
         below = _rows(path, some, faults, lines)
-        caption, header, top, places, *_ = table_parts(Grid(list(islice(below, MOST_ABOVE))))
-        section = " ".join(filter(None, [*captions, caption]))
-        ending = f"#table-{number}" if number > 1 else ""
+        above = list(islice(below, MOST_ABOVE))
+        caption, header, top, places, *_ = table_parts(Grid(above))
         kept = pack(chain(top, below))
-        numbers = runs_of(chain((lines[place - 1] for place in places), islice(lines, MOST_ABOVE, None)))
-        yield Table(uri + ending, title_of(path), section, header, kept, numbers=numbers)
+        header, beside = remarks_beside(above, header, kept)
+        numbers = array("q", chain((lines[place - 1] for place in places), islice(lines, MOST_ABOVE, None)))
+        section = " ".join(filter(None, [*captions, caption]))
+        beside = tuple((lines[place - 1], row) for place, row in beside)
+        parts.extend(by_group(TableParts(section, header, kept, numbers, beside=beside)))
+    for number, part in enumerate(parts, start=1):
+        ending = f"#table-{number}" if number > 1 else ""
+        yield Table(
+            uri + ending, title_of(path), part.caption, part.header, part.rows, numbers=runs_of(part.numbers)
+        )
     yield from faults
 
 
@@ -73,13 +91,21 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
         return []
     cuts: list[int] = []
     title: int | None = None
+    wide = (row for _, row in records if not isinstance(row, Unread) and _filled(row) > 1)
+    before = next(wide, ())  # the header of the table before it
     gaps = [k for k in range(1, len(records)) if _is_gap(records[k - 1], records[k][0])]
     for first, end in pairwise([*gaps, len(records)]):
         block = [row for _, row in records[first:end] if not isinstance(row, Unread) and any(row)]
         head = next((k for k, row in enumerate(block) if _filled(row) > 1), len(block))
         begin = first if title is None else title
-        if head < min(2, len(block)) and is_only_header(block[head][: _filled(block[head])], block[head + 1 :]):
+        names, below = (block[head][: _filled(block[head])], block[head + 1 :]) if head < len(block) else ((), [])
+        titled = next((row[0] for _, row in records[begin:end] if not isinstance(row, Unread) and any(row)), "")
+        is_titled = head == 1 or (head == 0 and title is not None)
+        if head < 2 and (
+            is_only_header(names, below) or (is_titled and begins_table(titled, names, below, before))
+        ):
             cuts.append(begin)
+            before = names
         title = begin if head == len(block) else None
     return cuts
 

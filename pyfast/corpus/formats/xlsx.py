@@ -23,6 +23,7 @@ from pyfast.corpus.grids import (
     Packed,
     Span,
     TableParts,
+    begins_table,
     by_group,
     is_number,
     is_only_header,
@@ -217,7 +218,7 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
 
 def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
-    it has a name for each column, and there are only numbers below one of them."""
+    it has a name for each column, and there are only numbers below one of them, or a title above it."""
     numbers = sheet.numbers
     starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
     if not starts or len(numbers) > MOST_CUT:
@@ -232,16 +233,18 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     title: int | None = 0  # the first of the rows with a single text, which can be a caption
     for first, end in pairwise([0, *starts, len(numbers)]):
         begin = first if title is None else title
-        if begin not in begun and _has_header(part(begin, end), path):
+        if begin not in begun and _has_header(part(begin, end), part(begun[-1], begin), path):
             begun.append(begin)
         alone = all(sum(map(bool, row)) == 1 for row in sheet.rows[first:end])
         title = begin if alone else None
     return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
 
 
-def _has_header(sheet: Sheet, path: Path) -> bool:
-    parts = parts_of_grid(*_grid(sheet, path))
-    return is_only_header(parts.header, parts.rows)
+def _has_header(sheet: Sheet, before: Sheet, path: Path) -> bool:
+    caption, header, rows, *_ = parts_of_grid(*_grid(sheet, path))
+    if is_only_header(header, rows):
+        return True
+    return bool(caption) and begins_table(caption, header, rows, parts_of_grid(*_grid(before, path)).header)
 
 
 def _parts(sheet: Sheet, path: Path) -> Iterator[TableParts]:
@@ -250,9 +253,10 @@ def _parts(sheet: Sheet, path: Path) -> Iterator[TableParts]:
         yield part._replace(numbers=array("q", (known[place - 1] for place in part.numbers)))
 
 
-def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...]]:
-    """The rows of a sheet with its merged cells filled, an empty row for each gap, and the spans of the first rows
-    and of the cells that fill a row. Only the columns and rows that have cells of their own are filled.
+def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...], None, set[int]]:
+    """The rows of a sheet with its merged cells filled, an empty row for each gap, the spans of the first rows and
+    of the cells that fill a row, and the columns behind an empty one: the arguments of `parts_of_grid`. Only the
+    columns and rows that have cells of their own are filled.
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
@@ -276,7 +280,10 @@ def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ..
         down = [at for number, at in top.items() if first <= number <= last]
         if across := [place[column] for column in used if left <= column <= right]:
             spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
-    return _filled(sheet, place, filling, path), tuple(spans)
+    wide = [(left, right) for left, first, right, _ in sheet.merged if first in top and first not in filling]
+    gaps = [(before, column) for before, column in pairwise(used) if column > before + 1]
+    apart = {place[b] for a, b in gaps if not any(left < b and right > a for left, right in wide)}
+    return _filled(sheet, place, filling, path), tuple(spans), None, apart
 
 
 def _numbers_of_grid(sheet: Sheet) -> array[int]:
