@@ -332,7 +332,7 @@ def test_gold_with_evidence_alone_is_scored_by_the_script_of_hotpotqa() -> None:
 def test_a_file_whose_questions_have_changed_since_the_run(
     small: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The new texts are not shown beside old answers. Corrected gold and later questions are no change."""
+    """The run keeps its texts. Corrected gold and later questions are no change."""
     path, run = tmp_path / "q.csv", tmp_path / "run"
     header, first = "id,question,answer\n", "a,Who discovered Titan?,Huygens\n"
     path.write_text(f"{header}{first}b,Who discovered Pluto?,Tombaugh\n", encoding="utf-8")
@@ -346,8 +346,42 @@ def test_a_file_whose_questions_have_changed_since_the_run(
     path.write_text(f"{header}{first}b,Who discovered Pluto?,Clyde Tombaugh\nc,When?,1930\n", encoding="utf-8")
     assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"] and not caplog.messages
     path.write_text(f"{header}{first}b,Who discovered Ceres?,Piazzi\n", encoding="utf-8")
-    assert exported() == [None, None]
-    assert sum("the questions in this file have changed" in message for message in caplog.messages) == 2
-    caplog.clear()
-    pyfast.evaluate(run)
-    assert "the gold answers in this file may belong to other questions" in caplog.text
+    assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"]
+    assert caplog.messages == [
+        f"{path}: has other texts of 1 question than the run {run} had; their gold answers may have changed too"
+    ]
+    path.unlink()
+    assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"] and "is missing" in caplog.text
+
+
+@pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
+def test_a_run_keeps_its_questions(ids: bool, small: pyfast.Index, tmp_path: Path) -> None:
+    """Rows are reworded, inserted, sorted and deleted, and a conversation loses a turn."""
+    names = ["a", "b", "c"]
+    rows: list[dict[str, Any]] = [{"question": f"Who discovered {moon}?"} for moon in ("Titan", "Io", "Rhea")]
+    turns = [{"question": "Who discovered it?"}, {"question": "When?", "answers": ["1655"]}]
+    rows = [{"id": name, **row} for name, row in zip(names, rows, strict=True)] if ids else rows
+    path, run = tmp_path / "q.jsonl", tmp_path / "run"
+
+    def write(*lines: dict[str, Any]) -> None:
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+    write(*rows, {"id": "talk", "turns": turns})
+    pyfast.answer(path, index=small, llm="instant", run=run, system="rag", limit=2)
+    pyfast.answer(path, index=small, llm="instant", run=run, system="rag")
+    texts = [row["question"] for row in (*rows, *turns)]
+    write({"id": "talk", "turns": turns[1:]}, rows[2], {"question": "Why?"}, {**rows[0], "question": "Where?"})
+    assert pyfast.Run(run).to_arrow().column("question").to_pylist() == texts
+    for record, text in zip(pyfast.Run(run).records, texts, strict=True):
+        assert text in pyfast.show(run, record.id)
+    assert next(check for check in pyfast.verify(run).checks if check.name == "questions.jsonl").passed
+
+
+def test_questions_of_the_user_in_the_folder_of_a_run(small: pyfast.Index, tmp_path: Path) -> None:
+    """They are not replaced by those that a new run keeps."""
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": "a", "question": "Who?", "answers": ["He"]}\n', encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"would replace its questions\.jsonl; choose another folder"):
+        pyfast.answer(path, index=small, llm="instant", run=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name] and path.read_bytes() == before
