@@ -26,6 +26,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
 from pyfast.evaluation.gold import Gold, read_gold
 from pyfast.evaluation.metrics import hotpotqa
+from pyfast.reports import wrong_questions
 
 ASKED = "When did Apollo 15 land?"
 
@@ -385,3 +386,23 @@ def test_questions_of_the_user_in_the_folder_of_a_run(small: pyfast.Index, tmp_p
     with pytest.raises(InputError, match=r"would replace its questions\.jsonl; choose another folder"):
         pyfast.answer(path, index=small, llm="instant", run=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [path.name] and path.read_bytes() == before
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_gold_column_with_another_name(limit: int, small: pyfast.Index, tmp_path: Path) -> None:
+    """Where no gold is found, the columns are named, however many questions are finished."""
+    asked, run = tmp_path / "q.csv", tmp_path / "run"
+    asked.write_text(
+        "question,Expected answer\nWho found Titan?,Huygens\nWho found Io?,Galilei\n", encoding="utf-8"
+    )
+    given: dict[str, Any] = {"index": small, "llm": "instant", "run": run, "limit": limit}
+    pyfast.answer(asked, **given)
+    which = "1 finished question" if limit == 1 else "2 finished questions"
+    told = (
+        f"has no `answers` to the {which}, only the columns Expected answer, id, question; if .*--column answers="
+    )
+    for look in (pyfast.evaluate, wrong_questions):
+        with pytest.raises(InputError, match=told):
+            look(run)
+    pyfast.answer(asked, **given, options=pyfast.RunOptions(columns={"answers": "Expected answer"}))
+    assert pyfast.evaluate(run).rows[0].questions == limit
