@@ -124,6 +124,17 @@ def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     book.save(path)
     with pytest.raises(InputError, match="C3: a formula has no stored value"):
         answers(path)
+    for column, is_own in (("D", True), ("A", False), ("B", False)):
+        book = openpyxl.Workbook()
+        book.active.append(("id", "question", "answers", "days left"))
+        book.active.append(("1", "Who?", "he"))
+        book.active[f"{column}3"], book.active["D1" if is_own else "D2"] = "=1+1", "left"
+        book.save(path)
+        if is_own:
+            assert list(answers(path)) == ["1"]
+        else:
+            with pytest.raises(InputError, match=f"{column}3: a formula has no stored value"):
+                answers(path)
     path.write_bytes(b"no archive")
     with pytest.raises(InputError, match=r"q\.xlsx cannot be read: File is not a zip file"):
         answers(path)
@@ -210,7 +221,7 @@ def test_what_has_no_gold_is_counted_and_not_scored() -> None:
     assert report.without_gold == ("b", "c", "d") and report.as_json()["without_gold"] == ["b", "c", "d"]
     assert report.rows[0]["em"].questions == 2 and report.rows[0]["em"].value == 1
     assert report.rows[0]["evidence_recall"].questions == 1
-    with pytest.raises(InputError, match="none of its 1 questions has gold answers"):
+    with pytest.raises(InputError, match="no `answers` to the 1 finished question, only the columns id;"):
         evaluate(records, gold[1:2])
 
 
@@ -406,3 +417,24 @@ def test_a_gold_column_with_another_name(limit: int, small: pyfast.Index, tmp_pa
             look(run)
     pyfast.answer(asked, **given, options=pyfast.RunOptions(columns={"answers": "Expected answer"}))
     assert pyfast.evaluate(run).rows[0].questions == limit
+
+
+@pytest.mark.parametrize("name", ["q.csv", "q.xlsx", "q.parquet", "q.jsonl"])
+def test_own_columns_without_any_value(name: str, small: pyfast.Index, tmp_path: Path) -> None:
+    """They are exported too, whatever the file. A column of pyfast's without a value is no gold."""
+    path, run = tmp_path / name, tmp_path / "run"
+    columns = ("id", "question", "answers", "type", "remark", "due")
+    rows = [("a", "Who found Titan?", "Huygens", None, None, None), ("b", "Who found Io?", None, None, None, None)]
+    if name == "q.csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows((columns, *rows))
+    elif name == "q.xlsx":
+        book_of(path, columns, *rows)
+    elif name == "q.parquet":
+        pq.write_table(pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))), path)
+    else:
+        jsonl(path, *(dict(zip(columns, row, strict=True)) for row in rows))
+    done = pyfast.answer(path, index=small, llm="instant", run=run, limit=2)
+    table = done.to_arrow()
+    assert {"remark", "due"} <= set(table.column_names) and table["remark"].to_pylist() == [None, None]
+    assert pyfast.evaluate(run).without_gold == ("b",)
