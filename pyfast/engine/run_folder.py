@@ -97,6 +97,11 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
                 " but only the same code resumes it; use another folder, --restart or --accept-code (its "
                 "answers then come from both)"
             )
+        *others, last = changed  # Checksums come last. Another number of questions explains theirs.
+        if last.startswith("questions.digest "):
+            asked = described["places"]["questions"] or "questions"
+            number = any(value.startswith("questions.count ") for value in others)
+            changed = others if number else [*others, f"{asked}: changed since the run began"]
         raise InputError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
             "folder, or --restart"
