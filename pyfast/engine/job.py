@@ -252,7 +252,8 @@ async def _in_folder(
         if folder.journal.salvaged is not None:
             LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
-            LOG.info("%d of %d questions are answered; continuing", ended, job.questions.count)
+            again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
+            LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)

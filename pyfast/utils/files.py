@@ -50,8 +50,9 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
         if durable:
             sync_to_disk(aside)
         aside.rename(path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        _name(error, path)
         raise
     if durable:
         sync_to_disk(path.parent)
@@ -99,7 +100,8 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         else:
             aside.rename(folder)
             sync_to_disk(folder.parent)
-    except BaseException:
+    except BaseException as error:
+        _name(error, folder)
         if unfinished is None or not (aside / unfinished).is_file():
             shutil.rmtree(aside, ignore_errors=True)
         for parent in new_parents:
@@ -108,6 +110,12 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
+
+
+def _name(error: BaseException, path: Path) -> None:
+    """Say in an error of the machine which file or folder was written. A full disk names none."""
+    if isinstance(error, OSError) and error.errno and error.filename is None:
+        error.filename = os.fspath(path)
 
 
 def wait_while_replaced(folder: Path, seconds: float = 1.0) -> None:
