@@ -158,14 +158,17 @@ class Run:
             raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         return cached_tokens(self.path / JOURNAL, tokens)
 
-    def money(self, prices: str | Path | Prices) -> float:
-        """Compute the cost of the LLM calls of all questions that have ended.
+    def money(self, prices: str | Path | Prices, *, paid: bool = False) -> float:
+        """Compute the price of the LLM calls of all questions that have ended.
 
         Args:
             prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+            paid: Leave out the calls that got the reply of an earlier run or of another question, because they
+                cost nothing.
 
         Returns:
-            The cost in the currency of the list. Calls whose replies were reused count too.
+            The price in the currency of the list. Without `paid`, it is what a run without `reuse` costs, as in
+            `pyfast.evaluate` and `pyfast.export`.
 
         Raises:
             InputError: The run is in memory, or a model is missing in the price list.
@@ -177,7 +180,7 @@ class Run:
         """
         if self.path is None:
             raise InputError("a run in memory does not record its models; pass a folder to pyfast.answer as `run`")
-        return sum(money_by_id(self.path, listed(prices)).values())
+        return sum(money_by_id(self.path, listed(prices), paid).values())
 
     def to_arrow(
         self,
