@@ -19,7 +19,7 @@ from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configurati
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prefix_cache import CachedTokens, cached_tokens
 from pyfast.engine.journal.prompt_store import LLMCall
-from pyfast.engine.question_files import own_columns, records_of_gold
+from pyfast.engine.question_files import own_columns, quietly, records_of_gold
 from pyfast.engine.questions import read_questions
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS
 from pyfast.engine.status import check_folder, status_of
@@ -319,8 +319,9 @@ def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def file_of_questions(run: Path) -> Path:
-    """Return the file that the questions of a run came from. Raises `InputError` as `recorded_path` does."""
-    return recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions")
+    """Return the file that the questions of a run came from. pyfast then reads it without warnings about columns,
+    which `answer` gave. Raises `InputError` as `recorded_path` does."""
+    return quietly(recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions"))
 
 
 def _documents_of(run: Run) -> Callable[[str], Document | None]:

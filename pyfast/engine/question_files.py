@@ -322,9 +322,19 @@ def _is_gold(value: Any) -> bool:
     return not _is_nothing(value) and (not isinstance(value, Mapping) or "text" in value)
 
 
+_TOLD = set[str]()
+
+
+def quietly(path: Path) -> Path:
+    """Note that a file needs no more warnings about its columns, because `answer` gave them. Return the file."""
+    _TOLD.add(str(path))
+    return path
+
+
 @lru_cache(256)  # A file is read more than once, and says it once.
 def _say(source: str, what: str) -> None:
-    LOG.warning("%s: %s", source, what)
+    if source not in _TOLD:
+        LOG.warning("%s: %s", source, what)
 
 
 def as_path(given: str) -> Path | None:
