@@ -405,9 +405,7 @@ def test_a_gold_column_with_another_name(limit: int, small: pyfast.Index, tmp_pa
     given: dict[str, Any] = {"index": small, "llm": "instant", "run": run, "limit": limit}
     pyfast.answer(asked, **given)
     which = "1 finished question" if limit == 1 else "2 finished questions"
-    told = (
-        f"has no `answers` to the {which}, only the columns Expected answer, id, question; if .*--column answers="
-    )
+    told = f"no `answers` to the {which}, only the columns Expected answer, id, question; if .*--column answers="
     for look in (pyfast.evaluate, wrong_questions):
         with pytest.raises(InputError, match=told):
             look(run)
@@ -417,7 +415,7 @@ def test_a_gold_column_with_another_name(limit: int, small: pyfast.Index, tmp_pa
 
 @pytest.mark.parametrize("name", ["q.csv", "q.xlsx", "q.parquet", "q.jsonl"])
 def test_own_columns_without_any_value(name: str, small: pyfast.Index, tmp_path: Path) -> None:
-    """They are exported too, whatever the file. A column of pyfast's without a value is no gold."""
+    """They are exported too, from a file of any kind. A column of pyfast's without a value is no gold."""
     path, run = tmp_path / name, tmp_path / "run"
     columns = ("id", "question", "answers", "type", "remark", "due")
     rows = [("a", "Who found Titan?", "Huygens", None, None, None), ("b", "Who found Io?", None, None, None, None)]

@@ -288,7 +288,7 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     assert len((tmp_path / "judged" / "answers.jsonl").read_bytes().splitlines()) == 4
     (tmp_path / "asked.jsonl").unlink()
     for line, told in (
-        ("judge direct nowhere --run other --llm instant", "nowhere: not a run folder"),
+        ("judge direct nowhere --run other --llm instant", "nowhere is not a run folder"),
         ("judge cot direct --run judged --llm instant", "was started with different values"),
     ):
         done = pyfast(*line.split(), cwd=tmp_path)
