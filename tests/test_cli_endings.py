@@ -118,3 +118,8 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     with locked(tmp_path / "run"):
         told = pyfast("status", tmp_path / "run", cwd=tmp_path)
     assert told.returncode == 0 and "running" in told.stdout and "left" not in told.stdout
+
+
+def test_a_missing_file_is_named_without_a_number(tmp_path: Path) -> None:
+    done = pyfast("evaluate-retrieval", "IDX", "questions.csv", cwd=tmp_path)
+    assert done.returncode == 1 and "Errno" not in done.stderr and ": No such file or directory" in done.stderr

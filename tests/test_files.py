@@ -1,5 +1,6 @@
 """What is written is there whole or not at all, whatever ends the writing; nothing is left beside it."""
 
+import errno
 import os
 import resource
 import signal
@@ -247,3 +248,20 @@ def test_a_folder_is_linked_and_copied_where_it_cannot_be(tmp_path: Path, monkey
     assert copied.read_text() == "c" and not copied.samefile(tmp_path / "a" / "b" / "c")
     sync_to_disk(copied)
     sync_to_disk(copied.parent)
+
+
+@pytest.mark.parametrize("write", [write_atomically, None], ids=["file", "folder"])
+def test_a_full_disk_says_what_was_written(write: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system names no file in this error."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        if write is write_atomically:
+            write_atomically(tmp_path / "x", b"some")
+        else:
+            with built_aside(tmp_path / "x") as aside:
+                (aside / "part").write_bytes(b"some")
+    assert caught.value.filename == str(tmp_path / "x") and not any(tmp_path.iterdir())

@@ -28,13 +28,12 @@ from pyfast.engine import (
     questions_in,
     set_aside,
     work_on,
-    write_questions,
 )
 from pyfast.engine.configuration import COLUMNS
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.question_files import as_path
 from pyfast.engine.questions import sampled, unrestricted
-from pyfast.engine.run_folder import BLOCKS
+from pyfast.engine.run_folder import BLOCKS, QUESTIONS
 from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
 from pyfast.llm.batch_interface import collecting
@@ -48,7 +47,6 @@ from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_
 
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path
-QUESTIONS = "questions.jsonl"
 _LOOK_S = 0.05  # seconds between two checks of a caller's `stop`
 
 
@@ -76,9 +74,8 @@ def job_of(
 ) -> tuple[Job, OpenedModels]:
     """Make the `Job` that `answer` carries out, and open the models of this `Job`.
 
-    If the run has a folder, the function checks the folder. It also writes the questions into the folder,
-    unless the run reads them from a file. `joins`: another process has started the run, so the function writes
-    nothing into the folder. `by_workers`: accept the folder of a run that workers of a cluster have started.
+    If the run has a folder, the function checks the folder. `joins`: another process has started the run, so the
+    function does not check it. `by_workers`: accept the folder of a run that workers of a cluster have started.
     Without `by_workers`, such a folder is an error. Raises `InputError` if an argument is not valid, or if the
     folder has a run with other arguments.
     """
@@ -93,6 +90,8 @@ def job_of(
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit), options.columns)
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
+    if not asked.place and folder is not None:
+        asked = replace(asked, place=str(folder / QUESTIONS))
     failures = allowed_failures(options.max_failures, asked.count)
     if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):
         raise InputError("restart, retry_failed, ask_once and reuse need the folder of a run")
@@ -126,6 +125,7 @@ def job_of(
         budget=limits,
         failures=failures,
         options=options,
+        keeps_questions=not joins,
     )
     if folder is not None and not joins:
         if not by_workers and not options.restart and (folder / BLOCKS).exists():
@@ -133,8 +133,6 @@ def job_of(
         begin(job)
         if job.index is not None:
             job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))
-        if not asked.place:
-            job = replace(job, questions=write_questions(asked, folder / QUESTIONS))
         if session is not None:
             session = session.kept(folder)
             resumes = configured.system.resumes

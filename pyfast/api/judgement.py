@@ -37,7 +37,6 @@ def judge_runs(
     run_b: str | Path,
     *,
     run: str | Path,
-    questions: str | Path | None = None,
     ties: bool = True,
     llm: GivenLLM = "embedded",
     llm_options: Mapping[str, Any] | None = None,
@@ -53,7 +52,6 @@ def judge_runs(
         run_b: The folder of another run on the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        questions: The question file. You need it only if the file has moved since `run_a` read it.
         ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
             Even without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two
             answers, or if they are the same.
@@ -75,10 +73,10 @@ def judge_runs(
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """
     options = options.only("judge_runs", *OF_EVERY_RUN)
-    pairs = open_pairs(Path(run_a), Path(run_b), None if questions is None else Path(questions))
+    pairs = open_pairs(Path(run_a), Path(run_b))
     job = partial(
         Job,
-        questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest(), str(pairs.questions)),
+        questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest()),
         system="judge",
         system_code=source_digest(judge),
         ask=partial(judge, ties=ties),
@@ -132,7 +130,7 @@ def judge_answers(
     given = open_answers(Path(run), gold_of(run, gold))
     job = partial(
         Job,
-        questions=Questions(lambda: iter(given), given.pairs.count, given.digest(), str(given.pairs.questions)),
+        questions=Questions(lambda: iter(given), given.pairs.count, given.digest()),
         system="judge_answers",
         system_code=source_digest(judge_answer),
         ask=judge_answer,

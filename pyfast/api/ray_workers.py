@@ -18,8 +18,8 @@ from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import Configuration, Job, OnEvent, Summary, Watch, questions_from, questions_in, read_prompts
 from pyfast.engine.distributed import work_on_blocks
-from pyfast.engine.distributed.blocks import QUESTIONS
 from pyfast.engine.events import UNWATCHED
+from pyfast.engine.run_folder import QUESTIONS
 from pyfast.errors import InputError
 from pyfast.llm import by_role
 from pyfast.retrieval import Index

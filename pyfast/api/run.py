@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from array import array
@@ -20,9 +19,9 @@ from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configurati
 from pyfast.engine.journal.journal_reader import calls_of, used_by
 from pyfast.engine.journal.prefix_cache import CachedTokens, cached_tokens
 from pyfast.engine.journal.prompt_store import LLMCall
-from pyfast.engine.question_files import own_columns, records_of_gold
-from pyfast.engine.questions import questions_in, unrestricted
-from pyfast.engine.run_folder import ANSWERS, JOURNAL
+from pyfast.engine.question_files import own_columns, quietly, records_of_gold
+from pyfast.engine.questions import read_questions
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
@@ -36,6 +35,7 @@ from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
 from pyfast.utils.extras import explained
 from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import counted
 
 GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
@@ -158,14 +158,17 @@ class Run:
             raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         return cached_tokens(self.path / JOURNAL, tokens)
 
-    def money(self, prices: str | Path | Prices) -> float:
-        """Compute the cost of the LLM calls of all questions that have ended.
+    def money(self, prices: str | Path | Prices, *, paid: bool = False) -> float:
+        """Compute the price of the LLM calls of all questions that have ended.
 
         Args:
             prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
+            paid: Leave out the calls that got the reply of an earlier run or of another question, because they
+                cost nothing.
 
         Returns:
-            The cost in the currency of the list. Calls whose replies were reused count too.
+            The price in the currency of the list. Without `paid`, it is what a run without `reuse` costs, as in
+            `pyfast.evaluate` and `pyfast.export`.
 
         Raises:
             InputError: The run is in memory, or a model is missing in the price list.
@@ -177,7 +180,7 @@ class Run:
         """
         if self.path is None:
             raise InputError("a run in memory does not record its models; pass a folder to pyfast.answer as `run`")
-        return sum(money_by_id(self.path, listed(prices)).values())
+        return sum(money_by_id(self.path, listed(prices), paid).values())
 
     def to_arrow(
         self,
@@ -307,15 +310,18 @@ def results_of(
 
 
 def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
-    """Read the asker's own columns of the questions. `questions_of` warns if the file is not there any more."""
-    with contextlib.suppress(InputError):
+    """Read the asker's own columns of the questions. If their file cannot be read any more, a warning says so."""
+    try:
         return {} if run.path is None else own_columns(file_of_questions(run.path))
-    return {}
+    except InputError as error:
+        LOG.warning("%s; its own columns are left out", error)
+        return {}
 
 
 def file_of_questions(run: Path) -> Path:
-    """Return the file that the questions of a run came from. Raises `InputError` as `recorded_path` does."""
-    return recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions")
+    """Return the file that the questions of a run came from. pyfast then reads it without warnings about columns,
+    which `answer` gave. Raises `InputError` as `recorded_path` does."""
+    return quietly(recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions"))
 
 
 def _documents_of(run: Run) -> Callable[[str], Document | None]:
@@ -335,23 +341,13 @@ def _documents_of(run: Run) -> Callable[[str], Document | None]:
 
 
 def questions_of(run: Path) -> Iterator[Question]:
-    """Read the questions of a run, as the run saw them, from the file that its run.toml names. If the file no
-    longer exists, or has other questions now, the function logs a warning and returns no question."""
-    try:
-        return _asked(run).read()
-    except InputError as error:
-        LOG.warning("%s; questions are shown by id", error)
-        return iter(())
-
-
-def _asked(run: Path) -> Questions:
-    """Open the questions of a run. Raises `InputError` if their file is not there, or has other questions now."""
-    path, of_run = recorded_path(run, "questions"), partial(recorded_value, run, "questions")
-    asked = questions_in(path, of_run("count"))
-    asked = unrestricted(asked) if of_run("documents") == "all" else asked
-    if asked.digest != of_run("digest"):
-        raise InputError(f"{path}: the questions in this file have changed since the run {run}")
-    return asked
+    """Read the questions that the folder of a run keeps. If it keeps none, the function logs a warning and returns
+    no question."""
+    kept = run / QUESTIONS
+    if kept.exists():
+        return read_questions(kept, recorded_value(run, "questions", "count"))
+    LOG.warning("%s: has no %s; questions are shown by id", run, QUESTIONS)
+    return iter(())
 
 
 def _rows_of(run: Run | str | Path) -> Rows | None:
@@ -433,11 +429,11 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     place = own_gold(run)
     _say_gold(place)
     path = folder_of(run)
-    if path is not None and place == file_of_questions(path):
-        try:
-            _asked(path)
-        except InputError as error:
-            LOG.warning("%s; the gold answers in this file may belong to other questions", error)
+    if path is not None and place == file_of_questions(path) != path / QUESTIONS:
+        now = {question.id: question.text for question in read_questions(place)}
+        if other := sum(now.get(asked.id, asked.text) != asked.text for asked in questions_of(path)):
+            told = "%s: has other texts of %s than the run %s had; their gold answers may have changed too"
+            LOG.warning(told, place, counted(other, "question"), path)
     return place
 
 

@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pyfast.api.jobs import QUESTIONS
 from pyfast.corpus.encode import other_than_digest
 from pyfast.engine.configuration import CONFIGURATION, FORMAT, Configuration, read_configuration
 from pyfast.engine.journal.journal import open_to_read, sound
 from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
 from pyfast.engine.record import digest
-from pyfast.engine.run_folder import ANSWERS, JOURNAL, check_journal, is_running
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS, check_journal, is_running
 from pyfast.engine.traces import TRACES, read_traces
 from pyfast.errors import InputError, OtherBuildError, PyfastError
 from pyfast.knowledge import Knowledge
@@ -152,7 +151,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
     total = _total(described())
     given = folder / QUESTIONS
     if given.is_file():
-        yield check(QUESTIONS, lambda: _questions(given, described()["questions"].get("digest")))
+        yield check(QUESTIONS, lambda: _questions(given, described()["questions"]))
     # Read the files first, because another process may be writing: it writes to the journal before the files.
     answers = _now(lambda: _lines(folder / ANSWERS))
     traces = _now(lambda: _traces_digests(folder / TRACES))
@@ -180,10 +179,10 @@ def _total(described: Configuration) -> int:
     return total
 
 
-def _questions(path: Path, recorded: object) -> str:
-    questions = questions_in(path)
-    if questions.digest != recorded:
-        raise _DamageError(f"the questions differ from those that {CONFIGURATION} records")
+def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
+    questions = questions_in(path, recorded.get("count"))
+    if questions.digest != recorded.get("digest"):
+        raise _DamageError(f"not the questions of {CONFIGURATION}; delete it and repeat the command")
     return f"{questions.count} questions"
 
 

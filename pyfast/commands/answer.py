@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def answer(
     questions: Path,
     *,
-    run: Path,
+    run: Path | None = None,
     asked: Asked,
     searched: Searched,
     hardware: Hardware,
@@ -41,7 +41,7 @@ def answer(
     Args:
         questions: A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or `id`
             and `turns` for a conversation.
-        run: The folder of the run. If it exists, the run resumes.
+        run: The folder of the run. If it exists, the run resumes. Only --dry-run needs none.
         index: The folder of an index. The systems `direct` and `cot` need no index.
         shared_updates: For subqrag: share the triples that a question extracts with all questions of the run.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
@@ -72,6 +72,8 @@ def answer(
         asked_for = map(itemgetter(1), records) if options.columns else questions
         show_estimate(pyfast.api.estimate.estimate(asked_for, index=opened, **given))
         return
+    if run is None:
+        raise InputError("answer: needs --run FOLDER, the folder of the run")
     export_spans()
     done = watched(
         run,

@@ -65,7 +65,10 @@ def main() -> None:
         with explained():
             sys.exit(app(prog_name="pyfast", standalone_mode=False))
     except (PyfastError, OSError) as error:
-        print("pyfast:", plain(error), file=sys.stderr)
+        told = ""
+        if isinstance(error, OSError) and error.strerror:  # Its text begins with a number, such as [Errno 28].
+            told = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
+        print("pyfast:", plain(told or error), file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("pyfast: stopped", file=sys.stderr)

@@ -20,7 +20,6 @@ def judge(
     run: Path,
     models: Models,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
-    questions: Path | None = None,
     ties: bool = True,
     concurrency: Concurrency = None,
 ) -> None:
@@ -30,7 +29,6 @@ def judge(
         run_a: The folder of a finished run.
         run_b: The folder of another run on the same questions.
         run: The folder of the judge's run. If it exists, the run resumes.
-        questions: The question file, if it has moved since RUN_A read it.
         ties: Whether the judge may say that two answers are equally good.
     """
     from pyfast.api.judgement import judge_runs
@@ -40,7 +38,6 @@ def judge(
         run_a,
         run_b,
         run=run,
-        questions=questions,
         ties=ties,
         concurrency=concurrency,
         options=options,

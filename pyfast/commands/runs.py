@@ -43,12 +43,12 @@ def status(
 
     status = Run(run).status
     known = None if prices is None else read_prices(prices)
-    money = None if known is None else Run(run).money(known)
+    money, cost = (None if known is None else Run(run).money(known, paid=paid) for paid in (False, True))
     cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
     if json:
         estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
         more: dict[str, Any] = {"prefix_cache_estimate": estimate} if cached else {}
-        more |= {} if known is None else {"money": money, "currency": known.currency}
+        more |= {} if known is None else {"money": money, "paid": cost, "currency": known.currency}
         print(json_line(status.as_json() | more))
         return
     states = ", ".join(f"{count} {state}" for state, count in sorted(status.states.items())) or "none yet"
@@ -63,7 +63,10 @@ def status(
         say(f"{run / 'answers.jsonl'}: {lines} missing or changed; to repair the file, resume the run")
     of_reused = f"{status.reused_prompt_tokens} tokens in, {status.reused_completion_tokens} out"
     reused = f", {status.reused} of them reused ({of_reused})" if status.reused else ""
-    paid = "" if known is None or money is None else f"; {in_money(money, known.currency)}"
+    paid = ""
+    if known is not None and money is not None and cost is not None:
+        of_new = f", {in_money(cost, known.currency)} without the reused calls" if status.reused else ""
+        paid = f"; {in_money(money, known.currency)}{of_new}"
     say(f"{counted(status.llm_calls, 'LLM call')}{reused}; {tokens(status)}{paid}")
     if len(by_role := status.tokens_by_role) > 1:
         each = (f"{plain(role)} {into} in, {out} out" for role, (into, out) in sorted(by_role.items()))

@@ -37,12 +37,13 @@ from pyfast.engine.run_folder import (
     GROWN,
     JOURNAL,
     OF_CODE,
+    QUESTIONS,
     RunFolder,
     check_reused,
     check_run,
     done_in,
 )
-from pyfast.errors import RunError
+from pyfast.errors import InputError, RunError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 from pyfast.utils.log import LOG
@@ -95,6 +96,9 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
     """How many questions may fail, in all sessions together. None: all may fail"""
+    keeps_questions: bool = False
+    """Whether the folder keeps the questions. Other jobs make them of what pyfast keeps anyway, such as the
+    answers that a judge compares"""
     resumed: Callable[[Path], None] | None = None
     """A function that is called with the path of answers.jsonl before a run with answers resumes.
 
@@ -147,14 +151,23 @@ class Job:
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
         return profile_of(window, self.budget)
 
+    @property
+    def kept(self) -> Questions | None:
+        """The questions, if the folder keeps them."""
+        return self.questions if self.keeps_questions else None
+
     def check(self) -> None:
         """Check that the folder is new, or has this run (a run with the same configuration). Raises
-        `InputError` if the folder has another run.
+        `InputError` if the folder has another run, or questions of the user that the run would replace.
 
         Call this method before you load a model.
         """
         if self.folder is not None:
             described = self.describe()
+            # A run that was killed when it started has made ANSWERS first.
+            is_run = any((self.folder / name).exists() for name in (CONFIGURATION, ANSWERS))
+            if self.keeps_questions and not is_run and (self.folder / QUESTIONS).exists():
+                raise InputError(f"{self.folder}: the run would replace its {QUESTIONS}; choose another folder")
             unknown = [*windows_of(described), *(GROWN if self.extends() else ())]
             check_run(self.folder, described, unknown=unknown)
             copied = reused_runs(self.folder / JOURNAL, self.options.reused)
@@ -227,7 +240,9 @@ async def _in_folder(
 ) -> SessionResult:
     options = job.options
     described = job.describe()
-    folder = RunFolder(path, described, options.sync, options.keep_prompts, job.extends(), options.ask_once)
+    folder = RunFolder(
+        path, described, options.sync, options.keep_prompts, job.extends(), options.ask_once, job.kept
+    )
     try:
         await asyncio.to_thread(folder.reuse, options.reused, described)
         lost = folder.forget_failures(only_of_transport=not options.retry_failed)
@@ -237,7 +252,8 @@ async def _in_folder(
         if folder.journal.salvaged is not None:
             LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
         if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
-            LOG.info("%d of %d questions are answered; continuing", ended, job.questions.count)
+            again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
+            LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
         folder.note_outage(None)  # A killed session may have left this file.
         # Questions that fail later are replayed from the journal and counted then.
         failed = folder.journal.counts(done).get("failed", 0)

@@ -11,7 +11,7 @@ from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -57,7 +57,7 @@ def read_question_records(
             known |= dict.fromkeys(record)
             given = {name: _key(column) for name, column in columns.items()}
             missing = {name: column for name, column in missing.items() if given[name] not in record}
-            renamed = {name: record[column] for name, column in given.items() if column in record}
+            renamed = {name: record[column] for name, column in given.items() if record.get(column) is not None}
             record = {name: record[name] for name in record if name not in given.values()} | renamed
         if "question" in missing:
             break  # A misspelled name of this column would be a question that is missing.
@@ -100,7 +100,12 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not _is_nothing(value)}
+    """Leave out what a row does not have. The asker's own columns stay, so that `export` has them all."""
+    return {
+        name: None if _is_nothing(value) else value
+        for name, value in row.items()
+        if name not in _KNOWN or not _is_nothing(value)
+    }
 
 
 def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
@@ -131,10 +136,8 @@ def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[st
         why = "the first with the columns of questions" if named else "the first that is not empty"
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
         _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
-    if found.lacking:
-        raise InputError(f"{path}, {found.lacking[0]}: a formula has no stored value; save it in a spreadsheet")
     numbered = zip(found.numbers, found.rows, strict=True)
-    yield from _of_table(path, "row", numbered, asked, found.values, texts)
+    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking)
 
 
 def _of_table(
@@ -144,6 +147,7 @@ def _of_table(
     asked: Set[str],
     values: Mapping[tuple[int, int], Any] = MappingProxyType({}),
     texts: Set[str] = frozenset(),
+    lacking: Mapping[tuple[int, int], str] = MappingProxyType({}),
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
@@ -159,21 +163,21 @@ def _of_table(
             header = tuple(_key(name) for name in row)
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
+            for (row_number, column), cell in lacking.items():  # A row of only such a cell does not come.
+                used = column <= len(header) and header[column - 1] in texts | _KNOWN
+                if row_number == number or (row_number > number and used):
+                    raise InputError(f"{path}, {cell}: a formula has no stored value; save it in a spreadsheet")
         elif any(cell.strip() for cell in row[len(header) :]):
             raise InputError(
                 f"{place}: {len(row)} cells for {len(header)} columns; put texts with a delimiter into quotes"
             )
         elif any(cell.strip() for cell in row):
-            yield (
-                place,
-                {
-                    name: _value(cell, name, place)
-                    if name in texts or (number, column) not in values
-                    else values[number, column]
-                    for column, (name, cell) in enumerate(zip(header, row, strict=False), start=1)
-                    if cell.strip()
-                },
-            )
+            record = dict[str, Any]()
+            for column, (name, cell) in enumerate(zip_longest(header, row[: len(header)], fillvalue=""), start=1):
+                typed = None if name in texts else values.get((number, column))
+                value = _value(cell, name, place) if typed is None else typed
+                record[name] = value if cell.strip() else None
+            yield place, _given(record)
 
 
 def _key(name: str) -> str:
@@ -259,6 +263,7 @@ _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 # What pyfast reads for itself. `type` and `domain` are the asker's, too.
 _NOT_OWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""} - {"type", "domain"}
+_KNOWN = _NOT_OWN | _FIELDS
 
 
 def own_columns(path: Path) -> dict[str, dict[str, Any]]:
@@ -317,9 +322,19 @@ def _is_gold(value: Any) -> bool:
     return not _is_nothing(value) and (not isinstance(value, Mapping) or "text" in value)
 
 
+_TOLD = set[str]()
+
+
+def quietly(path: Path) -> Path:
+    """Note that a file needs no more warnings about its columns, because `answer` gave them. Return the file."""
+    _TOLD.add(str(path))
+    return path
+
+
 @lru_cache(256)  # A file is read more than once, and says it once.
 def _say(source: str, what: str) -> None:
-    LOG.warning("%s: %s", source, what)
+    if source not in _TOLD:
+        LOG.warning("%s: %s", source, what)
 
 
 def as_path(given: str) -> Path | None:

@@ -17,7 +17,7 @@ import orjson
 from pyfast.corpus.formats.limits import refuse_published
 from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
 from pyfast.errors import InputError
-from pyfast.utils.files import write_atomically
+from pyfast.utils.files import written_aside
 from pyfast.utils.jsonl import in_json
 from pyfast.utils.log import LOG
 
@@ -220,27 +220,30 @@ def unrestricted(questions: Questions) -> Questions:
     return replace(questions, read=read, digest=digest, restricted=False, limited=0)
 
 
-def write_questions(questions: Questions, path: Path) -> Questions:
-    """Write questions to a file that `read_questions` can read. Return the same questions, with this file as
-    their `place`.
+def write_questions(questions: Questions, path: Path) -> None:
+    """Write questions, as a system sees them, to a file that `read_questions` can read. The file is complete, and
+    safe from a power cut, or it does not appear. If `path` is the `place` of the questions, their `records` are
+    written.
 
     Args:
         questions: The questions.
         path: The file to write.
-
-    Returns:
-        The same questions, with `path` as their `place`.
     """
-    lines: list[dict[str, Any]] = []
-    for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
-        described = list(map(_described, turns))
-        lines += described if conversation is None else [{"id": conversation, "turns": described}]
-    if questions.records is not None:  # with the gold, and the asker's own columns
+    lines = _lines(questions)
+    if questions.records is not None and questions.place == str(path):  # They have the gold and own columns.
         full = {record["id"]: record for _, record in questions.records()}
-        lines = [full[line["id"]] for line in lines]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, b"".join(_json(line) + b"\n" for line in lines))
-    return replace(questions, place=str(path))
+        lines = (full[line["id"]] for line in lines)
+    with written_aside(path, durable=True) as aside, aside.open("wb") as file:
+        file.writelines(_json(line) + b"\n" for line in lines)
+
+
+def _lines(questions: Questions) -> Iterator[dict[str, Any]]:
+    for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
+        described = map(_described, turns)
+        if conversation is None:
+            yield from described
+        else:
+            yield {"id": conversation, "turns": list(described)}
 
 
 def _described(question: Question) -> dict[str, Any]:

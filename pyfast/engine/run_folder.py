@@ -1,4 +1,4 @@
-"""The folder of a run: run.toml, journal.sqlite, answers.jsonl, traces.jsonl.zst.
+"""The folder of a run: run.toml, questions.jsonl, journal.sqlite, answers.jsonl, traces.jsonl.zst.
 
 These files are enough to continue the run, even after a kill.
 """
@@ -27,6 +27,7 @@ from pyfast.engine.configuration import (
     configuration_digest,
     differences,
     read_configuration,
+    recorded_value,
     roles_in_common,
     write_configuration,
 )
@@ -46,7 +47,7 @@ from pyfast.engine.journal.journal import (
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
-from pyfast.engine.questions import Question
+from pyfast.engine.questions import Question, Questions, write_questions
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, RunError
@@ -59,7 +60,7 @@ GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
 OF_CODE = ("code.", "system.code ")
 """How the names of those values of run.toml begin that another version of the code changes"""
-JOURNAL, ANSWERS = "journal.sqlite", "answers.jsonl"
+JOURNAL, ANSWERS, QUESTIONS = "journal.sqlite", "answers.jsonl", "questions.jsonl"
 BLOCKS = "blocks"
 """The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
 """
@@ -96,6 +97,11 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
                 " but only the same code resumes it; use another folder, --restart or --accept-code (its "
                 "answers then come from both)"
             )
+        *others, last = changed  # Checksums come last. Another number of questions explains theirs.
+        if last.startswith("questions.digest "):
+            asked = described["places"]["questions"] or "questions"
+            number = any(value.startswith("questions.count ") for value in others)
+            changed = others if number else [*others, f"{asked}: changed since the run began"]
         raise InputError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
             "folder, or --restart"
@@ -203,10 +209,12 @@ class RunFolder:
         keep_prompts: bool = False,
         extends: bool = False,
         ask_once: bool = False,
+        questions: Questions | None = None,
     ) -> None:
         """Open the folder of a run, or start the run. `extends`: the folder may have the same run with fewer
-        questions. `ask_once`: questions share the replies to equal requests at temperature 0. Raises `InputError`
-        if another process has the folder open, or if the folder has a different run."""
+        questions. `ask_once`: questions share the replies to equal requests at temperature 0. `questions`: those
+        that the folder keeps. Raises `InputError` if another process has the folder open, or if the folder has a
+        different run."""
         self._path = path
         self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
         self._keeps_prompts = keep_prompts
@@ -217,7 +225,8 @@ class RunFolder:
             make_folder(path)
             self._answers = opened.enter_context(locked(path))
             check_run(path, described, GROWN if extends else ())
-            if not _has_begun(path):  # The journal may belong to another configuration in which no call was made.
+            begun = _has_begun(path)
+            if not begun:  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             runs = [configuration_digest(described)]
@@ -231,6 +240,9 @@ class RunFolder:
             if self.journal.salvaged is not None:
                 self._done = None  # Rows may be lost.
             self.journal.start_session()
+            # Before run.toml: after a kill, the file has more questions than run.toml, but never fewer.
+            if questions is not None and not (begun and _keeps(path, questions, described)):
+                write_questions(questions, path / QUESTIONS)
             # From here on, other processes can read the folder.
             write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
@@ -577,7 +589,8 @@ def _make_private(path: Path, is_new: bool) -> None:
     its permissions."""
     # The folder may belong to another user, or the file system has no permissions.
     with contextlib.suppress(OSError):
-        for file in (path / CONFIGURATION, path / ANSWERS, path / TRACES, *path.glob(f"{JOURNAL}*")):
+        names = CONFIGURATION, QUESTIONS, ANSWERS, TRACES
+        for file in (*map(path.joinpath, names), *path.glob(f"{JOURNAL}*")):
             if file.is_file() and not file.is_symlink():
                 file.chmod(0o600)
         if is_new:
@@ -589,6 +602,14 @@ def _has_begun(path: Path) -> bool:
     if _size(path / ANSWERS):
         return True
     return (path / JOURNAL).exists() and has_calls(path / JOURNAL)
+
+
+def _keeps(path: Path, questions: Questions, described: Configuration) -> bool:
+    """Return whether the folder of a run has the questions already. If no other file has their gold, it may have
+    changed."""
+    kept = path / QUESTIONS
+    same = recorded_value(path, "questions", "digest") == described["questions"]["digest"]
+    return same and kept.exists() and questions.place != str(kept)
 
 
 def _size(path: Path) -> int:

@@ -135,7 +135,7 @@ class Cost:
     """
     reused: float = 0.0
     """How many of the LLM calls got the reply of an earlier run or of another question. Calls, tokens and money
-    count them, so that runs can be compared. `seconds` does not"""
+    count them, so that runs can be compared (`Run.money(paid=True)` does not). `seconds` does not"""
     reused_prompt_tokens: float = 0.0
     reused_completion_tokens: float = 0.0
 
@@ -203,23 +203,30 @@ def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price
     return prices.price(str(default)) if default or not of_role else next(iter(of_role.values())), of_role
 
 
-def money_by_id(folder: Path, prices: Prices) -> dict[str, float]:
-    """Compute what each ended question of a run cost in money, by its id. Raises `InputError` if a model is
-    missing in the price list."""
+def money_by_id(folder: Path, prices: Prices, paid: bool = False) -> dict[str, float]:
+    """Compute the price of the calls of each ended question of a run, by its id. With `paid`, reused calls cost
+    nothing. Raises `InputError` if a model is missing in the price list."""
     used = used_by(folder)
-    return dict(zip(used, _money(folder, list(used.values()), prices), strict=True))
+    return dict(zip(used, _money(folder, list(used.values()), prices, paid), strict=True))
 
 
-def _money(folder: Path, used: Sequence[Used], prices: Prices) -> list[float]:
+def _money(folder: Path, used: Sequence[Used], prices: Prices, paid: bool = False) -> list[float]:
     default, of_role = prices_of(folder, {role for one in used for role in one.by_role}, prices)
-    return [money_of(one, default, of_role) for one in used]
+    return [money_of(one, default, of_role, paid) for one in used]
 
 
-def money_of(used: Used, default: Price, of_role: Mapping[str, Price]) -> float:
-    """Compute the cost of a question in money. If the run has several models with different prices, the
-    function assumes the same share of cached tokens for each model.
+def money_of(used: Used, default: Price, of_role: Mapping[str, Price], paid: bool = False) -> float:
+    """Compute the price of the calls of a question. If the run has several models with different prices, the
+    function assumes the same shares of cached and of reused tokens for each model.
     """
-    if len({*of_role.values(), default}) == 1:
-        return default.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+    reused = used.reused_prompt_tokens, used.reused_completion_tokens
+    tokens = used.prompt_tokens, used.completion_tokens
+    new_in, new_out = (
+        1 - (part / whole if paid and whole else 0) for part, whole in zip(reused, tokens, strict=True)
+    )
     cached = used.cached_tokens / used.prompt_tokens if used.prompt_tokens else 0.0
-    return sum(of_role[role].of(into, cached * into, out) for role, (into, out) in used.by_role.items())
+    one_price = len({*of_role.values(), default}) == 1
+    return sum(
+        (default if one_price else of_role[role]).of(new_in * into, new_in * cached * into, new_out * out)
+        for role, (into, out) in ({"": tokens} if one_price else used.by_role).items()
+    )

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, ClassVar
 
 import numpy as np
@@ -159,6 +160,7 @@ def evaluate(
     records = _by_id(answers)
     gold = gold if isinstance(gold, Path) else list(gold)
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
+    columns = dict[str, None]()
     # A question that searches all documents can cite those of other questions.
     cited, starts = set[str](), dict[str, tuple[int, ...]]()
     for one in read_gold(gold):
@@ -167,6 +169,7 @@ def evaluate(
             starts |= {uri: places for uri, places in one.sentence_starts.items() if uri in cited}
         if one.id in records and not (one.has_answer or one.supporting or one.supporting_facts):
             without.append(one.id)
+            columns.update(dict.fromkeys((*one.model_fields_set, *(one.model_extra or ()))))
             del records[one.id]
         elif one.id in records:
             of_evidence = QUESTIONS[1:] if one.metrics and one.supporting else ()
@@ -174,11 +177,16 @@ def evaluate(
             conversations.append(one.conversation is not None)
         else:
             not_run.append(one.id)
-    if not conversations and not_run and not records:
+    if not conversations and not_run and not (records or without):
         raise InputError(f"{where}: no question is finished yet")
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
-        fault = f"none of its {len(without)} questions has gold answers (`answers`)" if without else fault
+        if without:
+            there = shorten(", ".join(sorted(columns)), 200, placeholder=" ...")
+            fault = (
+                f"there are no `answers` to the {counted(len(without), 'finished question')}, only the columns"
+                f" {there}; if one of them has the gold, repeat `pyfast answer` with --column answers=COLUMN"
+            )
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
     named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
     # The gold is read a second time: all of it would take more memory than the rest.

@@ -16,7 +16,7 @@ import orjson
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
-from pyfast.engine.configuration import recorded_path
+from pyfast.engine.run_folder import QUESTIONS
 from pyfast.engine.traces import records_of
 from pyfast.errors import InputError
 from pyfast.utils.jsonl import read_lines
@@ -93,7 +93,6 @@ class Pair(Question):
 class Pairs:
     """The answers of two runs to the same questions."""
 
-    questions: Path
     count: int
     run_a: Path
     run_b: Path
@@ -102,7 +101,7 @@ class Pairs:
         """Yield the pairs in the order of the questions. Raises `InputError` if a run has not answered
         exactly these questions, in this order.
         """
-        asked = read_questions(self.questions, self.count)
+        asked = read_questions(self.run_a / QUESTIONS, self.count)
         earlier: deque[Turn] = deque(maxlen=MOST_TURNS)
         conversation = None
         for question, a, b in zip_longest(asked, _answers(self.run_a), _answers(self.run_b)):
@@ -124,9 +123,8 @@ class Pairs:
         return digest.hexdigest()
 
 
-def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs:
-    """Open two finished runs on the same questions. If `questions` is None, the questions come from the
-    file that the first run's run.toml names.
+def open_pairs(run_a: Path, run_b: Path) -> Pairs:
+    """Open two finished runs over the same questions.
 
     Raises `InputError` if a folder is not a run, or the questions differ.
     """
@@ -136,15 +134,11 @@ def open_pairs(run_a: Path, run_b: Path, questions: Path | None = None) -> Pairs
             raise InputError(f"{run} is not a run folder")
     if asked[0] != asked[1]:
         raise InputError(f"{run_a} and {run_b} answer different questions")
-    try:
-        path = questions or recorded_path(run_a, "questions")
-    except InputError as error:
-        raise InputError(f"{error}; pass them with --questions") from None
-    count, digest = asked[0]
-    asked_now = questions_in(path, count)
-    if (asked_now.count, asked_now.digest) != (count, digest):
-        raise InputError(f"{path} does not contain the questions of {run_a}; pass them with --questions")
-    return Pairs(path, count, run_a, run_b)
+    path, (count, digest) = run_a / QUESTIONS, asked[0]
+    kept = questions_in(path, count)
+    if (kept.count, kept.digest) != (count, digest):
+        raise InputError(f"{path}: not the questions that {run_a} answers")
+    return Pairs(count, run_a, run_b)
 
 
 def _answers(run: Path) -> Iterator[tuple[str, str | None]]:

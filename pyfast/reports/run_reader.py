@@ -103,9 +103,7 @@ class RunReader:
 
 
 def read_asked(run: Path) -> Asked:
-    """Read the questions of a run from the file that its run.toml names, as the run saw them. If the file no
-    longer exists, or has other questions now, the function logs a warning and returns no question.
-    """
+    """Read the questions of a run, as `questions_of` does."""
     return Asked(questions_of(run))
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from textwrap import indent, shorten
 from typing import Any
 
-from pyfast.api.run import GoldLike, Run
+from pyfast.api.run import GoldLike, Run, gold_of, report_of
 from pyfast.evaluation import Metric
 from pyfast.reports.details import question_of
 from pyfast.reports.pages import folders_of
 from pyfast.reports.paths import steps_of
-from pyfast.reports.run_reader import Scoring, scores_of, wrongness
+from pyfast.reports.run_reader import Scoring, wrongness
 from pyfast.utils.text_forms import counted
 
 _LISTED = 10  # passages of a list
@@ -73,15 +73,15 @@ def wrong_questions(
         The ids of the questions whose first figure (such as `em`) is below 1.
 
     Raises:
-        InputError: The run is in memory or damaged, or the gold file has none of the run's questions.
+        InputError: The run is in memory or damaged, or there are no gold answers to its questions.
 
     Example:
         >>> from pyfast.reports import wrong_questions
         >>> wrong = wrong_questions("RUN", "QUESTIONS.jsonl")
     """
     (folder,) = folders_of(run)
-    scores = scores_of(folder, Scoring(gold, metrics))
-    wrong = {id: wrongness(figures) for id, figures in scores.figures.items()}
+    scored = report_of(folder, gold_of(folder, gold), metrics).questions
+    wrong = {one.id: wrongness(one.figures) for one in scored}
     return sorted((id for id, value in wrong.items() if value > 0), key=lambda id: -wrong[id])
 
 

@@ -51,8 +51,8 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
             sync_to_disk(aside)
         aside.rename(path)
     except BaseException as error:
-        _name(error, path)
         aside.unlink(missing_ok=True)
+        _name(error, path)
         raise
     if durable:
         sync_to_disk(path.parent)

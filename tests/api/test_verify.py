@@ -141,7 +141,7 @@ def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path
             allow(url, 10**6)
             session.ended()
             found = verify(tmp_path / "run")
-            assert failed(found) == [] and ("the same command resumes it" in found.checks[2].detail) == kill
+            assert failed(found) == [] and ("the same command resumes it" in found.checks[3].detail) == kill
 
 
 def test_an_index(tmp_path: Path, examples: Path) -> None:

@@ -285,3 +285,22 @@ def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path
         pyfast.estimate(10)
     with pytest.raises(InputError, match="workers: expected"):
         pyfast.estimate(10, system="direct", based_on=tmp_path / "first", workers=0)
+
+
+def test_a_reused_call_is_not_paid_again(
+    small: pyfast.Index, questions: Path, runs: list[Path], tmp_path: Path
+) -> None:
+    """It counts towards `money`, so that runs can be compared, but not towards what was paid."""
+    (tmp_path / "p.toml").write_text(PRICES)
+    prices, new, old = str(tmp_path / "p.toml"), tmp_path / "new", tmp_path / "old"
+    given: dict[str, Any] = {"index": small, "llm": "instant", "system": "rag"}
+    pyfast.answer(questions, **given, run=old, limit=20)
+    run = pyfast.answer(questions, **given, run=new, options=pyfast.RunOptions(reuse=[old]))
+    first, whole = pyfast.Run(old).money(prices), pyfast.Run(runs[0]).money(prices)
+    assert run.money(prices) == pytest.approx(whole)
+    assert run.money(prices, paid=True) == pytest.approx(whole - first) and run.status.reused
+    assert pyfast.Run(old).money(prices, paid=True) == first
+    told = CliRunner().invoke(app, ["status", str(new), "--prices", prices]).output
+    assert f"; {whole:.6f} EUR, {whole - first:.6f} EUR without the reused calls\n" in told
+    shown = json.loads(CliRunner().invoke(app, ["status", str(new), "--prices", prices, "--json"]).output)
+    assert shown["paid"] == pytest.approx(whole - first) and shown["money"] == pytest.approx(whole)

@@ -27,16 +27,15 @@ _ASKED = re.compile(r"Question: (.*)\nFirst answer: (.*)\nSecond answer: (.*)")
 def answered(
     folder: Path, name: str, answers: list[str | None], asked: str = "asked", lines: list[Any] | None = None
 ) -> Path:
-    """A finished run; its questions, `lines` where they are given, are beside it."""
-    questions = folder / f"{asked}.jsonl"
+    """A finished run of the questions `lines`, or of others."""
+    run = folder / name
+    run.mkdir()
+    questions = run / "questions.jsonl"
     lines = lines or [{"id": f"q{i}", "question": f"{asked} {i}"} for i in range(len(answers))]
     questions.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     found = questions_in(questions)
     total, digest = found.count, found.digest
-    run = folder / name
-    run.mkdir()
-    places = {"questions": str(questions)}
-    write_configuration(run / "run.toml", {"questions": {"count": total, "digest": digest}, "places": places})
+    write_configuration(run / "run.toml", {"questions": {"count": total, "digest": digest}})
     states = ["abstained" if answer is None else "answered" for answer in answers]
     told = [
         json.dumps({"id": f"q{i}", "state": state, "answer": answer})
@@ -180,8 +179,11 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, other)
     with pytest.raises(InputError, match="not a run folder"):
         open_pairs(a, tmp_path / "none")
-    with pytest.raises(InputError, match=r"does not contain the questions of .*; pass them with --questions"):
-        open_pairs(a, b, tmp_path / "others.jsonl")
+    kept = (a / "questions.jsonl").read_bytes()
+    (a / "questions.jsonl").write_bytes((other / "questions.jsonl").read_bytes())
+    with pytest.raises(InputError, match=r"questions\.jsonl: not the questions that .* answers"):
+        open_pairs(a, b)
+    (a / "questions.jsonl").write_bytes(kept)
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
     for broken in (lines[:1], lines[::-1], [*lines, lines[0]]):
         (b / "answers.jsonl").write_text("".join(broken))
@@ -192,22 +194,19 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, b).digest()
 
 
-def test_a_run_that_does_not_name_its_questions(tmp_path: Path) -> None:
+def test_a_run_that_does_not_keep_its_questions(tmp_path: Path) -> None:
     """Such as the reading of `pyfast knowledge build`."""
     a, b = answered(tmp_path, "a", ["x"]), answered(tmp_path, "b", ["y"])
     told = tomllib.loads((a / "run.toml").read_text())
-    for places in ({"places": {"llm": "instant"}}, {"places": {"questions": 7}}, {}):
-        write_configuration(a / "run.toml", {"questions": told["questions"], **places})
-        with pytest.raises(
-            InputError, match=r"a: the run does not record its file of questions; pass them with --questions"
-        ):
-            open_pairs(a, b)
-    assert len(list(open_pairs(a, b, tmp_path / "asked.jsonl"))) == 1
+    assert len(list(open_pairs(a, b))) == 1
+    (a / "questions.jsonl").unlink()
+    with pytest.raises(InputError, match=r"questions\.jsonl: "):
+        open_pairs(a, b)
     for broken in ("1", -1, True):
         for run in (a, b):
             write_configuration(run / "run.toml", {"questions": {**told["questions"], "count": broken}})
         with pytest.raises(InputError, match="not a run folder"):
-            open_pairs(a, b, tmp_path / "asked.jsonl")
+            open_pairs(a, b)
 
 
 def talks() -> list[Any]:
@@ -287,14 +286,10 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     )
     assert "all questions were already finished" in again.stdout and len(table) == 4 and table == repeated
     assert len((tmp_path / "judged" / "answers.jsonl").read_bytes().splitlines()) == 4
-    (tmp_path / "asked.jsonl").rename(tmp_path / "moved.jsonl")
+    (tmp_path / "asked.jsonl").unlink()
     for line, told in (
-        ("judge direct cot --run judged --llm instant", "asked.jsonl"),
         ("judge direct nowhere --run other --llm instant", "nowhere is not a run folder"),
-        (
-            "judge cot direct --run judged --llm instant --questions moved.jsonl",
-            "was started with different values",
-        ),
+        ("judge cot direct --run judged --llm instant", "was started with different values"),
     ):
         done = pyfast(*line.split(), cwd=tmp_path)
         assert done.returncode == 1 and told in done.stderr and done.stderr.count("\n") == 1

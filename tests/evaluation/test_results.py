@@ -503,6 +503,10 @@ def test_columns_with_other_names(office: Path, tmp_path: Path, caplog: pytest.L
     names = ["--column", "question=Frage", "--column", "answers=Antwort", "--column", "id=Nr"]
     where = ["answer", str(office / "q.csv"), "--llm=instant", "--system=direct", "--run", str(tmp_path / "b")]
     assert CliRunner().invoke(app, [*where, *names, "--dry-run"]).exit_code == 0
+    at = where.index("--run")
+    without = [*where[:at], *where[at + 2 :], *names]
+    assert CliRunner().invoke(app, [*without, "--dry-run"]).exit_code == 0
+    assert "needs --run FOLDER" in str(CliRunner().invoke(app, without).exception)
     assert CliRunner().invoke(app, [*where, *names]).exit_code == 0
     told = json.loads(CliRunner().invoke(app, ["status", str(tmp_path / "b"), "--json"]).output)
     status = pyfast.Run(tmp_path / "b").status

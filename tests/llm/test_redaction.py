@@ -293,8 +293,7 @@ def test_a_run_is_its_owners_alone(echo: str, tmp_path: Path, monkeypatch: pytes
     import pyfast
 
     def modes() -> set[int]:
-        paths = [path for path in (tmp_path / "run").iterdir() if path.name != "questions.jsonl"]
-        return {stat.S_IMODE(path.stat().st_mode) for path in paths}
+        return {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run").iterdir()}
 
     before = os.umask(0o022)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -85,7 +85,9 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             )
     for sheet, found in sheets:
         if lacking := found.lacking:
-            which = ", ".join(lacking[:_MOST_NAMED]) + (", ..." if len(lacking) > _MOST_NAMED else "")
+            which = ", ".join(islice(lacking.values(), _MOST_NAMED)) + (
+                ", ..." if len(lacking) > _MOST_NAMED else ""
+            )
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
             what = f"{many} without a stored value: {which}; save the file in a spreadsheet program"
             yield Unread(path, f"sheet {sheet.title}: {what}")
@@ -101,7 +103,7 @@ class Sheet(NamedTuple):
     """The number of each row"""
     merged: list[tuple[int, int, int, int]]
     """The first column, first row, last column and last row of cells that are merged"""
-    lacking: list[str]
+    lacking: Mapping[tuple[int, int], str]
     """The formulas without a value"""
     values: Mapping[tuple[int, int], Any] = MappingProxyType({})
     """The numbers, dates and booleans, by the number of the row and of the column"""
@@ -116,7 +118,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
     from openpyxl.xml.constants import SHEET_MAIN_NS
 
-    lacking, values = list[str](), dict[tuple[int, int], Any]()
+    lacking, values = dict[tuple[int, int], str](), dict[tuple[int, int], Any]()
 
     @lru_cache(None)
     def form_of(style: int) -> str:
@@ -138,7 +140,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             elif value is None:
                 # A formula whose value is an empty text has the type `str`.
                 if cell["data_type"] != "str" and element.find(FORMULA_TAG) is not None:
-                    lacking.append(element.get("r") or f"row {cell['row']}")
+                    lacking[cell["row"], cell["column"]] = element.get("r") or f"row {cell['row']}"
             elif kind is int or kind is float:
                 style = cell["style_id"]
                 cell["value"] = shown(value, form_of(style)) if style else plain(value)
@@ -212,7 +214,7 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
         # With an empty row below it, the title is one for sure.
         numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
         merged = [it for it in sheet.merged if first <= it[0] <= last]
-        blocks.append(Sheet(cut, numbers, merged, []))
+        blocks.append(Sheet(cut, numbers, merged, {}))
     return blocks
 
 
@@ -227,7 +229,7 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     def part(first: int, end: int) -> Sheet:
         rows = Packed(sheet.rows[first:end])
         merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
-        return Sheet(rows, numbers[first:end], merged, [])
+        return Sheet(rows, numbers[first:end], merged, {})
 
     begun = [0]
     title: int | None = 0  # the first of the rows with a single text, which can be a caption

@@ -34,12 +34,11 @@ from pydantic import TypeAdapter, ValidationError
 from pyfast.engine import Event, Question, Questions, Summary, Waiting, write_questions
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.journal.journal import Journal
-from pyfast.engine.run_folder import BLOCKS, JOURNAL, is_running
+from pyfast.engine.run_folder import BLOCKS, JOURNAL, QUESTIONS, is_running
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError
 from pyfast.utils.files import built_aside, free_name, write_atomically
 
-QUESTIONS = "questions.jsonl"
 _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
 """The maximum and the minimum number of questions in a block.

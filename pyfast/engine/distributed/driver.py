@@ -237,7 +237,9 @@ class _Driver:
     def _open(self, described: Configuration) -> None:
         job, total, options = self.job, self.job.questions.count, self.job.options
         self.described = described
-        folder = RunFolder(self.run, described, options.sync, options.keep_prompts, extends=job.extends())
+        folder = RunFolder(
+            self.run, described, options.sync, options.keep_prompts, job.extends(), questions=job.kept
+        )
         self.folder = folder
         folder.forget_failures(only_of_transport=not options.retry_failed)
         self.done = folder.answered(job.questions.read())
