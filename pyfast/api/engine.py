@@ -119,7 +119,7 @@ class Engine:
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
                 `attempts`, `passages`, `answer_tokens`.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
-                errors. 0: `LLMUnavailableError` is raised when all attempts of a call and of a test call have
+                errors. 0: `LLMUnavailableError` is raised when all attempts at a call and at a test call have
                 failed. The model's options `attempts` and `backoff_s` set how long this takes.
             prompts: A TOML file with prompts that replace prompts of the systems.
             follow_ups: What to do with a question that has a `history`, if the system can answer only single

@@ -94,7 +94,7 @@ def _check_named(given: GivenLLM) -> None:
     object. If an LLM is behind a Batch API, only one process can collect the calls of a run."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
-            raise InputError(f"llm {role}: with ray, pass text such as vllm:MODEL, because each worker opens it")
+            raise InputError(f"llm {role}: with ray, name the model, as in vllm:MODEL, so workers can open it")
         if llm.startswith("batch:"):
             raise InputError("batch: cannot be used with ray, because one process must collect the calls of a run")
 

@@ -47,7 +47,7 @@ def _tell(result: CheckResult) -> None:
 @with_options
 def verify(path: Path) -> None:
     """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal. The return code is 1 if something is damaged, or 2 if something cannot be read.
+    journal. The command exits with code 1 if something is damaged, or 2 if something cannot be read.
 
     Args:
         path: The folder of a run or an index.

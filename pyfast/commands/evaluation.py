@@ -260,8 +260,8 @@ def compare(
     """Compare runs on the same questions: show which differences are significant, and what each run cost.
 
     Args:
-        judged: Also compare the figures of a judge, after `evaluate RUN --judge LLM`.
-        answers: Show only the answers that differ between two runs, which needs no gold answers.
+        judged: Compare the judge's figures too. Before this, run `evaluate RUN --judge LLM` for each run.
+        answers: Show only the answers that differ between two runs. This needs no gold answers.
     """
     import pyfast.api.evaluation
 

@@ -49,8 +49,8 @@ def index(
 ) -> None:
     """Build the index of a corpus. At the end, list the files that could not be read, with the reasons.
 
-    To resume a stopped build, repeat the command; finished parts are kept. The return code is 2 if the index
-    was built, but a file or a part of one could not be read.
+    To resume a stopped build, repeat the command; finished parts are kept. The command exits with code 2 if it
+    built the index, but could not read a file or a part of one.
 
     Args:
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
@@ -133,7 +133,7 @@ def unread_listed() -> Iterator[list[Unread]]:
 
 
 def exit_if_incomplete(unread: Iterable[Unread]) -> None:
-    """End the command with the return code 2 if something is missing in the index."""
+    """Exit with code 2 if something is missing from the index."""
     if any(one.missing for one in unread):
         raise typer.Exit(2)
 

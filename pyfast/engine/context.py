@@ -639,8 +639,8 @@ class Context:
         self.until_now = answer
 
     def hold_text(self) -> None:
-        """From now on, send clients the answer only as a whole. A system that may replace what the LLM writes
-        as an answer calls this method first."""
+        """From now on, send clients only the complete answer. A system that may replace the answer that the LLM
+        writes calls this method before this LLM call."""
         self._on_text = None
 
     def forget(self) -> None:

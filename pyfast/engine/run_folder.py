@@ -1,6 +1,6 @@
 """The folder of a run: run.toml, questions.jsonl, journal.sqlite, answers.jsonl, traces.jsonl.zst.
 
-These files are enough to continue the run, even after a kill.
+These files are enough to continue the run, even if it is killed.
 """
 
 from __future__ import annotations
@@ -452,7 +452,8 @@ class RunFolder:
             block: The folder of the block.
             first: The position of the block's first question in this run, from 0.
             count: How many questions the block has.
-            done: How many answers this run has. After a kill, the first answers of the block can be among them.
+            done: How many answers this run has. If the run was killed, some of them can
+                be the first answers of the block.
 
         Raises:
             RunError: Answers are missing in the block, or the disk is full.

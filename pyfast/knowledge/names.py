@@ -36,7 +36,7 @@ def is_named_in(key: str, text: str) -> bool:
 
 
 def words_of(name: str) -> str:
-    """Return the words of a name or text, without punctuation and possessive endings. The words have the form
+    """Return the words of a name or text, without punctuation or possessive endings. The words have the form
     of `name_key`."""
     return " ".join(filter(None, map(_bare, name_key(name).split())))
 

@@ -1,9 +1,9 @@
 """The snapshots of an index's knowledge. A snapshot is one version of the knowledge.
 
 A snapshot never changes. To change the knowledge, pyfast builds a complete new snapshot in another folder,
-with checksums of its files, and makes it current by one rename. So even after a kill or a power cut, the
-current snapshot is either the old one or the new one, and it is complete. The previous snapshot stays, for
-processes that have it open. A run has its own hard links to the files of its snapshot.
+with checksums of its files, and makes it current by one rename. So even if the process is killed or the power
+fails, the current snapshot is either the old one or the new one, and it is complete. The previous snapshot
+stays, for processes that have it open. A run has its own hard links to the files of its snapshot.
 
 A `Writer` adds extracts to the database of a new snapshot. While a snapshot is being made, its vectors are in a
 cache file, so that a kill loses only the last few of them.

@@ -85,7 +85,7 @@ def _compiled(schema: Schema) -> Writer:
     try:
         return _compile(schema, schema.get("$defs", {}), ())
     except _Endless as error:
-        raise InputError(f"the JSON schema {error} contains itself without end") from None
+        raise InputError(f"the JSON schema {error} requires itself, so its values would be infinite") from None
 
 
 class _Endless(Exception):
@@ -100,7 +100,7 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
     """Make the function that writes values for one node of a schema. `defs` are the definitions of the schema.
     `inside` has the names of the definitions around the node. A definition that occurs again is recursive."""
     if not isinstance(node, dict):
-        raise InputError(f"the LLM instant cannot follow the JSON schema {node!r}")
+        raise InputError(f"the LLM instant does not support the JSON schema {node!r}")
     if "const" in node:
         return _choice([node["const"]])
     if node.get("examples") or "enum" in node:
@@ -130,7 +130,7 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
 
 
 def _unsupported(keyword: str) -> InputError:
-    return InputError(f"the LLM instant cannot follow {keyword!r} in a JSON schema; add `examples` to the field")
+    return InputError(f"the LLM instant does not support {keyword!r} in a schema; add `examples` to the field")
 
 
 def _choice(values: list[Any]) -> Writer:

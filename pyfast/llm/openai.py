@@ -78,7 +78,7 @@ class OpenAI:
     `ALL_PROXY` and `NO_PROXY` apply to all servers except servers on this machine.
 
     - `concurrency`: how many requests run at the same time.
-    - `timeout_s`: how many seconds all attempts of one request may take together. Waiting for a rate limit does
+    - `timeout_s`: how many seconds all attempts at one request may take together. Waiting for a rate limit does
       not count.
     - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the
       last attempt the request fails with `OutageError`. Before a further attempt, pyfast waits for a random

@@ -295,7 +295,7 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, pass text"),
+        ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, name the model"),
         ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: cannot be used with ray"),
         ({"system": pyfast.systems.load_system("direct")}, "system: with ray, pass a name"),
         ({"on_step": print}, "on_step: cannot be used with ray"),

@@ -116,7 +116,7 @@ def build_index(
         size: The maximum length and overlap of passages. None: the default.
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
-        memory: How many MB of memory may be used, without vectors and without the page cache. With 1000 or more,
+        memory: How many MB of memory may be used, not counting vectors and the page cache. With 1000 or more,
             a second process completes the parts of a large index without vectors, if pyfast may use two
             threads.
         unread: A list to which the function adds each file that cannot be read. If the function continues a

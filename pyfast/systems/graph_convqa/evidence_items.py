@@ -20,7 +20,7 @@ from pyfast.retrieval.terms import WORDS, Analysis
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """Find at most `k` evidence items for each query, best first.
 
-    There are two stages (section 4.1 of the paper of graph_convqa): a search returns passages, then BM25
+    There are two stages (section 4.1 of graph_convqa's paper): a search returns passages, then BM25
     ranks the items in these passages. BM25 uses the document frequencies of the whole corpus, because in the
     found passages every word of the query is frequent. Items without a word of the query are left out. Items
     with equal scores keep the order of the passages.

@@ -136,7 +136,7 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
         raise InputError(f"{len(shares)} weights for {len(sources)} sources")
     for number, (source, quota) in enumerate(zip(sources, quotas(shares, size), strict=True), start=1):
         if quota and not source:
-            raise InputError(f"source {number}: the searches found no evidence of any question")
+            raise InputError(f"source {number}: the searches found no evidence for any question")
         order: list[int] = []
         while len(order) < quota:
             order += generator.permutation(len(source)).tolist()

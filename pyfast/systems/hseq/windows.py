@@ -270,7 +270,7 @@ def links_of(index: Index) -> EntityLinks:
         index: The index.
 
     Returns:
-        The links, which are found at the first call.
+        The links, which are found on the first call.
     """
     if index not in _LINKS:
         _LINKS[index] = entity_links(index.corpus)
