@@ -115,7 +115,7 @@ BAD = {
     "a broken run": ("evaluate broken-run --gold good.jsonl", "answers.jsonl, line 1"),
     "no gold file": ("evaluate run --gold missing.jsonl", "missing.jsonl"),
     "a value nested too deeply": ("index deep --out new/index", "nested too deeply"),
-    "records that make no table": ("index keys --out new/index", "share too few of them"),
+    "records that make no table": ("index keys --out new/index", "too few records share a key"),
     "a limit beyond all numbers": (f"{ANSWER} --limit 99999999999999999999", "--limit"),
     "as many in progress as there are atoms": (f"{ANSWER} --concurrency 99999999999999999999", "--concurrency"),
     "a broken gold file": ("evaluate run --gold broken.jsonl", "broken.jsonl, line 2"),

@@ -100,8 +100,8 @@ class Reading(Options):
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
     """An additional reader of file formats, as MODULE:NAME; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
-    """The maximum number of columns of a table. pyfast cuts a wider table into several, each with its first
-    column."""
+    """The maximum number of columns of a table. pyfast cuts a wider table into several tables, each of which
+    begins with the first column of the original."""
     strict: bool = False
     """Stop at the first file that cannot be read."""
 
@@ -124,8 +124,8 @@ class Scoring(Options):
     no such file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus
-    evidence if it has `supporting`. If it names none: em_f1 and
-    evidence; for conversations, hits."""
+    evidence if this file has `supporting`. If the file names no metrics: em_f1 and evidence; for conversations,
+    hits."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None

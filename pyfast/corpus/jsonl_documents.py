@@ -182,7 +182,7 @@ def documents_of_records(
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
             shape = f"{len(flat)} records with {len(header)} keys"
-            raise InputError(f"{path}: {shape}, which share too few of them for one table")
+            raise InputError(f"{path}: {shape}; too few records share a key for one table")
         rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
         yield Table(uri, title_of(path), "", header, rows, numbers=runs_of(numbers))
 

@@ -244,7 +244,7 @@ def serve_mcp(
         >>> import pyfast
         >>> pyfast.serve_mcp("IDX", "openai:qwen3-8b@http://127.0.0.1:8000", transport="http", host="192.0.2.1")
         Traceback (most recent call last):
-        pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no API keys, so use an address of this machine
+        pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no API keys, so only a local address is possible
     """
     if transport == "http" and not is_local(host):
         raise InputError(f"{host}: MCP over HTTP has no API keys, so only a local address is possible")

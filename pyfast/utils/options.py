@@ -183,8 +183,8 @@ class RunOptions(Options):
 
     The first question pays. For the others, the reply counts as reused. A failed call is not shared"""
     sync: Sync = "normal"
-    """How safely replies of the LLM are stored. normal: a power cut can lose the last ones. full: a power cut
-    loses none.
+    """How safely replies of the LLM are stored. normal: a power cut can lose the last replies. full: a
+    power cut loses no reply.
 
     With `full`, pyfast needs more time to store each reply"""
     keep_prompts: bool = True
@@ -370,12 +370,13 @@ class ServerOptions(Options):
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"
     jobs: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A folder for the files and batches of clients. Without it, the server does not offer /v1/batches.
+    """A folder for the files and batches of clients. Without --jobs, the server does not offer /v1/batches.
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys. Each table [NAME] contains one, in its field key. The field filter limits the
-    documents that a key can access; requests_per_minute, requests_at_once and tokens_per_day limit its use."""
+    """A TOML file with API keys. Each table [NAME] contains one key, in the field key. The field filter
+    limits the documents that this key can access; requests_per_minute, requests_at_once and tokens_per_day limit
+    how much it can be used."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
@@ -484,7 +485,7 @@ class DistillOptions(AdapterOptions):
     """Which questions to use as examples. gold: those whose answer is correct according to the gold answers.
     all: all that did not fail. The folder of a `pyfast judge` run: those whose answer the judge preferred."""
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
-    """With --right gold: the lowest F1 of an answer that counts as correct."""
+    """With --right gold: the lowest F1 with which an answer counts as correct."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
     """The share of the questions that are held out from training, to measure the trained model.
 

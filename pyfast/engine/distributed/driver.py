@@ -392,4 +392,4 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            LOG.warning("waiting for a worker: the cluster has no room for one, or its machines are gone")
+            LOG.warning("waiting for a worker: the cluster has no free resources, or its machines are gone")
