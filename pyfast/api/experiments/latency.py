@@ -105,7 +105,7 @@ class Bench:
         for name in _SAME:
             if name in earlier and earlier[name] != self.about.get(name) and (of_two or name != "system"):
                 values = (name.replace("_", " "), earlier[name], self.about.get(name))
-                LOG.warning("the two measurements differ in more than time: %s was %s, is %s", *values)
+                LOG.warning("the two measurements are not of the same thing: %s was %s, is %s", *values)
         loads = {old["load"] if of_two else _of_system(other, old["load"]): old for old in earlier["loads"]}
         changes = []
         for new in self.loads:
