@@ -357,7 +357,7 @@ def distill(
         counts[str(folder)] = used, len(ended)
     if not collected.examples:
         raise InputError(
-            "no training examples: no question was answered correctly, or all correct ones are held out"
+            "no training examples: no question was answered correctly, or all of them are held out"
         )
     many = ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
