@@ -433,7 +433,7 @@ def calibrate_cascade(
         runs: Runs of `cascade`, or their folders. With `sure=1`, every system answers every question. Do not use
             test questions.
         gold: The gold answers, as in `pyfast.evaluate`.
-        min_f1: The lowest F1 with which an answer counts as correct.
+        min_f1: The lowest F1 at which an answer counts as correct.
 
     Returns:
         The weights, and how well the confidences fit.

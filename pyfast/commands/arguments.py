@@ -129,7 +129,7 @@ class Scoring(Options):
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """A price list. With it, costs are shown in money too."""
+    """A price list. If given, prices in money are shown too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def experiment(
         limit: Ask only the first N questions of each data set.
         latency: To measure the latency, let one client ask N questions of each cell one by one. 0: do not
             measure it.
-        prices: A price list. With it, costs are shown in money too.
+        prices: A price list. If given, prices in money are shown too.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
         baseline: With --compare: the row with which the others are compared; by default the first.
         list_plans: Show the plans that come with pyfast.

@@ -36,7 +36,7 @@ def status(
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
-        prices: A price list. With it, the cost is shown in money too.
+        prices: A price list. If given, the price in money is shown too.
     """
     from pyfast.api.run import Run
     from pyfast.evaluation import read_prices

@@ -137,7 +137,7 @@ def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) 
 
     Args:
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
-        min_f1: The lowest F1 with which an answer counts as correct.
+        min_f1: The lowest F1 at which an answer counts as correct.
     """
     from pyfast.api.training import calibrate_cascade
 

@@ -64,5 +64,5 @@ def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> N
     for role in given:
         if role not in asked and not (role == DEFAULT_ROLE and asked_default):
             raise InputError(
-                f"{who} has no prompt for an LLM of the role {role!r}; its roles are: {', '.join(asked)}"
+                f"{who} has no prompt with the role {role!r}; its roles are: {', '.join(asked)}"
             )

@@ -126,7 +126,7 @@ def index_of(run: Path) -> Index | None:
             LOG.warning("%s has changed; passages that are not evidence are shown with their current text", place)
         return index
     except (PyfastError, OSError) as error:
-        LOG.warning("%s; passages that are not evidence are shown by their ids", error)
+        LOG.warning("%s; of passages that are not evidence, only the ids are shown", error)
         return None
 
 

@@ -126,7 +126,7 @@ def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
     kind = model["model_type"]
     if kind not in GGUF_NAMES:
         known = ", ".join(GGUF_NAMES)
-        raise InputError(f"{model_folder}: GGUF supports adapters of {known}, but not of {kind}")
+        raise InputError(f"{model_folder}: GGUF supports adapters for {known}, but not for {kind}")
     name = GGUF_NAMES[kind]
     architecture = next(it for it, its_name in gguf.MODEL_ARCH_NAMES.items() if its_name == name)
     names = gguf.get_tensor_name_map(architecture, model["num_hidden_layers"])

@@ -485,7 +485,7 @@ class DistillOptions(AdapterOptions):
     """Which questions to use as examples. gold: those whose answer is correct according to the gold answers.
     all: all that did not fail. The folder of a `pyfast judge` run: those whose answer the judge preferred."""
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
-    """With --right gold: the lowest F1 with which an answer counts as correct."""
+    """With --right gold: the lowest F1 at which an answer counts as correct."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
     """The share of the questions that are held out from training, to measure the trained model.
 

@@ -142,7 +142,7 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
         (
             {"default": "instant", "think": "instant"},
             {},
-            "hseq has no prompt for an LLM of the role 'think'; its roles are: plan, pick, answer, judge",
+            "hseq has no prompt with the role 'think'; its roles are: plan, pick, answer, judge",
         ),
         ({"pick": "instant", "plan": "instant"}, {}, "hseq: no LLM for its roles answer, judge"),
         (dict.fromkeys(("default", "plan", "pick", "answer", "judge"), "instant"), {}, "of the role 'default'"),
@@ -172,7 +172,7 @@ def test_a_system_that_knows_nothing_of_roles_asks_the_default(small: pyfast.Ind
     assert system.roles == {"default": ()}
     (record,) = pyfast.answer(ASKED[:1], llm="instant", system=system).records
     assert record.state == "answered"
-    with pytest.raises(InputError, match="theirs has no prompt for an LLM of the role 'answer'"):
+    with pytest.raises(InputError, match="theirs has no prompt with the role 'answer'"):
         pyfast.answer(ASKED[:1], llm={"default": "instant", "answer": "instant"}, system=system)
 
 
@@ -209,9 +209,9 @@ def test_judges_and_readers_have_roles_too(small: pyfast.Index, tmp_path: Path) 
     runs = tmp_path / "1", tmp_path / "9"
     assert judge_runs(*runs, run=tmp_path / "judged", llm={"judge": judge}).failed == 0
     assert judge.given == 2 * len(ASKED)
-    with pytest.raises(InputError, match="judge has no prompt for an LLM of the role 'read'"):
+    with pytest.raises(InputError, match="judge has no prompt with the role 'read'"):
         judge_runs(*runs, run=tmp_path / "again", llm={"default": judge, "read": "instant"})
-    with pytest.raises(InputError, match="the extraction has no prompt for an LLM of the role 'judge'"):
+    with pytest.raises(InputError, match="the extraction has no prompt with the role 'judge'"):
         pyfast.build_knowledge(small, {"default": "instant", "judge": judge})
 
 
