@@ -26,7 +26,7 @@ def report(
 
     Args:
         out: The folder to write (with --single: the file). An existing report is replaced.
-        single: Write only the question with this id, as one file, for a browser without a web server.
+        single: Write only the question with this id, as one file that a browser opens without a web server.
         processes: The maximum number of processes. [default: one for each core]
     """
     import pyfast.reports.pages

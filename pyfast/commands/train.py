@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Train the models of a system.")
 
 _Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
-_Out = Annotated[Path, typer.Option(help="The folder of the training. If it exists, the training resumes.")]
+_Out = Annotated[Path, typer.Option(help="The folder for the trained model. If it exists, the training resumes.")]
 
 
 @app.command()

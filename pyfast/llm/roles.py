@@ -63,6 +63,4 @@ def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> N
     asked_default = any(role not in given for role in asked)
     for role in given:
         if role not in asked and not (role == DEFAULT_ROLE and asked_default):
-            raise InputError(
-                f"{who} has no prompt with the role {role!r}; its roles are: {', '.join(asked)}"
-            )
+            raise InputError(f"{who} has no prompt with the role {role!r}; its roles are: {', '.join(asked)}")

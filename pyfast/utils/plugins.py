@@ -57,7 +57,7 @@ def load(kind: Kind, name: str) -> Any:
         if file.suffix == ".py":
             raise InputError(
                 f"{name}: for a file, use MODULE:NAME, such as {file.stem}:NAME, where NAME is the variable"
-                f" with the {what}; run the command in the folder of the file"
+                f" that holds the {what}; run the command in that file's folder"
             )
         raise InputError(f"unknown {what} {name!r}; known: {', '.join(names(kind))}, or MODULE:NAME")
     module, _, attribute = (entry.value if entry is not None else name).partition(":")
