@@ -49,7 +49,7 @@ def test_all_of_a_system_is_shown(name: str, columns: int) -> None:
 def test_presets_are_shown() -> None:
     shown = squeezed(told("n2n"))
     for preset in describe_system("n2n").presets:
-        assert squeezed(f"preset {preset.name}: {preset.settings}; {preset.meaning}") in shown
+        assert squeezed(f"preset {preset.name} ({preset.meaning}): {preset.settings}") in shown
 
 
 def test_prompts_are_named() -> None:

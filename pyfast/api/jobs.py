@@ -90,8 +90,10 @@ def job_of(
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit), options.columns)
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)
-    if not asked.place and folder is not None:
-        asked = replace(asked, place=str(folder / QUESTIONS))
+    kept = folder and folder / QUESTIONS
+    is_kept = kept is not None and bool(asked.place) and Path(asked.place).resolve() == kept.resolve()
+    if not asked.place and kept is not None:
+        asked = replace(asked, place=str(kept))
     failures = allowed_failures(options.max_failures, asked.count)
     if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):
         raise InputError("restart, retry_failed, ask_once and reuse need the folder of a run")
@@ -125,7 +127,7 @@ def job_of(
         budget=limits,
         failures=failures,
         options=options,
-        keeps_questions=not joins,
+        keeps_questions=not (joins or is_kept),
     )
     if folder is not None and not joins:
         if not by_workers and not options.restart and (folder / BLOCKS).exists():

@@ -97,11 +97,13 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
                 " but only the same code resumes it; use another folder, --restart or --accept-code (its "
                 "answers then come from both)"
             )
-        *others, last = changed  # Checksums come last. Another number of questions explains theirs.
+        *others, last = changed  # Checksums come last. Fewer questions explain theirs.
         if last.startswith("questions.digest "):
-            asked = described["places"]["questions"] or "questions"
-            number = any(value.startswith("questions.count ") for value in others)
-            changed = others if number else [*others, f"{asked}: changed since the run began"]
+            asked = described["places"]["questions"]
+            is_kept = not asked or Path(asked) == path / QUESTIONS
+            told = "its questions have changed" if is_kept else f"{asked}: changed since the run began"
+            fewer = described["questions"]["count"] < recorded["questions"]["count"]
+            changed = others if fewer else [*others, told]
         raise InputError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
             "folder, or --restart"

@@ -176,17 +176,15 @@ class Batches:
 
     def cancel(self, id: str) -> schemas.BatchObject:
         """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
-        batch has already ended."""
+        batch has already ended, and `OSError` if the disk is full. The questions stop even then, but only after a
+        repeated request does a server that starts again know it."""
         batch = self.get(id)
         if batch.status not in _OPEN:
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
-        if batch.status in ("validating", "in_progress"):
-            try:
-                self._move(id, "cancelling")
-            except OSError as error:  # A full disk must not keep the questions going.
-                LOG.error("%s is cancelled, which a server that starts again will not know: %s", id, error)
-                self._known[id] = batch.model_copy(update={"status": "cancelling"})
+        if batch.status != "finalizing":
+            self._known[id] = batch.model_copy(update={"status": "cancelling"})
             self._stops[id].set()
+            self._move(id, "cancelling")
         return self._known[id]
 
     def reads(self, file: str) -> bool:

@@ -640,7 +640,7 @@ def test_objects_beside_a_list_of_records(tmp_path: Path, content: str, beside: 
     (tmp_path / "a.json").write_text(content)
     (table,), (told,) = found(tmp_path / "a.json")
     assert isinstance(table, Table) and list(table.rows) == [("1",), ("2",)]
-    assert not told.missing and told.reason.endswith(f"not read: {beside}")
+    assert not told.missing and told.reason.endswith(f"other keys of the file: {beside}")
 
 
 def test_a_record_with_an_object_and_a_list_is_one_record(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_return_code_says_that_parts_are_missing(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(lines({"id": "1", "text": "Herons nest."}, "no"))
     index = str(tmp_path / "IDX")
     done = run("index", "a.jsonl", "--out", index, cwd=tmp_path)
-    assert done.returncode == 2 and "1 documents" in done.stdout and "line 2: not JSON" in done.stderr
+    assert done.returncode == 2 and "1 document," in done.stdout and "line 2: not JSON" in done.stderr
     (tmp_path / "b.jsonl").write_text(lines({"id": "2", "text": "Owls nest."}, "no"))
     assert run("corpus", "add", index, "b.jsonl", cwd=tmp_path).returncode == 2
     assert run("corpus", "update", index, "b.jsonl", cwd=tmp_path).returncode == 2

@@ -114,7 +114,7 @@ def test_records(tmp_path: Path) -> None:
         ("x.md", b"\xef\xbb\xbf\xff", 1, "offset 3"),
         ("x.csv", "é,à,ü\n1,2\n".encode() + b"\xe9,1\n", 3, "offset 13"),
         ("triples.tsv", b"h\tr\tt\nh\tr\n", 2, "3 columns"),
-        ("triples.tsv", b"h\tr\tt\n\nh\tr\tt\t1\tx\n", 3, "not 5"),
+        ("triples.tsv", b"h\tr\tt\n\nh\tr\tt\t1\tx\n", 3, "got 5"),
         ("x.jsonl", b'{"text": "x"}\n{"text": \n', 2, "not JSON"),
         ("x.jsonl", b'{"text": "\xff"}\n', 1, "not UTF-8"),
         ("x.jsonl", b'{"text": "\\ud800"}\n', 1, "not JSON"),

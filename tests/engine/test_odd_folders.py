@@ -117,5 +117,5 @@ def test_an_odd_field_of_an_answer_is_one_line(tmp_path: Path, name: str, value:
 def test_answers_that_are_gone_are_one_line(tmp_path: Path) -> None:
     go(tmp_path, direct, Watched(), ask_about(3))
     (tmp_path / "answers.jsonl").unlink()
-    with pytest.raises(InputError, match=r"answers\.jsonl: "):
+    with pytest.raises(InputError, match=r"answers\.jsonl cannot be read: "):
         len(Run(tmp_path).records)

@@ -263,7 +263,7 @@ def test_where_every_chunk_failed_one_line_says_why(place: Callable[[], Index], 
     process = Session(tmp_path, *command, prepare=_fails, command=None)
     assert process.ended() == 1
     (told,) = [line for line in process.told.splitlines() if line.startswith("pyfast: ")]
-    assert "every chunk of the extraction failed" in told and "because: not today" in told
+    assert "every chunk of the extraction failed" in told and "the reason was: not today" in told
     assert " failed: " not in told
     assert len(open_knowledge(index).failed_chunks()) == 32
 

@@ -182,7 +182,8 @@ def test_a_snapshot_is_on_the_disk_before_it_is_named(index: Index, monkeypatch:
     home = store.folder.parent
     built = done.index(("rename", str(home / "1.building"), 0))
     files = {("fsync", str(home / "1.building" / f.name), f.stat().st_size) for f in store.folder.iterdir()}
-    assert len(files) > 4 and files | {("fsync", str(home / "1.building"), 0)} == set(done[:built])
+    folders = {("fsync", str(folder), 0) for folder in (home.parent, home / "1.building")}
+    assert len(files) > 4 and files | folders == set(done[:built])
     new = done[built + 2][1]  # a name of its own, beside `current`
     assert new.startswith(str(home / "current.new-"))
     assert done[built + 1 :] == [

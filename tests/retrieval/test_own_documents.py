@@ -155,6 +155,6 @@ def test_the_command_tells_which_documents_are_searched(
         pyfast.answer(asked[1:], **given)
     assert caplog.messages.count(told) == 1
     pyfast.answer(asked, **given, run=tmp_path / "run", options=pyfast.RunOptions(documents="all"))
-    cause = r"different values: questions\.documents was all and is now not set; questions\.digest was "
+    cause = r"different values: questions\.documents was all and is now not set; its questions have changed"
     with pytest.raises(InputError, match=cause):
         pyfast.answer(asked, **given, run=tmp_path / "run")

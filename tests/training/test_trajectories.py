@@ -147,7 +147,7 @@ def test_a_mixture_takes_each_sources_quota_and_repeats_only_what_is_used_up() -
     rest = [(it.question, it.t) for it in found if it.question.startswith("many")]
     assert len(set(rest)) == 6
     assert found == mixed([few, many], [1, 1], 12, seed=3) != mixed([few, many], [1, 1], 12, seed=4)
-    with pytest.raises(InputError, match="source 2: no question"):
+    with pytest.raises(InputError, match="source 2: the searches found no evidence for any question"):
         mixed([few, []], [1, 1], 4, 0)
     with pytest.raises(InputError, match="1 weights for 2"):
         mixed([few, many], [1], 4, 0)
