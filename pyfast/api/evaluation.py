@@ -19,7 +19,7 @@ from pyfast.api.run import (
     questions_of,
     report_of,
     results_of,
-    warn_of_other_gold,
+    warn_of_other_questions,
 )
 from pyfast.engine import Record, recorded_value
 from pyfast.errors import InputError
@@ -149,7 +149,7 @@ def export(
         raise InputError("sources: a table with a row for each source cannot show money")
     lines, known = gold_of(runs[0], gold) if gold is not None else None, listed(prices)
     if gold is None and not (sources or wide):
-        warn_of_other_gold(runs)
+        warn_of_other_questions(runs)
     named = zip(runs, _names(runs), strict=True)
     results = [results_of(run, name, lines, metrics, sources, known) for run, name in named]
     for folder, one in zip(map(folder_of, runs), results, strict=True):
@@ -213,7 +213,7 @@ def compare(
     names = _names(runs)
     lines = gold_of(runs[0], gold)
     if gold is None:
-        warn_of_other_gold(runs, f"all runs are scored with those of {names[0]}")
+        warn_of_other_questions(runs, f"all runs are scored with those of {names[0]}")
     reports = [evaluate(run, lines, metrics=metrics, judged=folder) for run, folder in zip_longest(runs, judged)]
     scored = {name: {one.id: one for one in it.questions} for name, it in zip(names, reports, strict=True)}
     first, *others = scored.values()

@@ -37,6 +37,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
+_SHOWN = 5  # ids in a message
 GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
 
@@ -451,9 +452,19 @@ def own_gold(run: Run | str | Path) -> Path:
     return beside if beside.is_file() else place
 
 
-def warn_of_other_gold(runs: Sequence[Run | str | Path], which: str = "each run is scored with its own") -> None:
-    """Log a warning for each run whose own gold answers differ from those of the first run. `which` says what
-    counts then."""
+def warn_of_other_questions(
+    runs: Sequence[Run | str | Path], which: str = "each run is scored with its own"
+) -> None:
+    """Log a warning for each run whose questions or own gold answers differ from those of the first run. `which`
+    says what counts if the gold differs."""
+    first: dict[str, str] = {}
+    folders = [folder for folder in map(folder_of, runs) if folder is not None and (folder / QUESTIONS).exists()]
+    for folder in folders if len(folders) > 1 else ():
+        texts = {question.id: question.text for question in questions_of(folder)}
+        first = first or texts
+        if others := [id for id, text in texts.items() if first.get(id, text) != text]:
+            told = "the wording of %s in %s differs from that in %s, but they are compared: %s"
+            LOG.warning(told, counted(len(others), "question"), folder, folders[0], _some(others))
     answers: dict[str, Any] | None = None
     before = None
     for run in runs if len(runs) > 1 else ():
@@ -464,9 +475,14 @@ def warn_of_other_gold(runs: Sequence[Run | str | Path], which: str = "each run 
             continue
         if answers is None:
             answers, before = own, place
-        elif other := sum(answers.get(id, given) != given for id, given in own.items()):
-            told = "the gold answers of %s differ in %d questions from those of %s; %s (choose them with --gold)"
-            LOG.warning(told, folder_of(run), other, folder_of(runs[0]), which)
+        elif others := [id for id, given in own.items() if answers.get(id, given) != given]:
+            told = "the gold answers of %s differ from those of %s in %s (%s); %s (choose them with --gold)"
+            told_of = (folder_of(run), folder_of(runs[0]), counted(len(others), "question"), _some(others))
+            LOG.warning(told, *told_of, which)
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_SHOWN]) + f" and {len(ids) - _SHOWN} more" * (len(ids) > _SHOWN)
 
 
 @lru_cache(256)  # Several runs have the same questions.

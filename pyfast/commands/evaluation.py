@@ -62,7 +62,7 @@ def evaluate(
             is in the folder RUN-judged and can be resumed.
     """
     import pyfast.api.evaluation
-    from pyfast.api.run import warn_of_other_gold
+    from pyfast.api.run import warn_of_other_questions
     from pyfast.evaluation.results import KINDS
     from pyfast.evaluation.tables import check_new
 
@@ -82,7 +82,7 @@ def evaluate(
         raise InputError("these options apply to the run of a judge; also pass --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
-        warn_of_other_gold(runs)
+        warn_of_other_questions(runs)
     reports = {
         str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **asdict(scoring))
         for run, folder in folders.items()

@@ -195,23 +195,21 @@ def _row(
 
 def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
     """Join the tables of runs, so that each question has one row. `tables` has them by the names of the runs. The
-    columns of a run are called `RUN: COLUMN`.
-
-    Raises `InputError` if two runs have different questions or different gold answers under one id.
+    columns of a run are called `RUN: COLUMN`. Questions, gold answers and the asker's own columns are those of all
+    runs, unless the runs differ in them.
     """
     shared: dict[str, dict[str, Any]] = {}
     schema = next(iter(tables.values())).schema
-    names = [one.name for one in schema if one.name in _SHARED or _is_own(one)]
+    names, differ = [one.name for one in schema if one.name in _SHARED or _is_own(one)], set[str]()
     for table in tables.values():
         for row in table.select(names).to_pylist():
             known = shared.setdefault(row["id"], row)
             for name, value in row.items():
                 if known[name] is None:
                     known[name] = value
-                elif name in _SHARED and value not in (None, known[name]):
-                    raise InputError(
-                        f"{row['id']!r}: the runs have different values of `{name}` for this question"
-                    )
+                elif value not in (None, known[name]):
+                    differ.add(name)
+    names = [name for name in names if name not in differ]
     columns = {name: pa.array([row[name] for row in shared.values()], schema.field(name).type) for name in names}
     places = {}
     for run, table in tables.items():

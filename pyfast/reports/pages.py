@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from pyfast.api.evaluation import compare
-from pyfast.api.run import GoldLike, Run, warn_of_other_gold
+from pyfast.api.run import GoldLike, Run, warn_of_other_questions
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import InputError, PyfastError
 from pyfast.evaluation import Metric
@@ -90,7 +90,7 @@ def report(
         raise InputError(f"{out} exists and is not a report; choose another folder")
     scoring, known = Scoring(gold, metrics), listed(prices)
     if gold is None:
-        warn_of_other_gold(folders)
+        warn_of_other_questions(folders)
     with built_aside(out.resolve()) as aside:
         places = [aside / "data" / f"run-{number}" for number in range(len(folders))]
         data = [RunData(*one, scoring, known) for one in zip(folders, places, strict=True)]

@@ -191,9 +191,11 @@ def test_runs_below_each_other_and_side_by_side(run: Path, tmp_path: Path) -> No
                 assert value == by_place.get((of, row["id"]), {}).get(column), name
     (tmp_path / "q.jsonl").write_text('{"id": "00", "question": "Another one?"}\n')
     pyfast.answer(tmp_path / "q.jsonl", llm="instant", system="direct", run=tmp_path / "third")
-    with pytest.raises(InputError, match="'00': the runs have different values of `question`"):
-        pyfast.export([run, tmp_path / "third"], tmp_path / "wide.csv", wide=True)
-    assert not (tmp_path / "wide.csv").exists()
+    third = str(tmp_path / "third")
+    assert pyfast.export([run, third], tmp_path / "differ.parquet", wide=True) == 15
+    first = pq.read_table(tmp_path / "differ.parquet").to_pylist()[0]
+    assert "question" not in first and first[f"{third}: question"] == "Another one?"
+    assert first[f"{run}: question"] == ASKED[0]["question"]
 
 
 def test_without_gold_there_are_no_figures_and_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -331,6 +333,20 @@ def test_gold_has_the_columns_of_the_questions(office: Path) -> None:
     assert golds[0].to_pylist() == golds[1].to_pylist() == [["nothing"], ["90"], ["90"], ["90"]]
 
 
+def test_questions_that_were_reworded_are_named(office: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text in (("first", "How many seats has C1?"), ("second", "How many seats are in C1?")):
+        rows = [{"id": "7", "question": text, "answers": ["3"]}, {"id": "8", "question": "Who?", "answers": ["x"]}]
+        (office / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        pyfast.answer(
+            office / f"{name}.jsonl", index=office / "IDX", llm="instant", system="rag", run=office / name
+        )
+    pyfast.compare([office / "first", office / "second"], figures=["em"])
+    told = (
+        f"the wording of 1 question in {office / 'second'} differs from that in {office / 'first'}, but they are "
+    )
+    assert f"{told}compared: 7" in caplog.messages
+
+
 def test_runs_with_other_gold_are_compared_with_a_word(office: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name, answer in (("old", "90"), ("new", "nothing")):
         questions = office / f"{name}.jsonl"
@@ -338,11 +354,15 @@ def test_runs_with_other_gold_are_compared_with_a_word(office: Path, caplog: pyt
         questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
         pyfast.answer(questions, index=office / "IDX", llm="instant", system="rag", run=office / name)
     pyfast.compare([office / "old", office / "new"], figures=["em"])
-    assert f"the gold answers of {office / 'new'} differ in 3 questions" in caplog.text
+    assert (
+        f"the gold answers of {office / 'new'} differ from those of {office / 'old'} in 3 questions" in caplog.text
+    )
+    assert "(0, 1, 2)" in caplog.text and "the wording" not in caplog.text
     caplog.clear()
     pyfast.compare([office / "old", office / "new"], office / "new.jsonl", figures=["em"])
     assert "the gold answers of" not in caplog.text
-    told = f"the gold answers of {office / 'new'} differ in 3 questions from those of {office / 'old'}; each run"
+    new, old = office / "new", office / "old"
+    told = f"the gold answers of {new} differ from those of {old} in 3 questions (0, 1, 2); each run"
     pyfast.export([office / "old", office / "new"], office / "both.csv")
     assert told in caplog.text
     caplog.clear()
