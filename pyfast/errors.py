@@ -54,6 +54,10 @@ class RunError(PyfastError):
     """The finished records, if the run is in memory"""
 
 
+class RunInUseError(InputError):
+    """Another process is working on the run."""
+
+
 class LLMUnavailableError(RunError):
     """The LLM cannot be reached or has ended, so the run stops. (If only one call fails, the error is a
     `CallError`.)

@@ -50,7 +50,7 @@ from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question, Questions, write_questions
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
-from pyfast.errors import InputError, LLMUnavailableError, RunError
+from pyfast.errors import InputError, LLMUnavailableError, RunError, RunInUseError
 from pyfast.llm import Message
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
@@ -568,8 +568,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
     The operating system releases the lock when the process ends, even if it is killed.
 
-    Raises `InputError` if another process is working on the run, or if a link in the folder leads to a file
-    outside of the folder.
+    Raises `RunInUseError` if another process is working on the run, and `InputError` if a link in the folder leads
+    to a file outside of the folder.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -580,7 +580,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
                 break
             except BlockingIOError:
                 if patience is None:
-                    raise InputError(f"another process is working on the run {path}") from None
+                    raise RunInUseError(f"another process is working on the run {path}") from None
                 time.sleep(patience)
         if not (path / ANSWERS).exists() or not os.path.samestat((path / ANSWERS).stat(), os.fstat(file)):
             raise InputError(f"another process has moved the run {path}")

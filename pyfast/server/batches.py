@@ -28,8 +28,8 @@ from pydantic import ValidationError
 
 import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
-from pyfast.engine import Event, Record
-from pyfast.errors import InputError, LLMUnavailableError, PyfastError
+from pyfast.engine import Event, Ledger, Record
+from pyfast.errors import InputError, LLMUnavailableError, PyfastError, RunInUseError
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
@@ -43,6 +43,7 @@ _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not go on is tried again
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
+_BATCH = re.compile(r"batch_[0-9a-f]{32}")
 
 
 class Files:
@@ -52,6 +53,7 @@ class Files:
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
         make_folder(folder)
+        folder.chmod(0o700)  # The questions and answers are the clients', as those in a run's folder.
         for part in folder.glob(".*.part"):  # uploads that a killed server was taking
             part.unlink()
 
@@ -105,14 +107,15 @@ class Files:
 
 
 class Batches:
-    """The batches of a server, in a folder that no other process uses. Those of a key with a filter are apart
-    from all others."""
+    """The batches of a server, in a folder. Those of a key with a filter are apart from all others. While another
+    server with the same folder works on a batch, this one waits."""
 
     def __init__(self, folder: Path, service: Service, grace: float, key: ApiKey, turn: asyncio.Lock) -> None:
         """`turn` is held by the batch that is worked on, of all batches of the server."""
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
         make_folder(self._folder)
+        self._folder.chmod(0o700)
         self.service, self._key, self._turn = service, key, turn
         self._grace = grace  # seconds that questions in progress may take when the server ends
         self._ending = asyncio.Event()
@@ -126,10 +129,7 @@ class Batches:
         the block, it continues in the next `with` block, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
-            batch = schemas.BatchObject.model_validate_json(path.read_bytes())
-            self._known[batch.id] = batch
-            if batch.status in _OPEN:
-                self._begin(batch)
+            self._know(schemas.BatchObject.model_validate_json(path.read_bytes()))
         try:
             yield
             self._ending.set()
@@ -171,8 +171,23 @@ class Batches:
     def get(self, id: str) -> schemas.BatchObject:
         """Return a batch. Raises `ApiError` 404 if no batch has this id."""
         if id not in self._known:
-            raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
+            stored = self._stored(id)
+            if stored is None:
+                raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
+            self._know(stored)  # Another server with the same folder has made it.
         return self._known[id]
+
+    def _stored(self, id: str) -> schemas.BatchObject | None:
+        """Read a batch from the disk."""
+        if _BATCH.fullmatch(id):
+            with contextlib.suppress(FileNotFoundError):
+                return schemas.BatchObject.model_validate_json((self._folder / id / "batch.json").read_bytes())
+        return None
+
+    def _know(self, batch: schemas.BatchObject) -> None:
+        self._known[batch.id] = batch
+        if batch.status in _OPEN:
+            self._begin(batch)
 
     def cancel(self, id: str) -> schemas.BatchObject:
         """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
@@ -220,12 +235,17 @@ class Batches:
                     # A client that cancels need not wait for the end of the pause.
                     await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+                if (stored := self._stored(id)) is not None and stored.status not in _OPEN:
+                    self._known[id] = stored  # Another server with the same folder has ended it.
+                    return
 
     async def _try(self, id: str, folder: Path, stop: asyncio.Event) -> None:
         """Work on a batch until it ends, or the server stops. Raises `PyfastError` or `OSError` if it may go on
         later."""
         try:
             await self._answer(id, folder, stop)
+        except RunInUseError:  # The server before this one has not ended yet.
+            raise
         except (ApiError, InputError) as error:
             self._fail(id, _fault(str(error)))
         except (PyfastError, OSError):
@@ -284,9 +304,13 @@ class Batches:
         if event.kind == "answered" and event.record is not None:
             if self._known[id].errors is not None:
                 self._say(id)
-            usage = event.record.usage
-            self._key.use.add(used := usage.prompt_tokens + usage.completion_tokens)
-            self.service.metrics.key_tokens(self._key.name).inc(used)
+            usage, (system, _) = event.record.usage, self.service.resolve(_model(self._known[id]))
+            used = Ledger(
+                llm_calls=usage.llm_calls,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+            )
+            self.service.count(system, self._key, event.record.state, used)
             if event.record.state == "failed":
                 counts.failed += 1
             else:

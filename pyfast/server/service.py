@@ -293,21 +293,21 @@ class Service:
                 state = _state_of(error)
                 raise
             finally:
-                self._count(asked, state, ledger)
+                self.count(asked.system, asked.key, state, ledger)
         if record.state == "failed":
             raise failure(record)
         return Answered(record, ledger.cached_tokens, view.title)
 
-    def _count(self, asked: Asked, state: str, used: Ledger) -> None:
+    def count(self, system: str, key: ApiKey, state: str, used: Ledger) -> None:
         """Count a question that has ended, and what it used until then."""
         metrics = self.metrics
-        metrics.questions(asked.system, state).inc()
-        metrics.calls(asked.system).inc(used.llm_calls)
+        metrics.questions(system, state).inc()
+        metrics.calls(system).inc(used.llm_calls)
         counts = {"prompt": used.prompt_tokens, "cached": used.cached_tokens, "completion": used.completion_tokens}
         for kind, count in counts.items():
-            metrics.tokens(asked.system, kind).inc(count)
-        asked.key.use.add(tokens := used.prompt_tokens + used.completion_tokens)
-        metrics.key_tokens(asked.key.name).inc(tokens)
+            metrics.tokens(system, kind).inc(count)
+        key.use.add(tokens := used.prompt_tokens + used.completion_tokens)
+        metrics.key_tokens(key.name).inc(tokens)
 
 
 def _state_of(error: Exception) -> str:

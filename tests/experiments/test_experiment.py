@@ -486,8 +486,10 @@ def test_an_experiment_that_is_done_needs_no_server(data: Path, tmp_path: Path) 
         llm = f"openai:m@http://127.0.0.1:{int(server.stdout.readline())}"
         first = pyfast.experiment(plan, data, tmp_path / "E", llm=llm)
         server.kill()
-    again = pyfast.experiment(plan, data, tmp_path / "E", llm=llm)
-    assert [one.figures for one in again.cells] == [one.figures for one in first.cells]
+    for address in (llm, "openai:m@http://127.0.0.1:9"):  # Another server has the same model.
+        again = pyfast.experiment(plan, data, tmp_path / "E", llm=address)
+        assert [one.figures for one in again.cells] == [one.figures for one in first.cells]
+        assert {one.model for one in again.cells} == {"openai:m"}
 
 
 def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import resource
 import signal
 import time
@@ -249,6 +250,29 @@ def test_a_batch_goes_on_by_itself_when_there_is_space_again(is_cancelled: bool,
             ".json",
             ".json",
         ]
+
+
+def test_a_server_that_starts_before_the_other_has_ended_goes_on_with_its_batch(tmp_path: Path) -> None:
+    """Also in a rolling restart, with two servers for a while: no batch fails, and no answer is lost."""
+    count = 60
+    with hostile("--weights", "good=1", "--delay-ms", "200") as llm:
+        given = ("--llm", f"openai:m@{llm}", "--system", "direct", "--jobs", tmp_path / "jobs", "--concurrency", 4)
+        with process(tmp_path, *given) as (first, url), client(url) as ask:
+            batch = begin(ask, lines(count))
+            first.until(lambda: ask.batches.retrieve(batch.id).request_counts.completed >= 8)
+            with process(tmp_path, *given) as (second, other), client(other) as again:
+                second.until(lambda: again.batches.retrieve(batch.id).errors is not None)
+                late = begin(ask, lines(2))
+                assert again.batches.retrieve(late.id).status in ("validating", "in_progress")
+                first.send(signal.SIGTERM)
+                assert first.ended() == 0
+                assert [ended(again, id).status for id in (batch.id, late.id)] == ["completed", "completed"]
+                assert len(results(again, again.batches.retrieve(batch.id).output_file_id)) == count
+                told = urllib.request.urlopen(f"{other}/metrics").read().decode()
+                (calls,) = re.findall(r"^pyfast_llm_calls_total{.*?} ([0-9.]+)$", told, re.MULTILINE)
+                assert 2 < float(calls) < count
+        for folder in ("files", "batches"):
+            assert (tmp_path / "jobs" / folder).stat().st_mode & 0o77 == 0
 
 
 async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) -> None:

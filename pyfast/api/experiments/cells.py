@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -461,6 +462,7 @@ def _summarized(
 
 
 def _name_of(llm: str | Mapping[str, str]) -> str:
-    if isinstance(llm, str):
-        return llm
-    return ", ".join(spec if role == "default" else f"{role}={spec}" for role, spec in llm.items())
+    """Return the name of a model in tables and folders. It has no address: another server may have the model."""
+    specs = {"default": llm} if isinstance(llm, str) else llm
+    names = {role: re.sub("@https?://.*", "", spec) for role, spec in specs.items()}
+    return ", ".join(name if role == "default" else f"{role}={name}" for role, name in names.items())

@@ -33,7 +33,10 @@ from pyfast.utils.version import __version__
 
 _FORMAT = {"format": "pyfast-bench", "version": 1}
 _HIGHER_IS_BETTER = ("request_throughput", "request_goodput")
-_SAME = ("system", "settings", "model_id", "corpus", "questions", "documents", "concurrency", "journal", "machine")
+_SAME = (
+    *("system", "settings", "model_id", "corpus", "questions", "documents", "num_prompts", "warm_up", "repeats"),
+    *("concurrency", "journal", "machine"),
+)
 _GAIN = 1.05  # Saturation: twice as many clients raise the throughput by less than this factor.
 _MOST_CLIENTS = 4096
 _SHARES = (0.5, 0.7, 0.8, 0.9)  # shares of the throughput at saturation
