@@ -115,7 +115,7 @@ def test_latency_by_one_client_stands_beside_throughput(data: Path, tmp_path: Pa
     head, rows = result.summary()
     assert head[-4:] == ["questions/s", "p50 s, 1 client", "p95 s, 1 client", "p99 s, 1 client"]
     for row, cell in zip(rows, result.cells, strict=True):
-        assert row[:3] == [cell.row, "moons", url] and row[3:5] == [
+        assert row[:3] == [cell.row, "moons", "openai:m"] and row[3:5] == [
             f"{cell.figures[n].value:.3f}" for n in ("em", "f1")
         ]
         assert 0.06 <= cell.latency["p50"] <= cell.latency["p95"] <= cell.latency["p99"] < 5
