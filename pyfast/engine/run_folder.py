@@ -102,7 +102,9 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             asked = described["places"]["questions"]
             is_kept = not asked or Path(asked) == path / QUESTIONS
             told = "its questions have changed" if is_kept else f"{asked}: changed since the run began"
-            fewer = described["questions"]["count"] < recorded["questions"]["count"]
+            before = recorded.get("questions")
+            count = before.get("count") if isinstance(before, dict) else None
+            fewer = isinstance(count, int) and described["questions"]["count"] < count
             changed = others if fewer else [*others, told]
         raise InputError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "

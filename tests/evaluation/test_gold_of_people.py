@@ -386,13 +386,17 @@ def test_a_run_keeps_its_questions(ids: bool, small: pyfast.Index, tmp_path: Pat
 
 
 def test_questions_of_the_user_in_the_folder_of_a_run(small: pyfast.Index, tmp_path: Path) -> None:
-    """They are not replaced by those that a new run keeps."""
+    """They are not replaced by those that a new run keeps. If the run asks them, it keeps this file."""
     path = tmp_path / "questions.jsonl"
     path.write_text('{"id": "a", "question": "Who?", "answers": ["He"]}\n', encoding="utf-8")
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"would replace its questions\.jsonl; choose another folder"):
-        pyfast.answer(path, index=small, llm="instant", run=tmp_path)
+        pyfast.answer(["Where?"], index=small, llm="instant", run=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [path.name] and path.read_bytes() == before
+    for _ in range(2):
+        pyfast.answer(path, index=small, llm="instant", run=tmp_path)
+        assert path.read_bytes() == before and pyfast.verify(tmp_path).summary
+    assert pyfast.Run(tmp_path).to_arrow()["question"].to_pylist() == ["Who?"]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
