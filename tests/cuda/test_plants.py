@@ -26,7 +26,7 @@ from conftest import NO_INTERPRETER, Objects
 from pyfast import ops
 
 NUMBERS = np.random.default_rng(0).integers(0, 4, 1000, dtype=np.int32)
-POOLS = random_problem([3, 40, 2], terms=60, per_row=40)
+POOLS = random_problem([3, 40, 2, 70, 5], terms=60, per_row=40)
 GRAPHS = graph([random_matrix(n, 0.4, seed=n) for n in (3, 4, 5, 60)])  # in shared memory, but for the last
 
 
