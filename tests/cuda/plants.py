@@ -299,7 +299,7 @@ OF_KERNELS = [
         "        __syncthreads();  // a target occurs once in a row, so its sources come row by row\n",
         "",
     ),
-    # No fault where a pool has one part: `block_max` waits before the next pool. Parts of a pool need this barrier.
+    # No fault where a pool has one part, because `block_max` waits before the next pool. Parts need this barrier.
     replace(
         _kernel(
             "weighted_degree without the barrier between pools of one part",
