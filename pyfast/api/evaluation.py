@@ -34,6 +34,7 @@ from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import some
 
 
 def evaluate(
@@ -307,8 +308,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         raise InputError(f"{', '.join(_names([before, after]))}: these runs have no question in common")
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
-        some = ", ".join(sorted(alone)[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
-        LOG.warning("%d questions are left out, because only one run has finished them: %s", len(alone), some)
+        told = "%d questions are left out, because only one run has finished them: %s"
+        LOG.warning(told, len(alone), some(sorted(alone)))
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)

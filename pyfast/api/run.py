@@ -35,9 +35,8 @@ from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
 from pyfast.utils.extras import explained
 from pyfast.utils.log import LOG
-from pyfast.utils.text_forms import counted
+from pyfast.utils.text_forms import counted, some
 
-_SHOWN = 5  # ids in a message
 GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
 
@@ -464,7 +463,7 @@ def warn_of_other_questions(
         first = first or texts
         if others := [id for id, text in texts.items() if first.get(id, text) != text]:
             told = "the wording of %s in %s differs from that in %s, but they are compared: %s"
-            LOG.warning(told, counted(len(others), "question"), folder, folders[0], _some(others))
+            LOG.warning(told, counted(len(others), "question"), folder, folders[0], some(others))
     answers: dict[str, Any] | None = None
     before = None
     for run in runs if len(runs) > 1 else ():
@@ -477,12 +476,8 @@ def warn_of_other_questions(
             answers, before = own, place
         elif others := [id for id, given in own.items() if answers.get(id, given) != given]:
             told = "the gold answers of %s differ from those of %s in %s (%s); %s (choose them with --gold)"
-            told_of = (folder_of(run), folder_of(runs[0]), counted(len(others), "question"), _some(others))
+            told_of = (folder_of(run), folder_of(runs[0]), counted(len(others), "question"), some(others))
             LOG.warning(told, *told_of, which)
-
-
-def _some(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:_SHOWN]) + f" and {len(ids) - _SHOWN} more" * (len(ids) > _SHOWN)
 
 
 @lru_cache(256)  # Several runs have the same questions.

@@ -26,7 +26,7 @@ from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import SNIPPET, cut, in_money, json_line, plain, say, show_table
 from pyfast.errors import InputError
 from pyfast.utils.options import OF_EVERY_RUN, Documents, RunOptions
-from pyfast.utils.text_forms import counted
+from pyfast.utils.text_forms import counted, some
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from pyfast.evaluation.cost import Cost
     from pyfast.evaluation.tables import WithRows
 
-NAMED = 5  # the maximum number of ids shown of questions that were not run
-_FLIPS = 10  # and of those that one of two runs answers correctly
+_FLIPS = 10  # the maximum number of ids shown of questions that one of two runs answers correctly
 
 
 @with_options
@@ -189,7 +188,7 @@ def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
     """Say what was not scored, or was scored differently: a line for each reason, with the ids."""
     for name, one, several, end in _NOTES:
         if ids := getattr(result, name, ()):
-            yield f"{counted(len(ids), one, several)} {end}: {some(ids)}"
+            yield f"{counted(len(ids), one, several)} {end}: {some([*map(plain, ids)], where='--json')}"
 
 
 def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
@@ -201,12 +200,6 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
                 f"{plain(cost.run)}: {reused} of {calls} LLM calls ({into} tokens in, {out} out) were reused."
                 " They count towards the calls, tokens and money, but not towards the seconds"
             )
-
-
-def some(ids: Iterable[str], most: int = NAMED, where: str = "--json") -> str:
-    """Write the first ids of a list for a message, with the number of further ids and the option that has all."""
-    shown = [plain(id) for id in ids]
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more ({where})" if len(shown) > most else "")
 
 
 def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
@@ -315,10 +308,12 @@ def _show_comparison(comparison: Comparison) -> None:
         for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
             if ids:
                 pair = f"right in {plain(right)} and wrong in {plain(wrong)}"
-                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some(ids, _FLIPS, '--out')}")
+                say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some([*map(plain, ids)], _FLIPS, '--out')}")
     if comparison.left_out:
         left = counted(len(comparison.left_out), "question")
-        say(f"{left} left out, because not all runs have answered them: {some(comparison.left_out)}")
+        say(
+            f"{left} left out, because not all runs have answered them: {some([*map(plain, comparison.left_out)], where='--json')}"
+        )
     for note in _notes(comparison):
         say(note)
 

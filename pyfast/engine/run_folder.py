@@ -55,6 +55,7 @@ from pyfast.llm import Message
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Sync
+from pyfast.utils.text_forms import some
 
 GROWN = ("questions.count", "questions.digest")
 """The values of run.toml that change if a run is resumed with more questions"""
@@ -65,7 +66,6 @@ BLOCKS = "blocks"
 """The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
-_NAMED = 8  # how many questions an error names
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
@@ -422,7 +422,7 @@ class RunFolder:
             what = f"the run stopped at the question {again[0]!r} before; its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
-            names = ", ".join(map(repr, again[:_NAMED])) + (", ..." if len(again) > _NAMED else "")
+            names = some([*map(repr, again)])
             what = f"the run stopped before with {len(again)} of these questions in progress: {names}"
             error.args = (
                 f"{error}; {what}; the prompt of one of them may be the reason: find it with --concurrency 1",

@@ -20,6 +20,18 @@ def counted(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
+def some(names: Sequence[str], most: int = 5, where: str = "") -> str:
+    """Write the first `most` names of a list for a message, with the number of the others and `where` all are.
+
+    Example:
+        >>> from pyfast.utils.text_forms import some
+        >>> some(["q1", "q2", "q3"], 2, "--json")
+        'q1, q2 and 1 more (--json)'
+    """
+    shown, left = ", ".join(names[:most]), len(names) - most
+    return f"{shown} and {left} more{where and f' ({where})'}" if left > 0 else shown
+
+
 def compared(text: str, accents: bool = False) -> str:
     """Return the form of a text for comparisons: one Unicode form (NFKC), lower case, without accents.
 

@@ -55,7 +55,7 @@ from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, Run
 from pyfast.utils.text_forms import counted
 
 _LOOK_S = 0.25
-_OF_ROWS = {"of_a": "of_baseline", "of_b": "of_row"}
+_OF_ROWS = {"of_a": "of_baseline", "of_b": "of_row", "first": "of the baseline", "second": "of the row"}
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
 
 
@@ -122,9 +122,7 @@ class Experiment:
             {**place, **{_OF_ROWS.get(key, key): it for key, it in asdict(one).items() if key not in ("a", "b")}}
             for place, one in both
         ]
-        head = [
-            "of the baseline" if one == "first" else "of the row" if one == "second" else one for one in DIFFERENCE
-        ]
+        head = [_OF_ROWS.get(one, one) for one in DIFFERENCE]
         grid = (
             ["set", "model", "row", "baseline", *head],
             [[*place.values(), *difference_cells(one)] for place, one in both],

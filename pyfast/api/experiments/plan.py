@@ -81,7 +81,7 @@ class Plan(_Strict):
     latency: int = Field(0, ge=0)
     """The number of questions that one client asks, one by one, to measure the latency of each cell. 0: none"""
 
-    @field_validator("sets", "columns", "seeds")
+    @field_validator("columns", "seeds")
     @classmethod
     def _named_once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(set(values)) < len(values):

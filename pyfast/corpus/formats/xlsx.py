@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,9 +32,8 @@ from pyfast.corpus.grids import (
     runs_of,
     title_of,
 )
-from pyfast.utils.text_forms import counted
+from pyfast.utils.text_forms import counted, some
 
-_MOST_NAMED = 5
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
 _ZEROS = re.compile(r"-?0\d")
 
@@ -85,9 +84,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             )
     for sheet, found in sheets:
         if lacking := found.lacking:
-            which = ", ".join(islice(lacking.values(), _MOST_NAMED)) + (
-                ", ..." if len(lacking) > _MOST_NAMED else ""
-            )
+            which = some([*lacking.values()])
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
             what = f"{many} without a stored value: {which}; save the file in a spreadsheet program"
             yield Unread(path, f"sheet {sheet.title}: {what}")

@@ -34,7 +34,7 @@ from pyfast.engine.distributed.worker import Told, Work
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
-from pyfast.errors import InputError, RunError, error_of
+from pyfast.errors import InputError, RunError, RunInUseError, error_of
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Cluster
 
@@ -61,8 +61,9 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
         The counts of this session.
 
     Raises:
-        InputError: Another process is working on the folder, the cluster cannot be reached, or a worker has
-            other code, models or documents than this process.
+        RunInUseError: Another process is working on the folder.
+        InputError: The cluster cannot be reached, or a worker has other code, models or documents than this
+            process.
         RunError: As in `answer_all`. Also if several workers die on the same block, or while they start.
     """
     run = job.folder
@@ -70,7 +71,7 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
     run = run.resolve()
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_running(run):
-        raise InputError(f"another process is working on the run {run}")
+        raise RunInUseError(f"another process is working on the run {run}")
     described = job.describe()
     if blocks_in(run):
         before = read_configuration(run / CONFIGURATION)
