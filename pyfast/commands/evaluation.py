@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
@@ -118,7 +118,7 @@ def _judged(run: Path) -> Path:
 
 
 def _show(reports: Mapping[str, Report]) -> None:
-    from pyfast.evaluation.tables import shown, spent_cells, spent_on
+    from pyfast.evaluation.tables import notes_of, shown, spent_cells, spent_on
 
     wholes = [report.rows[0] for report in reports.values()]
     names = list(dict.fromkeys(name for whole in wholes for name in whole.figures))
@@ -153,7 +153,7 @@ def _show(reports: Mapping[str, Report]) -> None:
     for number, report in enumerate(reports.values(), start=1):
         states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
         say(f"run {number}: {states}" if several else states)
-        for note in filter(None, [report.unanswered.note, *_notes(report)]):
+        for note in filter(None, [report.unanswered.note, *notes_of(report, plain, "--json")]):
             notes.setdefault(note, []).append(str(number))
     for note, numbers in notes.items():
         say(plain(note) if len(numbers) == len(reports) else f"run {', '.join(numbers)}: {plain(note)}")
@@ -174,21 +174,6 @@ def _with_interval(figure: Figure | None) -> str:
 def _spaced(names: Iterable[str]) -> list[str]:
     """Return the names of figures as heads that can continue in the next line."""
     return [name.replace("_", " ") for name in names]
-
-
-_NOTES = (
-    ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    ("whole_tables", "question is", "questions are", "scored with any row, as no gold row has the answer"),
-    ("not_indexed", "gold document is", "gold documents are", "not in the index and counted as not found"),
-    ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
-)
-
-
-def _notes(result: Report | Comparison | RetrievalReport) -> Iterator[str]:
-    """Say what was not scored, or was scored differently: a line for each reason, with the ids."""
-    for name, one, several, end in _NOTES:
-        if ids := getattr(result, name, ()):
-            yield f"{counted(len(ids), one, several)} {end}: {some([*map(plain, ids)], where='--json')}"
 
 
 def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
@@ -287,7 +272,7 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 
 
 def _show_comparison(comparison: Comparison) -> None:
-    from pyfast.evaluation.tables import cost_grid, difference_grid
+    from pyfast.evaluation.tables import cost_grid, difference_grid, notes_of
 
     runs = [cost.run for cost in comparison.costs]
     say(f"{counted(comparison.questions, 'question')} answered by all runs; means per question:")
@@ -311,10 +296,9 @@ def _show_comparison(comparison: Comparison) -> None:
                 say(f"{plain(flips.figure)}: {len(ids)} {pair}: {some([*map(plain, ids)], _FLIPS, '--out')}")
     if comparison.left_out:
         left = counted(len(comparison.left_out), "question")
-        say(
-            f"{left} left out, because not all runs have answered them: {some([*map(plain, comparison.left_out)], where='--json')}"
-        )
-    for note in _notes(comparison):
+        names = some([*map(plain, comparison.left_out)], where="--json")
+        say(f"{left} left out, because not all runs have answered them: {names}")
+    for note in notes_of(comparison, plain, "--json"):
         say(note)
 
 
@@ -353,7 +337,7 @@ def evaluate_retrieval(
 
 
 def _show_retrieval(report: RetrievalReport) -> None:
-    from pyfast.evaluation.tables import difference_grid
+    from pyfast.evaluation.tables import difference_grid, notes_of
 
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
@@ -363,7 +347,7 @@ def _show_retrieval(report: RetrievalReport) -> None:
     show_table(["", "setting", *figures], rows, keys=2)
     if report.differences:
         show_table(*difference_grid(report.differences, list(place), "settings"), keys=2)
-    for note in _notes(replace(report, without_gold=())):
+    for note in notes_of(replace(report, without_gold=()), plain, "--json"):
         say(note)
     if lacking := len(report.without_gold):
         forms = "question lists no gold evidence and is", "questions list no gold evidence and are"

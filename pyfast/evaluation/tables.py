@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyfast.evaluation.evaluate import Figure, Row, Unanswered
 from pyfast.evaluation.results import KINDS, write_results
 from pyfast.utils.extras import explained
 from pyfast.utils.files import write_atomically
+from pyfast.utils.text_forms import counted, some
 
 Grid = tuple[Sequence[str], Sequence[Sequence[object]]]
 """A header and rows, for people"""
@@ -202,6 +203,29 @@ def counts_of(unanswered: Unanswered | None) -> dict[str, int]:
 def failure_notes(unanswered: Mapping[str, Unanswered | None]) -> list[str]:
     """Make a note for each run, or row of a table, of which questions failed. `unanswered` has the names."""
     return [f"{name}: {one.note}" for name, one in unanswered.items() if one is not None and one.note]
+
+
+_NOTES = (
+    ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
+    ("whole_tables", "question is", "questions are", "scored with any row, as no gold row has the answer"),
+    ("not_indexed", "gold document is", "gold documents are", "not in the index and counted as not found"),
+    ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
+)
+
+
+def notes_of(result: object, written: Callable[[str], str] = str, where: str = "") -> list[str]:
+    """Say what was not scored, or was scored differently: a line for each reason, with the first ids.
+
+    Args:
+        result: A report or comparison. Its fields name the reasons, and have the ids.
+        written: Writes an id, for example without control characters.
+        where: Where all ids are. It follows a list that is cut.
+    """
+    return [
+        f"{counted(len(ids), one, several)} {end}: {some([*map(written, ids)], where=where)}"
+        for name, one, several, end in _NOTES
+        if (ids := getattr(result, name, ()))
+    ]
 
 
 def without_empty(records: Records) -> Records:

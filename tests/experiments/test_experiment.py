@@ -473,7 +473,7 @@ def test_questions_without_gold_are_said(data: Path, tmp_path: Path, caplog: pyt
     questions.write_text("".join(json.dumps(one) + "\n" for one in asked))
     rows = [{"name": name, "system": name} for name in ("rag", "direct")]
     pyfast.experiment({"sets": ["moons"], "rows": rows}, tmp_path / "DATA", tmp_path / "E", llm="instant")
-    said = "moons: 4 questions without gold answers not scored"
+    said = f"moons: 4 questions have no gold and are not scored: {', '.join(one['id'] for one in asked[:4])}"
     assert [one for one in caplog.messages if "gold" in one] == [said]
     assert f"- {said}\n" in (tmp_path / "E" / "tables.md").read_text()
 

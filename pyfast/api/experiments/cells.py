@@ -45,7 +45,7 @@ from pyfast.evaluation.compare import Difference, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import names_of, rows_of, unanswered_of
-from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, write_table
+from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, notes_of, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import DEFAULT
@@ -350,9 +350,10 @@ def _cell(
     each = {one: [whole[one].value for whole in wholes if one in whole] for one in figures}
     spread = {one: stdev(values) for one, values in each.items() if len(values) > 1}
     failed = unanswered_of([one for report in reports for one in report.questions])
-    spent, without_gold = mean_cost(costs), len(reports[0].without_gold)
+    # The table says itself how many questions of a set were run.
+    spent, notes = mean_cost(costs), notes_of(replace(reports[0], not_run=()))
     return Cell(
-        *(name, row.name, model, runs, figures, paper, spent, scored, failed, without_gold, rate, timed(), spread)
+        *(name, row.name, model, runs, figures, paper, spent, scored, failed, notes, rate, timed(), spread)
     )
 
 

@@ -30,7 +30,6 @@ from pyfast.evaluation.tables import (
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.files import write_atomically
-from pyfast.utils.text_forms import counted
 
 COMPARISONS = ("comparisons.csv", "comparisons.md", "comparisons.tex")
 
@@ -55,8 +54,8 @@ class Cell:
     """The scores of each question. If there are several seeds, each score is the sum over the seeds"""
     unanswered: Unanswered
     """How many questions failed or abstained. If there are several seeds, a question counts once for each seed"""
-    without_gold: int = 0
-    """The number of questions that were asked but have no gold answers. They have no part in any figure"""
+    notes: Sequence[str] = ()
+    """Which questions were not scored, or were scored differently, and why"""
     throughput: float | None = None
     """Questions per second, the mean over all seeds. None: not known"""
     latency: Mapping[str, float] = field(default_factory=dict)
@@ -146,16 +145,10 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
 
 
 def failures(cells: Sequence[Cell]) -> list[str]:
-    """Make a note for each cell with questions that failed: how many, and why the first of them failed. Another
-    note for each set says how many questions have no gold answers."""
-    without = {cell.set: cell.without_gold for cell in cells if cell.without_gold}
-    return [
-        *failure_notes({name_of(cell): cell.unanswered for cell in cells}),
-        *(
-            f"{name}: {counted(count, 'question')} without gold answers not scored"
-            for name, count in without.items()
-        ),
-    ]
+    """Make a note for each cell with questions that failed: how many, and why the first of them failed. The other
+    notes say which questions of a set were not scored, or were scored differently."""
+    notes = dict.fromkeys(f"{cell.set}: {note}" for cell in cells for note in cell.notes)
+    return [*failure_notes({name_of(cell): cell.unanswered for cell in cells}), *notes]
 
 
 def name_of(cell: Cell) -> str:
