@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from pyfast.engine import recorded_value
@@ -153,24 +154,25 @@ class Session:
                 used[name] = version(name)
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
-    def segments(self, ids: Sequence[int]) -> Int64:
-        """Return the positions in the corpus of the passages with these ids. An id is left out if the index
-        has no such passage, for example because its document was deleted."""
-        by_id, places = self._passages
+    def numbers(self, ids: npt.ArrayLike) -> Int64:
+        """Return the numbers in the index of the passages with these ids. The number is -1 if the index has no
+        such passage, for example because its document was deleted."""
+        by_id, numbers = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
-        return places[at[by_id[at] == wanted]]
+        return np.where(by_id[at] == wanted, numbers[at], -1)
 
     def passages(self, ids: Sequence[int]) -> list[int]:
         """Return the numbers in the index of the passages with these ids. An id is left out if the index has
-        no such passage, for example because its document was deleted."""
-        return np.searchsorted(self.index.passages, self.segments(ids)).tolist()
+        no such passage."""
+        numbers = self.numbers(ids)
+        return numbers[numbers >= 0].tolist()
 
     @cached_property
     def _passages(self) -> tuple[Any, Int64]:
         ids = self.index.corpus.ids[self.index.passages]
         order = np.argsort(ids)
-        return ids[order], self.index.passages[order]
+        return ids[order], order
 
     def kept(self, run: Path) -> Session:
         """Return a session that uses hard links to the files of the store, in the run's folder. So the run can

@@ -13,12 +13,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 from scipy.sparse import csr_array
 
 from pyfast.errors import IndexFormatError, InputError
@@ -139,10 +141,41 @@ class Facts:
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
         """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
         of its entity in `entities`. For the entities [7, 3], a fact about entity 3 has the position 1."""
-        begin = self.about_offsets[entities]
-        sizes = self.about_offsets[entities + 1] - begin
-        which = np.repeat(np.arange(len(entities)), sizes)
-        return self.about[np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]], which
+        at, which = positions_in(self.about_offsets, entities)
+        return self.about[at], which
+
+
+def positions_in(offsets: Int64 | Int32, groups: Int64 | Int32) -> tuple[Int64, Int64]:
+    """Find the elements of some groups, group by group, in an array that has the elements of all groups. Group i
+    has the positions from `offsets[i]` to `offsets[i + 1]`.
+
+    Returns (the position of each element, the position of its group in `groups`).
+    """
+    begin = offsets[groups].astype(np.int64)
+    sizes = offsets[groups + 1] - begin
+    which = np.repeat(np.arange(len(groups)), sizes)
+    return np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which], which
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """The segments from which triples or entities come."""
+
+    offsets: Int64
+    """[owners + 1]: the position in `segments` at which the segments of each triple or entity start"""
+    segments: npt.NDArray[np.uint64]
+    """The ids of the segments of each triple or entity, ascending"""
+
+    @property
+    def owners(self) -> Int64:
+        """[segments] the number of the triple or entity that each segment has"""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def of(self, owners: Sequence[int]) -> list[list[int]]:
+        """Return the ids of the segments of each of some triples or entities."""
+        at, _ = positions_in(self.offsets, numbers := np.asarray(owners, np.int64))
+        ids, ends = self.segments[at].tolist(), np.cumsum(np.diff(self.offsets)[numbers]).tolist()
+        return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
@@ -299,6 +332,23 @@ class Knowledge:
         order = np.lexsort((triple, entity))
         return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
 
+    @cached_property
+    def degree(self) -> Int64:
+        """[entities] the number of triples of each entity"""
+        return np.diff(self.incident[0])
+
+    def ranked(self, triples: Int32) -> Int32:
+        """Order triples: those whose ends have the most triples come first, then the strongest."""
+        return triples[np.argsort(self._rank[triples])]
+
+    @cached_property
+    def _rank(self) -> Int32:
+        """[triples] the place of each triple in the order of all of them"""
+        rank = np.empty(len(self), np.int32)
+        around = self.degree[self.head] + self.degree[self.tail]
+        rank[np.lexsort((-self.strength, -around))] = np.arange(len(self))
+        return rank
+
     def search(self, kind: str, queries: Float32, k: int) -> tuple[Int64, Float32]:
         """Find the `k` nearest facts, entities or keys for each query vector. `kind` is "facts", "entities" or
         "keys". Returns (numbers [queries, k], cosines).
@@ -370,58 +420,63 @@ class Knowledge:
     def times(self, triples: Sequence[int]) -> list[str]:
         """Return the time at which each triple is true, as text. The text is empty if the time is not
         known."""
-        rows = self._each("SELECT time FROM triples WHERE id = ?", self._triple_ids, triples)
-        return [time for ((time,),) in rows]
+        rows = self._about(
+            "time", "triples ON id = value", self._triple_ids[np.asarray(triples, np.int64)].tolist()
+        )
+        return [time for _, time in rows]
 
     def sources(self, triples: Sequence[int]) -> list[list[int]]:
         """Return for each triple the ids of the segments that state the triple, ascending. Ids are uint64, as in
         the corpus."""
-        return self._segments("statements WHERE triple = ?", self._triple_ids, triples)
+        return self.statements.of(triples)
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
         """Return the numbers of the triples that these segments state, ascending. `segments` are the ids of
         segments in the corpus."""
-        triples, stating = self.statements
-        return np.unique(triples[np.isin(stating, np.asarray(segments, np.uint64))])
+        stated = np.flatnonzero(np.isin(self.statements.segments, np.asarray(segments, np.uint64)))
+        return np.unique(np.searchsorted(self.statements.offsets, stated, side="right") - 1).astype(np.int32)
 
     @cached_property
-    def statements(self) -> tuple[Int32, npt.NDArray[np.uint64]]:
-        """(triples, segments): the number of each triple, and the id of each segment that states it"""
-        rows = self._database.execute("SELECT DISTINCT triple, segment FROM statements").fetchall()
-        columns = np.array(rows, np.int64).reshape(-1, 2).T
-        return np.searchsorted(self._triple_ids, columns[0]).astype(np.int32), columns[1].astype(np.uint64)
+    def statements(self) -> Sources:
+        """The segments that state each triple"""
+        return self._sources("statements", "triple", self._triple_ids)
+
+    @cached_property
+    def _mentions(self) -> Sources:
+        return self._sources("mentions", "entity", self._entity_ids)
 
     def mentions(self, entities: Sequence[int]) -> list[list[int]]:
-        """Return for each entity the ids of the segments that describe the entity."""
-        return self._segments("mentions WHERE entity = ?", self._entity_ids, entities)
+        """Return for each entity the ids of the segments that describe the entity, ascending."""
+        return self._mentions.of(entities)
 
-    def descriptions(self, entities: Sequence[int]) -> list[list[str]]:
-        """Return the descriptions of each entity, without duplicates. If the kind of the entity is known, a
-        description has the form `kind: description`."""
-        query = "SELECT kind, description FROM mentions WHERE entity = ? ORDER BY chunk, segment"
-        rows = self._each(query, self._entity_ids, entities)
-        texts = [[": ".join(filter(None, row)) for row in of_one] for of_one in rows]
-        return [list(dict.fromkeys(filter(None, of_one))) for of_one in texts]
+    def relation_descriptions(self, stated: Sequence[tuple[int, int]]) -> list[str]:
+        """Return for each pair (triple, id of a segment) the sentence that describes the triple in this segment,
+        or "" if there is none."""
+        found = [""] * len(stated)
+        where = "statements ON triple = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
+        for at, text in self._about("max(description)", where, self._pairs(self._triple_ids, stated)):
+            found[at] = text
+        return found
 
-    def relation_descriptions(self, triples: Sequence[int], segment: int) -> list[str]:
-        """Return for each triple the sentence that describes it in a segment, or "" if there is none.
-        `segment` is the id of the segment."""
-        query = "SELECT max(description) FROM statements WHERE triple = ? AND segment = ?"
-        rows = self._each(query, self._triple_ids, triples, signed(segment))
-        return [description or "" for ((description,),) in rows]
-
-    def described_in(self, entities: Sequence[int], segment: int) -> list[tuple[str, str, str]]:
-        """Return (name, kind, description) of each of the `entities` that a segment describes. `segment` is
-        the id of the segment. Other entities are left out."""
-        query = "SELECT kind, description FROM mentions WHERE entity = ? AND segment = ? ORDER BY chunk LIMIT 1"
-        rows = self._each(query, self._entity_ids, entities, signed(segment))
-        found = zip(entities, rows, strict=True)
-        return [(self.entities[i], *row) for i, of_one in found for row in of_one if any(row)]
+    def entity_descriptions(self, mentioned: Sequence[tuple[int, int]]) -> list[tuple[str, str]]:
+        """Return for each pair (entity, id of a segment) the kind of the entity and its description in this
+        segment. Each is "" if there is none."""
+        found = [("", "")] * len(mentioned)
+        where = "mentions ON entity = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
+        # SQLite takes the other columns from the row with the least chunk.
+        rows = self._about("kind, description, min(chunk)", where, self._pairs(self._entity_ids, mentioned))
+        for at, kind, description, _ in rows:
+            found[at] = kind, description
+        return found
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
         """Return for each key the ids of the segments that have this key as a theme (what a text is about, in
         a few words)."""
-        return self._segments("themes WHERE key = ?", self._key_ids, keys)
+        ids = self._key_ids[np.asarray(keys, np.int64)].tolist()
+        found: list[set[int]] = [set() for _ in ids]
+        for at, segment in self._about("segment", "themes ON themes.key = value", ids):
+            found[at].add(unsigned(segment))
+        return list(map(sorted, found))
 
     @cached_property
     def strength(self) -> Int32:
@@ -519,15 +574,33 @@ class Knowledge:
         rows = self._database.execute(f"SELECT id, {name} FROM {table} ORDER BY id").fetchall()
         return [name for _, name in rows], np.array([number for number, _ in rows], np.int64)
 
-    def _each(self, query: str, ids: Int32 | Int64, places: Sequence[int], *values: object) -> Iterator[list[Any]]:
-        """Run an SQL query for each of some triples, entities or keys, and yield the rows of its result. Its first
-        parameter is the id in the database. `ids` has the ids of all of them."""
-        for place in places:
-            yield self._database.execute(query, (int(ids[place]), *values)).fetchall()
+    def _about(self, columns: str, table: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Read rows about many values with one SQL query: for each row, the position of its value in `values`,
+        then its columns. `table` ends with the condition for a value."""
+        if not values:
+            return []
+        query = f"SELECT asked.key, {columns} FROM json_each(?) AS asked CROSS JOIN {table}"
+        return self._database.execute(query, (orjson.dumps(values).decode(),)).fetchall()
 
-    def _segments(self, condition: str, ids: Int32 | Int64, places: Sequence[int]) -> list[list[int]]:
-        rows = self._each(f"SELECT DISTINCT segment FROM {condition}", ids, places)
-        return [sorted(unsigned(segment) for (segment,) in of_one) for of_one in rows]
+    @cached_property
+    def _is_described(self) -> bool:
+        """Whether there are descriptions. Rules write none, and then no search looks for them"""
+        query = (
+            "SELECT EXISTS (SELECT 1 FROM statements WHERE description > '') OR EXISTS (SELECT 1 FROM mentions)"
+        )
+        return bool(self._database.execute(query).fetchone()[0])
+
+    def _pairs(self, ids: Int32 | Int64, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Convert pairs (triple or entity, id of a segment) into the values of the database, if these can have
+        descriptions."""
+        return [(int(ids[one]), signed(segment)) for one, segment in pairs] if self._is_described else []
+
+    def _sources(self, table: str, owner: str, ids: Int32 | Int64) -> Sources:
+        rows = self._database.execute(f"SELECT DISTINCT {owner}, segment FROM {table}").fetchall()
+        columns = np.array(rows, np.int64).reshape(-1, 2).T
+        numbers, segments = np.searchsorted(ids, columns[0]), columns[1].astype(np.uint64)
+        order = np.lexsort((segments, numbers))
+        return Sources(np.searchsorted(numbers[order], np.arange(len(ids) + 1)), segments[order])
 
 
 def _marks(names: Sequence[str]) -> Int64:

@@ -286,7 +286,9 @@ def test_what_is_said_of_a_title_is_believed(tmp_path: Path) -> None:
     index = build_index([TextDocument("t", "Umbriel", "Lassell found it.")], tmp_path / "index")
     store = build(index, Watched(graph))
     assert ("Umbriel", "goes with", "Lassell") in {store.triple(i) for i in range(len(store))}
-    assert store.descriptions([store.entities_named_in("Umbriel")[0]]) == [["word: Umbriel stands there"]]
+    (entity,) = store.entities_named_in("Umbriel")
+    ((segment,),) = store.mentions([entity])
+    assert store.entity_descriptions([(entity, segment)]) == [("word", "Umbriel stands there")]
 
 
 def test_what_an_llm_has_read_stays_in_chunks_of_its_size(place: Callable[[], Index]) -> None:

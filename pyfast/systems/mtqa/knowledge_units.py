@@ -229,10 +229,12 @@ def _unit(passage: int, gathered: _Gathered, session: Session) -> KnowledgeUnit:
     segment = int(index.corpus.ids[index.passages[passage]])
     triples = list(gathered.triples)
     ends = [int(end[triple]) for triple in triples for end in (store.head, store.tail)]
+    entities = list(dict.fromkeys((*gathered.entities, *ends)))
+    told = store.entity_descriptions([(entity, segment) for entity in entities])
     return KnowledgeUnit(
         passage,
         tuple(map(store.triple, triples)),
         gathered.score,
-        tuple(store.relation_descriptions(triples, segment)),
-        tuple(store.described_in(list(dict.fromkeys((*gathered.entities, *ends))), segment)),
+        tuple(store.relation_descriptions([(triple, segment) for triple in triples])),
+        tuple((store.entities[one], *said) for one, said in zip(entities, told, strict=True) if any(said)),
     )

@@ -76,7 +76,8 @@ def joined(collected: Pool, found: Pool, most: int) -> Pool:
 
     The scores of passages stay those of the search that found them first.
     """
-    new = ~np.isin(found.passages, collected.passages)
+    held = set(collected.passages.tolist())  # For short lists, this is much faster than a function of NumPy.
+    new = [passage not in held for passage in found.passages.tolist()]
     return Pool(
         np.concatenate([collected.passages, found.passages[new]])[:most],
         np.concatenate([collected.scores, found.scores[new]])[:most],

@@ -15,7 +15,7 @@ from scipy.sparse import block_array, csr_array
 
 import pyfast.ops as ops
 from pyfast.knowledge import Session
-from pyfast.knowledge.store import IN_TEXT, Knowledge
+from pyfast.knowledge.store import IN_TEXT, Knowledge, positions_in
 from pyfast.ops.arrays import Float32, Int64
 from pyfast.retrieval import Pool
 from pyfast.systems.subqrag.fact_retrieval import RetrievedFact
@@ -116,14 +116,12 @@ def _graph(session: Session) -> _Graph:
     ones = np.ones(len(usable), np.float32)
     one_way = csr_array((ones, (store.head[usable], store.tail[usable])), shape=(size, size))
     relations = csr_array(one_way + one_way.T)
-    ids = index.corpus.ids[index.passages]
-    order = np.argsort(ids)
-    triples, segments = store.statements
-    at = order[np.minimum(np.searchsorted(ids, segments, sorter=order), len(ids) - 1)]
-    here = ids[at] == segments
-    passages, triples = np.tile(at[here], 2), triples[here]
+    at = session.numbers(store.statements.segments)
+    passages, triples = np.tile(at[at >= 0], 2), store.statements.owners[at >= 0]
     phrases = np.concatenate([store.head[triples], store.tail[triples]])
-    contexts = csr_array((np.ones(len(phrases), np.float32), (passages, phrases)), shape=(len(ids), size))
+    contexts = csr_array(
+        (np.ones(len(phrases), np.float32), (passages, phrases)), shape=(len(index.passages), size)
+    )
     contexts.sum_duplicates()
     contexts.data[:] = 1
     made = _Graph(relations, csr_array(block_array([[relations, contexts.T], [contexts, None]], format="csr")))
@@ -213,10 +211,7 @@ def _around(edges: csr_array, start: dict[int, float], walk: Walk) -> Int64:
 def _edges_of(graph: csr_array, nodes: Int64) -> tuple[Int64, Int64, Float64]:
     """Return for each edge of some nodes: (the position of its node in `nodes`, the node to which it leads, its
     weight)."""
-    begin = graph.indptr[nodes].astype(np.int64)
-    sizes = graph.indptr[nodes + 1] - begin
-    which = np.repeat(np.arange(len(nodes)), sizes)
-    at = np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which]
+    at, which = positions_in(graph.indptr, nodes)
     return which, graph.indices[at].astype(np.int64), graph.data[at].astype(np.float64)
 
 

@@ -51,7 +51,7 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
     ids: dict[int, None] = {}
     for step in steps:
         ids.update(dict.fromkeys(_used(step, session)))
-    places = session.segments(list(ids))
+    places = session.index.passages[session.passages(list(ids))]
     return ScoredSegments(places, np.ones(len(places), np.float32))
 
 

@@ -53,7 +53,7 @@ def communities_of(store: Knowledge, levels: int) -> dict[int, Community]:
     with explained():
         from graspologic_native import hierarchical_leiden
 
-    stated = np.maximum(np.bincount(store.statements[0], minlength=len(store)), 1).tolist()
+    stated = np.maximum(np.diff(store.statements.offsets), 1).tolist()
     weights: dict[tuple[int, int], float] = defaultdict(float)
     for head, tail, times in zip(store.head.tolist(), store.tail.tolist(), stated, strict=True):
         if head != tail:
@@ -86,11 +86,11 @@ def communities_of(store: Knowledge, levels: int) -> dict[int, Community]:
 def lines_about(community: Community, session: Session) -> list[Line]:
     """Write the relations inside a community as lines, each after the entities that it joins. The relations whose
     ends have the most relations come first."""
-    store, degree = session.store, np.diff(session.store.incident[0])
+    store = session.store
     inside = np.array(sorted(community.entities))
     triples = np.unique(np.concatenate([session.around(entity) for entity in inside]))
     triples = triples[np.isin(store.head[triples], inside) & np.isin(store.tail[triples], inside)]
-    worth = degree[store.head[triples]] + degree[store.tail[triples]]
+    worth = store.degree[store.head[triples]] + store.degree[store.tail[triples]]
     triples = triples[np.lexsort((triples, -worth))]
     ends = [(int(store.head[triple]), int(store.tail[triple])) for triple in triples]
     entities = tuple(dict.fromkeys(end for pair in ends for end in pair))

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyfast.knowledge import Session
 from pyfast.knowledge.store import Knowledge
-from pyfast.ops.arrays import Int32
 from pyfast.retrieval import Pool
 from pyfast.systems.rivals.common import NOTHING
 from pyfast.systems.rivals.phrase_graph import nearest_allowed
@@ -60,21 +59,21 @@ def found_in_graph(items: Sequence[tuple[str, Session]], store: Knowledge, level
             for triple in triples.tolist():
                 best.setdefault(triple, cosine)
         chosen = dict(list(best.items())[:k])
-        themes = [(segment, at) for key, at in hits for (ids,) in [store.theme_sources([key])] for segment in ids]
-        found.append(_global(chosen, themes, session))
+        themes = store.theme_sources([key for key, _ in hits])
+        leads = [(segment, at) for (_, at), ids in zip(hits, themes, strict=True) for segment in ids]
+        found.append(_global(chosen, leads, session))
     return found
 
 
 def _local(hits: Sequence[tuple[int, float]], session: Session) -> Found:
     store, leads = session.store, list[tuple[int, float]]()
-    every, of_entity = [np.empty(0, np.int32)], []
-    for entity, _ in hits:
-        of_entity.append(_ranked(session.around(entity), store)[:_AROUND])
-        every.append(of_entity[-1])
-    triples = _ranked(np.unique(np.concatenate(every)), store)
     entities = [entity for entity, _ in hits]
-    for (_, cosine), around, segments in zip(hits, of_entity, store.mentions(entities), strict=True):
-        stating = Counter(segment for ids in store.sources(around[:_STATED].tolist()) for segment in ids)
+    of_each = [store.ranked(session.around(entity))[:_AROUND] for entity in entities]
+    triples = store.ranked(np.unique(np.concatenate([np.empty(0, np.int32), *of_each])))
+    first = [around[:_STATED].tolist() for around in of_each]
+    stated = iter(store.sources(list(chain.from_iterable(first))))
+    for (_, cosine), around, segments in zip(hits, first, store.mentions(entities), strict=True):
+        stating = Counter(chain.from_iterable(islice(stated, len(around))))
         # Texts that state more of the relations come first.
         leads += [(segment, cosine) for segment, _ in stating.most_common()]
         leads += [(segment, cosine) for segment in segments]
@@ -83,26 +82,20 @@ def _local(hits: Sequence[tuple[int, float]], session: Session) -> Found:
 
 def _global(chosen: dict[int, float], themes: Iterable[tuple[int, float]], session: Session) -> Found:
     store = session.store
-    triples = _ranked(np.array(list(chosen), np.int32), store).tolist()
-    ends = dict.fromkeys(int(end[triple]) for triple in triples for end in (store.head, store.tail))
-    stated = zip(triples, store.sources(triples), strict=True)
+    triples = store.ranked(np.array(list(chosen), np.int32))
+    ends = dict.fromkeys(np.stack([store.head[triples], store.tail[triples]], axis=1).ravel().tolist())
+    stated = zip(triples.tolist(), store.sources(triples.tolist()), strict=True)
     leads = [(segment, chosen[triple]) for triple, segments in stated for segment in segments]
-    return Found(tuple(ends), tuple(triples), _texts([*leads, *themes], session))
+    return Found(tuple(ends), tuple(triples.tolist()), _texts([*leads, *themes], session))
 
 
-def _ranked(triples: Int32, store: Knowledge) -> Int32:
-    """Order triples: those whose ends have the most triples come first, then the strongest."""
-    degree = np.diff(store.incident[0])
-    around = degree[store.head[triples]] + degree[store.tail[triples]]
-    return triples[np.lexsort((triples, -store.strength[triples], -around))]
-
-
-def _texts(leads: Sequence[tuple[int, float]], session: Session) -> Pool:
+def _texts(leads: Iterable[tuple[int, float]], session: Session) -> Pool:
     best: dict[int, float] = {}
     for segment, cosine in leads:
-        for passage in session.passages([segment]):
-            best.setdefault(passage, cosine)
-    return Pool(np.array(list(best), np.int32), np.array(list(best.values()), np.float32))
+        best.setdefault(segment, cosine)
+    numbers = session.numbers(list(best))
+    here = numbers >= 0
+    return Pool(numbers[here].astype(np.int32), np.array(list(best.values()), np.float32)[here])
 
 
 def joined_levels(levels: Sequence[Found]) -> Found:
@@ -127,28 +120,39 @@ def described(items: Sequence[tuple[Found, Session]], store: Knowledge) -> list[
     """Write the entities and the relations of each item as lines, with descriptions from texts that the question
     may use."""
     return [
-        (
-            [_entity(entity, session) for entity in found.entities],
-            [_relation(one, session) for one in found.triples],
-        )
+        (_about_entities(found.entities, session), _about_relations(found.triples, session))
         for found, session in items
     ]
 
 
-def _entity(entity: int, session: Session) -> str:
+def _about_entities(entities: Sequence[int], session: Session) -> list[str]:
     store = session.store
-    (ids,) = store.mentions([entity])
-    here = [segment for segment in ids if len(session.segments([segment]))][:_DESCRIPTIONS]
-    told = [": ".join(filter(None, one[1:])) for segment in here for one in store.described_in([entity], segment)]
-    return " – ".join([store.entities[entity], *(["; ".join(dict.fromkeys(told))] if told else [])])
+    mentions = _usable(store.mentions(entities), session, _DESCRIPTIONS)
+    pairs = [(entity, segment) for entity, ids in zip(entities, mentions, strict=True) for segment in ids]
+    told = iter(store.entity_descriptions(pairs))
+    lines = []
+    for entity, ids in zip(entities, mentions, strict=True):
+        texts = dict.fromkeys(": ".join(filter(None, said)) for said in islice(told, len(ids)) if any(said))
+        lines.append(" – ".join([store.entities[entity], *filter(None, ["; ".join(texts)])]))
+    return lines
 
 
-def _relation(triple: int, session: Session) -> str:
+def _about_relations(triples: Sequence[int], session: Session) -> list[str]:
     store = session.store
-    (ids,) = store.sources([triple])
-    here = [segment for segment in ids if len(session.segments([segment]))][:1]
-    told = [text for segment in here for text in store.relation_descriptions([triple], segment) if text]
-    return " – ".join([" | ".join(store.triple(triple)), *told])
+    sources = zip(triples, _usable(store.sources(triples), session, 1), strict=True)
+    pairs = [(triple, segment) for triple, ids in sources for segment in ids]
+    told = {triple: text for (triple, _), text in zip(pairs, store.relation_descriptions(pairs), strict=True)}
+    named = zip(triples, store.triples(np.array(triples, np.int32)), strict=True)
+    return [" – ".join(filter(None, [" | ".join(words), told.get(triple, "")])) for triple, words in named]
+
+
+def _usable(lists: Sequence[Sequence[int]], session: Session, most: int) -> list[list[int]]:
+    """Keep the first `most` ids of each list whose passages the question may use."""
+    here = iter((session.numbers(list(chain.from_iterable(lists))) >= 0).tolist())
+    return [
+        [segment for segment, is_here in zip(ids, islice(here, len(ids)), strict=True) if is_here][:most]
+        for ids in lists
+    ]
 
 
 def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> list[tuple[int, ...]]:
@@ -157,8 +161,14 @@ def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> li
     Otherwise their order stays."""
     chosen = []
     for found in items:
-        near = set(found.entities)
-        ends = {triple: (int(store.head[triple]), int(store.tail[triple])) for triple in found.triples}
+        near, triples = set(found.entities), np.array(found.triples, np.int32)
+        ends = dict(
+            zip(
+                found.triples,
+                zip(store.head[triples].tolist(), store.tail[triples].tolist(), strict=True),
+                strict=True,
+            )
+        )
         inside = [triple for triple, pair in ends.items() if near.issuperset(pair)]
         outside = {
             triple: next(end for end in pair if end not in near)

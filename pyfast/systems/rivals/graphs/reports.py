@@ -3,7 +3,9 @@ says about a question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from random import Random
 from typing import Annotated, NamedTuple
 from weakref import WeakKeyDictionary
@@ -96,7 +98,10 @@ class Report(NamedTuple):
     level: int
     is_leaf: bool
     rating: float
-    entities: frozenset[str]
+
+    def is_of(self, level: int) -> bool:
+        """Whether the report is of a level, or on a larger community that is not divided further."""
+        return self.level == level or (self.is_leaf and self.level < level)
 
 
 class Reports(NamedTuple):
@@ -104,10 +109,8 @@ class Reports(NamedTuple):
 
     reports: tuple[Report, ...]
     texts: tuple[int, ...]
-
-    def at(self, level: int) -> list[Report]:
-        """Return the reports of a level, and those on larger communities that are not divided further."""
-        return [one for one in self.reports if one.level == level or (one.is_leaf and one.level < level)]
+    of_entity: Mapping[str, Sequence[int]]
+    """For the name of each entity: the positions of the reports about it"""
 
 
 _REPORTS: WeakKeyDictionary[Index, Reports] = WeakKeyDictionary()
@@ -123,27 +126,27 @@ def reports_of(index: Index) -> Reports:
     of_report, texts = dict[int, list[int]](), list[int]()
     for passage, source in enumerate(sources.tolist()):
         (of_report.setdefault(source, []) if source in named else texts).append(passage)
-    reports = []
+    reports, of_entity = list[Report](), dict[str, list[int]]()
     for source, passages in of_report.items():
         about = corpus.metadata(places[passages[0]])
         contents = " ".join(corpus.content(places[passage]) for passage in passages)
         text = " ".join(f"{corpus.title(source)}: {contents}".split())
         unit = Unit(corpus.uri(source), text, tuple(passages))
-        reports.append(
-            Report(unit, about["level"], about["is_leaf"], about["rating"], frozenset(about["entities"]))
-        )
-    _REPORTS[index] = Reports(tuple(reports), tuple(texts))
+        for name in about["entities"]:
+            of_entity.setdefault(name, []).append(len(reports))
+        reports.append(Report(unit, about["level"], about["is_leaf"], about["rating"]))
+    _REPORTS[index] = Reports(tuple(reports), tuple(texts), of_entity)
     return _REPORTS[index]
 
 
 def reports_about(index: Index, items: Sequence[Sequence[str]], level: int) -> list[list[Unit]]:
     """Find the reports of a level about some entities, by name: those with the most of them first, then those with
     the highest ratings."""
-    found = []
+    found, known = [], reports_of(index)
     for names in items:
-        counts = [(len(one.entities.intersection(names)), one) for one in reports_of(index).at(level)]
-        best = sorted((pair for pair in counts if pair[0]), key=lambda pair: (-pair[0], -pair[1].rating))
-        found.append([one.unit for _, one in best])
+        counts = Counter(chain.from_iterable(known.of_entity.get(name, ()) for name in names))
+        ranks = sorted((-count, -known.reports[one].rating, one) for one, count in counts.items())
+        found.append([one.unit for *_, at in ranks if (one := known.reports[at]).is_of(level)])
     return found
 
 
@@ -152,7 +155,7 @@ def parts_of(index: Index, items: Sequence[tuple[str, int]], read: str, level: i
     order, and the maximum number of characters of a part. Without reports, or if `read` is `texts`, the units are
     passages."""
     known = reports_of(index)
-    units = [one.unit for one in known.at(level)] if read == "reports" else []
+    units = [one.unit for one in known.reports if one.is_of(level)] if read == "reports" else []
     units = units or [Unit(index.uri(one), " ".join(index.text(one).split()), (one,)) for one in known.texts]
     return [_divided(Random(question).sample(units, len(units)), longest) for question, longest in items]
 
