@@ -43,6 +43,7 @@ from rivals import CONTEXT, server, timed
 from pyfast.api.summaries import summarize_index
 from pyfast.corpus import TextDocument, read
 from pyfast.engine import Budget, Question
+from pyfast.engine.job import dedicate_process
 from pyfast.knowledge import Session, open_knowledge
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index
@@ -150,6 +151,7 @@ def ours(given: Path, url: str, method: str, run: str, count: int) -> None:
     ask = None
     if folder != "tree":
         ask = system.ask(options, Session(index, open_knowledge(index, Embedder(read["model"], Hardware("cpu")))))
+    dedicate_process()  # as `pyfast answer` does
 
     def asked(model: str, questions: list[str], folder: Path) -> list[str]:
         listed = [Question(str(number), question) for number, question in enumerate(questions)]

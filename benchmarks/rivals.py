@@ -39,6 +39,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pyfast.engine import Budget, Question
+from pyfast.engine.job import dedicate_process
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index, search
 from pyfast.systems import load_system
@@ -183,6 +184,7 @@ def ours(given: Path, url: str, method: str, run: str, count: int, concurrency: 
     read = json.loads(given.read_bytes())
     index, (name, settings) = Index(Path(read["index"])), SYSTEMS[method]
     system = load_system(name)
+    dedicate_process()  # as `pyfast answer` does
 
     def asked(model: str, scripts: list[Script], folder: Path) -> None:
         listed = [Question(str(number), script["question"]) for number, script in enumerate(scripts)]

@@ -454,7 +454,7 @@ class Knowledge:
         or "" if there is none."""
         found = [""] * len(stated)
         where = "statements ON triple = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
-        for at, text in self._about("max(description)", where, self._pairs(self._triple_ids, stated)):
+        for at, text in self._about("max(description)", where, _pairs(self._triple_ids, stated)):
             found[at] = text
         return found
 
@@ -464,10 +464,17 @@ class Knowledge:
         found = [("", "")] * len(mentioned)
         where = "mentions ON entity = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
         # SQLite takes the other columns from the row with the least chunk.
-        rows = self._about("kind, description, min(chunk)", where, self._pairs(self._entity_ids, mentioned))
+        rows = self._about("kind, description, min(chunk)", where, _pairs(self._entity_ids, mentioned))
         for at, kind, description, _ in rows:
             found[at] = kind, description
         return found
+
+    @cached_property
+    def is_described(self) -> bool:
+        """Whether there are descriptions of triples or entities. Rules write none"""
+        query = """SELECT EXISTS (SELECT 1 FROM statements WHERE description > '')
+            OR EXISTS (SELECT 1 FROM mentions WHERE description > '' OR kind > '')"""
+        return bool(self._database.execute(query).fetchone()[0])
 
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
         """Return for each key the ids of the segments that have this key as a theme (what a text is about, in
@@ -582,25 +589,17 @@ class Knowledge:
         query = f"SELECT asked.key, {columns} FROM json_each(?) AS asked CROSS JOIN {table}"
         return self._database.execute(query, (orjson.dumps(values).decode(),)).fetchall()
 
-    @cached_property
-    def _is_described(self) -> bool:
-        """Whether there are descriptions. Rules write none, and then no search looks for them"""
-        query = (
-            "SELECT EXISTS (SELECT 1 FROM statements WHERE description > '') OR EXISTS (SELECT 1 FROM mentions)"
-        )
-        return bool(self._database.execute(query).fetchone()[0])
-
-    def _pairs(self, ids: Int32 | Int64, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Convert pairs (triple or entity, id of a segment) into the values of the database, if these can have
-        descriptions."""
-        return [(int(ids[one]), signed(segment)) for one, segment in pairs] if self._is_described else []
-
     def _sources(self, table: str, owner: str, ids: Int32 | Int64) -> Sources:
         rows = self._database.execute(f"SELECT DISTINCT {owner}, segment FROM {table}").fetchall()
         columns = np.array(rows, np.int64).reshape(-1, 2).T
         numbers, segments = np.searchsorted(ids, columns[0]), columns[1].astype(np.uint64)
         order = np.lexsort((segments, numbers))
         return Sources(np.searchsorted(numbers[order], np.arange(len(ids) + 1)), segments[order])
+
+
+def _pairs(ids: Int32 | Int64, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Convert pairs (triple or entity, id of a segment) into the values of the database."""
+    return [(int(ids[one]), signed(segment)) for one, segment in pairs]
 
 
 def _marks(names: Sequence[str]) -> Int64:

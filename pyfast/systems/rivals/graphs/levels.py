@@ -127,7 +127,7 @@ def described(items: Sequence[tuple[Found, Session]], store: Knowledge) -> list[
 
 def _about_entities(entities: Sequence[int], session: Session) -> list[str]:
     store = session.store
-    mentions = _usable(store.mentions(entities), session, _DESCRIPTIONS)
+    mentions = _describing(store.mentions(entities), session, _DESCRIPTIONS)
     pairs = [(entity, segment) for entity, ids in zip(entities, mentions, strict=True) for segment in ids]
     told = iter(store.entity_descriptions(pairs))
     lines = []
@@ -139,20 +139,21 @@ def _about_entities(entities: Sequence[int], session: Session) -> list[str]:
 
 def _about_relations(triples: Sequence[int], session: Session) -> list[str]:
     store = session.store
-    sources = zip(triples, _usable(store.sources(triples), session, 1), strict=True)
+    sources = zip(triples, _describing(store.sources(triples), session, 1), strict=True)
     pairs = [(triple, segment) for triple, ids in sources for segment in ids]
     told = {triple: text for (triple, _), text in zip(pairs, store.relation_descriptions(pairs), strict=True)}
     named = zip(triples, store.triples(np.array(triples, np.int32)), strict=True)
     return [" – ".join(filter(None, [" | ".join(words), told.get(triple, "")])) for triple, words in named]
 
 
-def _usable(lists: Sequence[Sequence[int]], session: Session, most: int) -> list[list[int]]:
-    """Keep the first `most` ids of each list whose passages the question may use."""
+def _describing(lists: Sequence[Sequence[int]], session: Session, most: int) -> list[list[int]]:
+    """Keep the first `most` ids of each list whose passages the question may use. Without any descriptions in the
+    graph, keep none."""
+    if not session.store.is_described:
+        return [[] for _ in lists]
     here = iter((session.numbers(list(chain.from_iterable(lists))) >= 0).tolist())
-    return [
-        [segment for segment, is_here in zip(ids, islice(here, len(ids)), strict=True) if is_here][:most]
-        for ids in lists
-    ]
+    of_each = [list(zip(ids, islice(here, len(ids)), strict=True)) for ids in lists]
+    return [[segment for segment, is_here in pairs if is_here][:most] for pairs in of_each]
 
 
 def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> list[tuple[int, ...]]:
@@ -162,21 +163,16 @@ def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> li
     chosen = []
     for found in items:
         near, triples = set(found.entities), np.array(found.triples, np.int32)
-        ends = dict(
-            zip(
-                found.triples,
-                zip(store.head[triples].tolist(), store.tail[triples].tolist(), strict=True),
-                strict=True,
-            )
-        )
+        pairs = np.stack([store.head[triples], store.tail[triples]], axis=1).tolist()
+        ends = dict(zip(found.triples, pairs, strict=True))
         inside = [triple for triple, pair in ends.items() if near.issuperset(pair)]
         outside = {
             triple: next(end for end in pair if end not in near)
             for triple, pair in ends.items()
             if not near.issuperset(pair)
         }
-        pairs = {(other, end) for triple, other in outside.items() for end in ends[triple] if end != other}
-        links = Counter(other for other, _ in pairs)
+        joined = {(other, end) for triple, other in outside.items() for end in ends[triple] if end != other}
+        links = Counter(other for other, _ in joined)
         ranked = sorted(outside, key=lambda triple: -links[outside[triple]])
         chosen.append((*inside, *ranked[: most * len(near)]))
     return chosen
