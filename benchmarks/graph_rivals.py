@@ -42,8 +42,7 @@ from rivals import CONTEXT, server, timed
 
 from pyfast.api.summaries import summarize_index
 from pyfast.corpus import TextDocument, read
-from pyfast.engine import Budget, Question
-from pyfast.engine.job import dedicate_process
+from pyfast.engine import Budget, Question, dedicate_process
 from pyfast.knowledge import Session, open_knowledge
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index

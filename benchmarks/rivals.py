@@ -38,8 +38,7 @@ from overhead import DATA, of_sets
 from rich.console import Console
 from rich.table import Table
 
-from pyfast.engine import Budget, Question
-from pyfast.engine.job import dedicate_process
+from pyfast.engine import Budget, Question, dedicate_process
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index, build_index, search
 from pyfast.systems import load_system
