@@ -112,6 +112,8 @@ def sentence_breaks(text: str, codes: Codes) -> Bounds:
     bare = is_.full_width[at(stop)]
     likely = is_.space[at(stop + 1)] | is_.closer[at(stop + 1)] | bare
     stop, bare = stop[likely], bare[likely]
+    if not len(stop):  # as in most single sentences
+        return stop, stop
 
     end = stop + 1
     for _ in range(3):
