@@ -90,6 +90,26 @@ def is_new(folder: str) -> bool:
     return not (Path(folder) / COMPLETE).exists()
 
 
+def in_parallel(rag: Any, parameters: Any, llm: list[str], concurrency: int) -> Answers:
+    """Ask nano-graphrag or LightRAG so many questions at once. The name of the LLM is put into `llm`."""
+    loop = asyncio.get_event_loop()
+
+    async def ask(questions: list[str]) -> list[str]:
+        most = asyncio.Semaphore(concurrency)
+
+        async def one(question: str) -> str:
+            async with most:
+                return str(await rag.aquery(question, parameters))
+
+        return await asyncio.gather(*map(one, questions))
+
+    def answers(model: str, questions: list[str]) -> list[str]:
+        llm[0] = model
+        return loop.run_until_complete(ask(questions))
+
+    return answers
+
+
 def nano(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Answers:
     """GraphRAG as nano-graphrag does it."""
     import tiktoken
@@ -148,24 +168,10 @@ def nano(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Ans
     )
     # All reports, as in the paper.
     parameters = QueryParam(mode=mode, global_max_consider_community=1 << 20)  # type: ignore[arg-type]
-    loop = asyncio.get_event_loop()
     if is_new(folder):
-        loop.run_until_complete(rag.ainsert(list(given["passages"].values())))
+        asyncio.get_event_loop().run_until_complete(rag.ainsert(list(given["passages"].values())))
 
-    async def ask(questions: list[str]) -> list[str]:
-        most = asyncio.Semaphore(given["concurrency"])
-
-        async def one(question: str) -> str:
-            async with most:
-                return str(await rag.aquery(question, parameters))
-
-        return await asyncio.gather(*map(one, questions))
-
-    def answers(model: str, questions: list[str]) -> list[str]:
-        llm[0] = model
-        return loop.run_until_complete(ask(questions))
-
-    return answers
+    return in_parallel(rag, parameters, llm, given["concurrency"])
 
 
 def light(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Answers:
@@ -186,7 +192,6 @@ def light(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
             rest.pop(unused, None)
         return await openai_complete_if_cache(llm[0], prompt, system_prompt, history_messages, **rest)
 
-    loop = asyncio.get_event_loop()
     rag = LightRAG(
         working_dir=folder,
         embedding_func=EmbeddingFunc(vectors.rows.shape[1], func=embed, max_token_size=1 << 20),
@@ -203,23 +208,10 @@ def light(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> An
         if is_new(folder):
             await rag.ainsert_custom_kg(given["graph"])
 
-    loop.run_until_complete(build())
+    asyncio.get_event_loop().run_until_complete(build())
     parameters = QueryParam(mode=mode, enable_rerank=False)  # type: ignore[arg-type]
 
-    async def ask(questions: list[str]) -> list[str]:
-        most = asyncio.Semaphore(given["concurrency"])
-
-        async def one(question: str) -> str:
-            async with most:
-                return str(await rag.aquery(question, parameters))
-
-        return await asyncio.gather(*map(one, questions))
-
-    def answers(model: str, questions: list[str]) -> list[str]:
-        llm[0] = model
-        return loop.run_until_complete(ask(questions))
-
-    return answers
+    return in_parallel(rag, parameters, llm, given["concurrency"])
 
 
 def hippo(given: dict[str, Any], vectors: Vectors, folder: str, mode: str) -> Answers:

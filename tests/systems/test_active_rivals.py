@@ -91,7 +91,19 @@ def test_flare_masks_whole_words_and_only_what_the_sentence_has(small: Index) ->
     ]
     events, record = happened(small, "When?", "flare", {"look_ahead": said}, {"look_ahead": LOOK_AHEAD})
     assert [event[1] for event in events if event[0] == "search"] == ["When?", "Apollo landed in 1969."]
-    assert record.answer == "1969" and record.trace["steps"][1]["unsure"] == ["1", "11"]
+    assert record.answer == "1969" and record.trace["steps"][1]["unsure"] == ["1", "11", "Mars"]
+
+
+@pytest.mark.parametrize(
+    ("unsure", "query"), [("HUYGENS", "landed on Titan."), ("its crew", "Huygens landed on Titan.")]
+)
+def test_flare_searches_whenever_the_llm_is_unsure(small: Index, unsure: str, query: str) -> None:
+    """Also if the words do not stand in the sentence in this form."""
+    said = {"sentence": "Huygens landed on Titan.", "unsure": [unsure], "answer": ""}
+    replies = {"look_ahead": [said, {**said, "unsure": [], "answer": "Titan"}]}
+    events, record = happened(small, "When?", "flare", replies, {"look_ahead": LOOK_AHEAD})
+    assert [event[1] for event in events if event[0] == "search"] == ["When?", query]
+    assert record.answer == "Titan" and record.trace["steps"][1]["unsure"] == [unsure]
 
 
 def test_flare_answers_from_its_sentences_if_the_next_is_not_usable(small: Index) -> None:
@@ -159,3 +171,12 @@ def test_adaptive_rag_shows_the_llm_as_many_passages_as_it_is_told(small: Index)
     parts = {"classify": ASKED, "reasoned_answer": REASONED}
     events, _ = happened(small, "Titan, a moon of Saturn?", "adaptive_rag", replies, parts, k="20")
     assert len(events[-1][1]) > 15
+
+
+@pytest.mark.parametrize("complexity", ["A", "B", "C"])
+def test_adaptive_rag_keeps_the_class_of_a_question_that_fails(small: Index, complexity: str) -> None:
+    replies = {"classify": [{"complexity": complexity}], "direct": [{}], "sentence": [{}], "reasoned_answer": [{}]}
+    parts = {"classify": ASKED, "direct": ASKED, "sentence": SENTENCE, "reasoned_answer": REASONED}
+    _, record = happened(small, "When?", "adaptive_rag", replies, parts)
+    assert record.state == "failed" and record.trace["complexity"] == complexity
+    assert bool(record.evidence) == (complexity != "A")

@@ -177,16 +177,21 @@ def test_collapsed_it_reads_the_best_of_all_layers(tree: Index, question: str, k
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("width", [1, 3])
-def test_traversal_goes_down_from_layer_to_layer(tree: Index, question: str, width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "start", "depth"), [(1, 100, 100), (3, 100, 100), (3, 1, 100), (4, 0, 3), (2, 100, 2)]
+)
+def test_traversal_goes_down_from_layer_to_layer(
+    tree: Index, question: str, width: int, start: int, depth: int
+) -> None:
     llm = Scripted(answer={"answer": "7"})
-    (record,) = run(tree, llm, [question], "raptor", retrieval="traversal", width=str(width))
+    way = {"width": str(width), "start": str(start), "depth": str(depth)}
+    (record,) = run(tree, llm, [question], "raptor", retrieval="traversal", **way)
     nodes = Nodes(tree)
     (pool,) = tree.search([question], len(tree.passages))
     order = [tree.text(passage) for passage in pool.passages.tolist()]
-    highest = max(nodes.layers.values())
-    layer, expected = [node for node, one in nodes.layers.items() if one == highest], list[str]()
-    while layer:
+    first = min(start, max(nodes.layers.values()))
+    layer, expected = [node for node in nodes.texts if nodes.layers.get(node, 0) == first], list[str]()
+    for _ in range(depth):
         places = {node: order.index(nodes.texts[node]) for node in layer if nodes.texts[node] in order}
         best = [*sorted(places, key=places.__getitem__), *(node for node in layer if node not in places)][:width]
         expected += [nodes.texts[node] for node in best]

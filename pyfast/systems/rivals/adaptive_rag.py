@@ -77,14 +77,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     ctx.so_far(lambda: Answer(None, trace={"complexity": complexity}))
     if complexity == "A":
         found = await direct.answer(question, ctx, system.Answering(abstain=abstain))
-    elif complexity == "B":
-        once = ircot.Settings(abstain=abstain, k=settings.k, steps=0, paragraphs=settings.k)
-        found = await ircot.answer(question, ctx, once)
-    else:
-        steps, paragraphs = settings.steps, settings.paragraphs
-        several = ircot.Settings(abstain=abstain, k=settings.step_k, steps=steps, paragraphs=paragraphs)
-        found = await ircot.answer(question, ctx, several)
-    return replace(found, trace={"complexity": complexity, **found.trace})
+        return replace(found, trace={"complexity": complexity})
+    k, steps, paragraphs = settings.step_k, settings.steps, settings.paragraphs
+    if complexity == "B":
+        k, steps, paragraphs = settings.k, 0, settings.k
+    strategy = ircot.Settings(abstain=abstain, k=k, steps=steps, paragraphs=paragraphs)
+    return await ircot.answer(question, ctx, strategy, complexity=complexity)
 
 
 async def complexity_of(question: Question, ctx: Context) -> Complexity:

@@ -115,7 +115,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         try:
             said = await look_ahead(question, pool, written, ctx, settings)
             pool = NOTHING
-            unsure = [phrase for phrase in tidied(said.unsure) if phrase in said.sentence]
+            unsure = tidied(said.unsure)
             if settings.retrieve == "always" or (settings.retrieve == "unsure" and unsure):
                 queries = await queries_for(question, said.sentence, unsure, ctx, settings)
                 steps.append({"query": "; ".join(queries), "sentence": said.sentence, "unsure": unsure})
@@ -151,13 +151,15 @@ async def look_ahead(
 async def queries_for(
     question: Question, sentence: str, unsure: list[str], ctx: Context, settings: Settings
 ) -> list[str]:
-    """Make the queries for a sentence. If nothing of it remains, the query is the whole sentence."""
-    if settings.query == "questions" and unsure:
-        calls = (query_for(question, sentence, phrase, ctx) for phrase in unsure)
+    """Make the queries for a sentence. The query is the whole sentence if nothing of it remains, or if the
+    uncertain words do not stand in it."""
+    parts = [phrase for phrase in unsure if phrase.casefold() in sentence.casefold()]
+    if settings.query == "questions" and parts:
+        calls = (query_for(question, sentence, phrase, ctx) for phrase in parts)
         return list(dict.fromkeys(await together(calls)))
     masked = sentence
-    for phrase in unsure if settings.query == "masked" else ():
-        masked = re.sub(rf"(?<!\w){re.escape(phrase)}(?!\w)", " ", masked)
+    for phrase in parts if settings.query == "masked" else ():
+        masked = re.sub(rf"(?<!\w){re.escape(phrase)}(?!\w)", " ", masked, flags=re.IGNORECASE)
     return [" ".join(masked.split()) if any(map(str.isalnum, masked)) else sentence]
 
 

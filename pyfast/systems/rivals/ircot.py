@@ -74,10 +74,11 @@ class Settings(system.Abstaining):
     )
 
 
-async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question: interleave reasoning and retrieval, and read what was collected."""
+async def answer(question: Question, ctx: Context, settings: Settings, **noted: Any) -> Answer:
+    """Answer a question: interleave reasoning and retrieval, and read what was collected. The trace begins with
+    what a system that calls this one has `noted`."""
     steps: list[dict[str, Any]] = []
-    trace: dict[str, Any] = {"steps": steps}
+    trace: dict[str, Any] = {**noted, "steps": steps}
     collected = NOTHING
     ctx.so_far(lambda: Answer(None, ctx.evidence(collected), trace))
 

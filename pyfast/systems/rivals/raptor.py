@@ -29,7 +29,7 @@ class Settings(system.Abstaining):
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("k", "tokens"), "retrieval", ("traversal",)),
-        Inert(("width",), "retrieval", ("collapsed",)),
+        Inert(("width", "start", "depth"), "retrieval", ("collapsed",)),
     )
 
     retrieval: Literal["collapsed", "traversal"] = Field(
@@ -59,13 +59,28 @@ class Settings(system.Abstaining):
         description="Number of nodes to keep in each layer on the way down the tree.",
         json_schema_extra={"paper": "the top k of each layer"},
     )
+    start: int = Field(
+        default=100,
+        ge=0,
+        le=100,
+        description="The layer at which the way down begins: 0 for the passages, 1 for the summaries of passages,"
+        " and so on. If there are fewer layers, it begins at the top layer.",
+        json_schema_extra={"paper": "the start layer in the ablation"},
+    )
+    depth: int = Field(
+        default=100,
+        ge=1,
+        le=100,
+        description="Maximum number of layers on the way down.",
+        json_schema_extra={"paper": "the depth d, and the number of layers in the ablation"},
+    )
 
 
 class Tree(NamedTuple):
     """The tree of an index. Nodes are passages of the index, because summaries are its documents."""
 
-    top: list[int]
-    """The nodes of the top layer. If there are no summaries: all passages"""
+    nodes: list[list[int]]
+    """The nodes of each layer: first the passages of documents, then the summaries of passages, and so on"""
     children: dict[int, list[int]]
     layers: dict[int, int]
     """The layer of each summary, from 1"""
@@ -104,9 +119,11 @@ def tree_of(index: Index) -> Tree:
         layers |= dict.fromkeys(nodes, int(about["layer"]))
     if not layers:
         _say_without(str(index.folder), index.is_restricted)
-    highest = max(layers.values(), default=0)
-    top = [node for node, layer in layers.items() if layer == highest] or list(range(len(passages)))
-    _TREES[index] = Tree(top, children, layers)
+    nodes: list[list[int]] = [[node for node in range(len(passages)) if node not in layers]]
+    nodes += ([] for _ in range(max(layers.values(), default=0)))
+    for node, layer in layers.items():
+        nodes[layer].append(node)
+    _TREES[index] = Tree(nodes, children, layers)
     return _TREES[index]
 
 
@@ -120,16 +137,18 @@ def within_tokens(index: Index, pools: Sequence[Pool], tokens: int) -> list[Pool
     return kept
 
 
-def way_down(index: Index, pools: Sequence[Pool], width: int) -> list[Pool]:
-    """Choose nodes of the tree from the top layer down: in each layer `width` nodes, the best of a pool.
+def way_down(index: Index, pools: Sequence[Pool], width: int, start: int, depth: int) -> list[Pool]:
+    """Choose nodes of the tree from the layer `start` down, in `depth` layers at most: in each `width` nodes, the
+    best of a pool.
 
-    A pool has the ranking of one question. The result has the nodes of all layers, those of the top layer first.
+    A pool has the ranking of one question. The result has the nodes of all layers, those of the first layer first.
     """
     tree, chosen = tree_of(index), []
+    begun = tree.nodes[min(start, len(tree.nodes) - 1)]
     for pool in pools:
         rank = {passage: place for place, passage in enumerate(pool.passages.tolist())}
-        found, layer = dict[int, float](), tree.top
-        while layer:
+        found, layer = dict[int, float](), begun
+        for _ in range(depth):
             best = sorted(layer, key=lambda node: rank.get(node, len(rank)))[:width]
             found |= {node: float(pool.scores[rank[node]]) if node in rank else 0.0 for node in best}
             layer = list(dict.fromkeys(child for node in best for child in tree.children.get(node, ())))
@@ -149,7 +168,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         found = await ctx.retrieve(question.text, settings.k)
         read = await ctx.call(within_tokens, found, settings.tokens)
     else:
-        read = await ctx.call(way_down, await ctx.retrieve(question.text, _RANKED), settings.width)
+        ranked = await ctx.retrieve(question.text, _RANKED)
+        read = await ctx.call(way_down, ranked, settings.width, settings.start, settings.depth)
     layers = await ctx.call(layers_of, read)
     trace = {"steps": [{"query": question.text, **traced(read)}], "layers": layers}
     ctx.so_far(lambda: Answer(None, ctx.evidence(read), trace))
