@@ -20,9 +20,12 @@ from pyfast.systems.prompts import (
     INSUFFICIENT,
     AnswerFields,
     ReasonedFields,
+    answer_prompt,
+    final_text,
     longest_answer,
     reasoned_so_far,
     short_so_far,
+    unless_known,
 )
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS
 
@@ -99,6 +102,19 @@ CONCLUDE = Prompt(
     streamed=short_so_far,
 )
 """The prompt for the final answer of a method whose steps are used up"""
+
+
+async def conclusion(question: Question, notes: str, ctx: Context, abstain: bool) -> str | None:
+    """Let the LLM answer from notes."""
+    reply = await ctx.generate(unless_known(CONCLUDE, abstain), notes=notes, question=question.text)
+    return final_text(reply.answer)
+
+
+async def answer_from(pool: Pool, question: Question, ctx: Context, abstain: bool) -> str | None:
+    """Let the LLM answer from passages, at once."""
+    prompt = unless_known(answer_prompt(ctx, pool), abstain)
+    context = await ctx.narrative(pool, prompt)
+    return final_text((await ctx.generate(prompt, context=context, path="", question=question.text)).answer)
 
 
 class Layers(NamedTuple):

@@ -18,7 +18,7 @@ from pyfast.retrieval import Pool, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, final_text, tidied, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, joined
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined
 from pyfast.systems.together import together
 
 _Phrase = Annotated[str, Field(max_length=150)]
@@ -133,9 +133,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             return Answer(final_text(said.answer), ctx.evidence(read), trace)
         if not sentence:
             break  # Nothing is left to say.
-    conclude = unless_known(CONCLUDE, settings.abstain)
-    reply = await ctx.generate(conclude, notes=" ".join(written), question=question.text)
-    return Answer(final_text(reply.answer), ctx.evidence(read), trace)
+    text = await conclusion(question, " ".join(written), ctx, settings.abstain)
+    return Answer(text, ctx.evidence(read), trace)
 
 
 async def look_ahead(

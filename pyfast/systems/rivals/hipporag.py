@@ -17,8 +17,10 @@ from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Pool, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
-from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_known
-from pyfast.systems.rivals.phrase_graph import Fact, Seed, Walk, linked_facts, linked_phrases, ranked_passages
+from pyfast.systems.prompts import ANSWER
+from pyfast.systems.rivals.common import answer_from
+from pyfast.systems.rivals.linking import Fact, linked_facts, linked_phrases
+from pyfast.systems.rivals.phrase_graph import Seed, Walk, ranked_passages
 from pyfast.utils.token_budget import share
 
 
@@ -156,10 +158,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     trace["ranked_by"] = "graph" if len(ranked) else "search"
     trace["steps"] = [{"query": question.text, **traced(read)}]
 
-    prompt = unless_known(answer_prompt(ctx, read), settings.abstain)
-    context = await ctx.narrative(read, prompt)
-    reply = await ctx.generate(prompt, context=context, path="", question=question.text)
-    return Answer(final_text(reply.answer), ctx.evidence(read), trace)
+    text = await answer_from(read, question, ctx, settings.abstain)
+    return Answer(text, ctx.evidence(read), trace)
 
 
 async def recognised(question: Question, found: list[Fact], ctx: Context) -> list[Fact]:

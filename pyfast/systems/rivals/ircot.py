@@ -12,8 +12,8 @@ from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
 from pyfast.retrieval import Pool, pool_ids, traced
 from pyfast.systems import system
-from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_known
-from pyfast.systems.rivals.common import NOTHING, REASONED, joined, reasoned_prompt
+from pyfast.systems.prompts import ANSWER, final_text, unless_known
+from pyfast.systems.rivals.common import NOTHING, REASONED, answer_from, joined, reasoned_prompt
 
 CONCLUDES = "answer is"
 """With these words, a sentence ends the reasoning"""
@@ -106,10 +106,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, **noted: 
 
     # Question answering reader
     if settings.reader == "direct":
-        short = unless_known(answer_prompt(ctx, collected), settings.abstain)
-        context = await ctx.narrative(collected, short)
-        direct = await ctx.generate(short, context=context, path="", question=question.text)
-        return Answer(final_text(direct.answer), ctx.evidence(collected), trace)
+        text = await answer_from(collected, question, ctx, settings.abstain)
+        return Answer(text, ctx.evidence(collected), trace)
     prompt = unless_known(reasoned_prompt(ctx, collected), settings.abstain)
     context = await ctx.narrative(collected, prompt)
     reply = await ctx.generate(prompt, context=context, question=question.text)

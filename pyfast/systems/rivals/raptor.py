@@ -15,7 +15,8 @@ from pyfast.engine import Answer, Context, Question
 from pyfast.retrieval import Index, Pool, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
-from pyfast.systems.prompts import ANSWER, answer_prompt, final_text, unless_known
+from pyfast.systems.prompts import ANSWER
+from pyfast.systems.rivals.common import answer_from
 from pyfast.systems.rivals.summary_tree import URI
 from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
@@ -173,10 +174,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     layers = await ctx.call(layers_of, read)
     trace = {"steps": [{"query": question.text, **traced(read)}], "layers": layers}
     ctx.so_far(lambda: Answer(None, ctx.evidence(read), trace))
-    prompt = unless_known(answer_prompt(ctx, read), settings.abstain)
-    context = await ctx.narrative(read, prompt)
-    reply = await ctx.generate(prompt, context=context, path="", question=question.text)
-    return Answer(final_text(reply.answer), ctx.evidence(read), trace)
+    text = await answer_from(read, question, ctx, settings.abstain)
+    return Answer(text, ctx.evidence(read), trace)
 
 
 SYSTEM = system.System(

@@ -12,7 +12,7 @@ from pyfast.errors import AnswerError
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE
+from pyfast.systems.rivals.common import CONCLUDE, conclusion
 from pyfast.systems.rivals.episode import Episode
 from pyfast.systems.rivals.tags import FORMATS, in_tags
 from pyfast.utils.token_budget import fit
@@ -134,11 +134,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         seen = await (do or episode.look_up(given, ctx, characters))
         thought = f"Thought {number}: {reply.thought}\n" if settings.thoughts else ""
         notes.append(f"{thought}Action {number}: {reply.action}: {given}\nObservation {number}: {seen}")
-    conclude = unless_known(CONCLUDE, settings.abstain)
     known = "\n".join(fit(notes[::-1], room, first="cut")[::-1])
-    return episode.result(
-        final_text((await ctx.generate(conclude, notes=known, question=question.text)).answer), ctx
-    )
+    return episode.result(await conclusion(question, known, ctx, settings.abstain), ctx)
 
 
 SYSTEM = system.System(

@@ -13,7 +13,7 @@ from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import DIRECT, EXTRACT, INSUFFICIENT, answers_in, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, joined, unstreamed
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, unstreamed
 
 UNKNOWN = "not found"
 """The intermediate answer to a follow-up question that has none"""
@@ -103,9 +103,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             intermediate = final_text((await ctx.generate(unstreamed(DIRECT), question=asked)).answer) or UNKNOWN
         steps[-1]["answer"] = intermediate
         notes += f"Follow-up question: {asked}\nIntermediate answer: {intermediate}\n"
-    conclude = unless_known(CONCLUDE, settings.abstain)
-    conclusion = await ctx.generate(conclude, question=question.text, notes=notes)
-    return Answer(final_text(conclusion.answer), ctx.evidence(collected), trace)
+    text = await conclusion(question, notes, ctx, settings.abstain)
+    return Answer(text, ctx.evidence(collected), trace)
 
 
 async def found_in(context: str, asked: str, ctx: Context) -> str:

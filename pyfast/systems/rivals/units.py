@@ -11,8 +11,8 @@ from pyfast.systems.mtqa.column import Column, evidence, paragraphs, traced, und
 from pyfast.systems.mtqa.nodes import knowledge
 from pyfast.systems.mtqa.prompts import ThoughtFields
 from pyfast.systems.mtqa.settings import Units
-from pyfast.systems.prompts import final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE
+from pyfast.systems.prompts import unless_known
+from pyfast.systems.rivals.common import CONCLUDE, conclusion
 from pyfast.utils.token_budget import fit
 
 CORRECT = Prompt(
@@ -61,9 +61,9 @@ async def corrected(
 
 async def concluded(question: Question, notes: Sequence[str], ctx: Context, settings: Units) -> str | None:
     """Let the LLM answer from what was thought."""
-    prompt = unless_known(CONCLUDE, settings.abstain)
-    kept = fit(notes[::-1], ctx.text_budget(prompt) - len(question.text), first="cut")[::-1]
-    return final_text((await ctx.generate(prompt, notes="\n".join(kept), question=question.text)).answer)
+    room = ctx.text_budget(unless_known(CONCLUDE, settings.abstain)) - len(question.text)
+    kept = fit(notes[::-1], room, first="cut")[::-1]
+    return await conclusion(question, "\n".join(kept), ctx, settings.abstain)
 
 
 def result(text: str | None, columns: Sequence[Column], ctx: Context, settings: Units, **trace: Any) -> Answer:

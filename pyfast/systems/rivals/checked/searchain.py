@@ -15,7 +15,7 @@ from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, answers_in, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, joined
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined
 from pyfast.systems.rivals.self_ask import UNKNOWN
 from pyfast.utils.text_forms import normalise
 from pyfast.utils.token_budget import fit
@@ -137,10 +137,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             return Answer(final_text(reply.answer), ctx.evidence(collected), trace)
         if is_settled:
             break  # An answer is missing that no search gives.
-    prompt_of_notes = unless_known(CONCLUDE, settings.abstain)
-    told = lines_of(notes, prompt_of_notes, question, ctx)
-    conclusion = await ctx.generate(prompt_of_notes, question=question.text, notes=told)
-    return Answer(final_text(conclusion.answer), ctx.evidence(collected), trace)
+    told = lines_of(notes, unless_known(CONCLUDE, settings.abstain), question, ctx)
+    text = await conclusion(question, told, ctx, settings.abstain)
+    return Answer(text, ctx.evidence(collected), trace)
 
 
 def lines_of(notes: Mapping[str, str], prompt: Prompt[Any], question: Question, ctx: Context) -> str:

@@ -12,8 +12,8 @@ from pyfast.errors import AnswerError
 from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
-from pyfast.systems.prompts import ANSWER, DIRECT, answer_prompt, final_text, tidied, unless_known
-from pyfast.systems.rivals.common import NOTHING
+from pyfast.systems.prompts import ANSWER, DIRECT, final_text, tidied, unless_known
+from pyfast.systems.rivals.common import NOTHING, answer_from
 from pyfast.systems.together import together
 
 
@@ -133,10 +133,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         queries = await rewritten(question, heuristic, ctx, settings)
     pool = await ctx.retrieve_all(queries, settings.k)
     trace["steps"] = [{"query": "; ".join(queries), **traced(pool)}]
-    prompt = unless_known(answer_prompt(ctx, pool), settings.abstain)
-    context = await ctx.narrative(pool, prompt)
-    reply = await ctx.generate(prompt, context=context, path="", question=question.text)
-    return Answer(final_text(reply.answer), ctx.evidence(pool), trace)
+    text = await answer_from(pool, question, ctx, settings.abstain)
+    return Answer(text, ctx.evidence(pool), trace)
 
 
 async def known(asked: str, heuristic: str, ctx: Context) -> bool:

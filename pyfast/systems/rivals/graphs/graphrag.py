@@ -18,7 +18,7 @@ from pyfast.retrieval import Index, narrate, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, joined
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined
 from pyfast.systems.rivals.graphs.levels import described, found_in_graph, nearest_relations
 from pyfast.systems.rivals.graphs.reports import PARTIAL, cited, partial, parts_of, reports_about, reports_of
 from pyfast.systems.together import together
@@ -165,9 +165,8 @@ async def global_search(question: Question, ctx: Context, settings: Settings, se
     if settings.long_answer:
         long = await ctx.generate(LONG_ANSWER, context="\n".join(notes), question=question.text)
         return Answer(long_text(long.paragraphs), ctx.evidence(pool), trace)
-    concluding = unless_known(CONCLUDE, settings.abstain)
-    short = await ctx.generate(concluding, notes="\n".join(notes) or "(none)", question=question.text)
-    return Answer(final_text(short.answer), ctx.evidence(pool), trace)
+    text = await conclusion(question, "\n".join(notes) or "(none)", ctx, settings.abstain)
+    return Answer(text, ctx.evidence(pool), trace)
 
 
 def opens(index: Index, settings: Settings, run: Path | None) -> Session:

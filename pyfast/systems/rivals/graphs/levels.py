@@ -14,7 +14,7 @@ from pyfast.knowledge import Session
 from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Pool
 from pyfast.systems.rivals.common import NOTHING
-from pyfast.systems.rivals.phrase_graph import nearest_allowed
+from pyfast.systems.rivals.linking import nearest_allowed
 
 T = TypeVar("T")
 Level = Literal["local", "global"]

@@ -15,7 +15,7 @@ from pyfast.knowledge import Session
 from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Pool
 from pyfast.systems.prompts import INSUFFICIENT
-from pyfast.systems.rivals.phrase_graph import nearest_allowed
+from pyfast.systems.rivals.linking import nearest_allowed
 
 
 class Choice(BaseModel):
