@@ -9,11 +9,10 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.systems import direct, system
 from pyfast.systems.prompts import DIRECT
 from pyfast.systems.rivals import ircot
-from pyfast.systems.rivals.common import REASONED
+from pyfast.systems.rivals.common import REASONED, usable
 
 Complexity = Literal["A", "B", "C"]
 
@@ -87,11 +86,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 async def complexity_of(question: Question, ctx: Context) -> Complexity:
     """Let the LLM classify a question. If its reply is not usable, the question counts as complex."""
-    try:
-        return (await ctx.generate(CLASSIFY, question=question.text)).complexity
-    except AnswerError as error:
-        ctx.fell_back(CLASSIFY, error)
-        return "C"
+    reply = await usable(ctx, CLASSIFY, question=question.text)
+    return reply.complexity if reply else "C"
 
 
 SYSTEM = system.System(

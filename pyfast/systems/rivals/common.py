@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import cache
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field, create_model
 
 from pyfast.corpus import TextDocument
 from pyfast.engine import Answer, Context, Prompt, Question
+from pyfast.errors import AnswerError
 from pyfast.retrieval import Pool
 from pyfast.systems.prompts import (
     INSUFFICIENT,
@@ -74,7 +76,7 @@ def unstreamed(prompt: Prompt[M]) -> Prompt[M]:
     return replace(prompt, streamed=None)
 
 
-def joined(collected: Pool, found: Pool, most: int) -> Pool:
+def joined(collected: Pool, found: Pool, most: int = sys.maxsize) -> Pool:
     """Append the passages of a search that are not collected yet, in their order, up to `most` passages.
 
     The scores of passages stay those of the search that found them first.
@@ -102,6 +104,15 @@ CONCLUDE = Prompt(
     streamed=short_so_far,
 )
 """The prompt for the final answer of a method whose steps are used up"""
+
+
+async def usable(ctx: Context, prompt: Prompt[M], **fields: str) -> M | None:
+    """Let the LLM fill in a reply. None: it wrote no usable one, which counts as a fallback."""
+    try:
+        return await ctx.generate(prompt, **fields)
+    except AnswerError as error:
+        ctx.fell_back(prompt, error)
+        return None
 
 
 async def conclusion(question: Question, notes: str, ctx: Context, abstain: bool) -> str | None:

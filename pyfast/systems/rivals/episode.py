@@ -50,7 +50,7 @@ class Episode:
     async def _observe(self, pool: Pool, ctx: Context, characters: int) -> str:
         if not len(pool):
             return "Nothing was found."
-        self.collected = joined(self.collected, pool, len(self.collected) + len(pool))
+        self.collected = joined(self.collected, pool)
         text = await ctx.call(narrate, pool, characters)
         if (left_out := len(pool) - text.count("\n") - 1) > 0:
             ctx.ledger.left_out["observation"] += left_out

@@ -18,7 +18,7 @@ from pyfast.retrieval import Pool, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, final_text, tidied, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, usable
 from pyfast.systems.together import together
 
 _Phrase = Annotated[str, Field(max_length=150)]
@@ -121,7 +121,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
                 steps.append({"query": "; ".join(queries), "sentence": said.sentence, "unsure": unsure})
                 pools = await asyncio.gather(*(ctx.retrieve(query, settings.k) for query in queries))
                 found = interleaved(pools, settings.k)
-                read = joined(read, found, len(read) + len(found))
+                read = joined(read, found)
                 steps[-1] |= traced(found)
                 said = await look_ahead(question, found, written, ctx, settings)
         except AnswerError as error:
@@ -164,12 +164,8 @@ async def queries_for(
 
 async def query_for(question: Question, sentence: str, phrase: str, ctx: Context) -> str:
     """Let the LLM ask for a part of a sentence. If its reply is not usable, the query is the sentence."""
-    try:
-        reply = await ctx.generate(QUERY, question=question.text, sentence=sentence, phrase=phrase)
-    except AnswerError as error:
-        ctx.fell_back(QUERY, error)
-        return sentence
-    return reply.query.strip() or sentence
+    reply = await usable(ctx, QUERY, question=question.text, sentence=sentence, phrase=phrase)
+    return (reply is not None and reply.query.strip()) or sentence
 
 
 def interleaved(pools: Sequence[Pool], most: int) -> Pool:

@@ -11,14 +11,13 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.knowledge import Session
 from pyfast.knowledge.store import Knowledge
 from pyfast.retrieval import Pool, traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import ANSWER
-from pyfast.systems.rivals.common import answer_from
+from pyfast.systems.rivals.common import answer_from, usable
 from pyfast.systems.rivals.linking import Fact, linked_facts, linked_phrases
 from pyfast.systems.rivals.phrase_graph import Seed, Walk, ranked_passages
 from pyfast.utils.token_budget import share
@@ -167,12 +166,8 @@ async def recognised(question: Question, found: list[Fact], ctx: Context) -> lis
     room = ctx.text_budget(RECOGNISE) - len(question.text) - 5 * len(found)  # A number has 5 characters.
     lines = share([fact.line for _, fact in found], room)
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
-    try:
-        reply = await ctx.generate(RECOGNISE, facts=numbered, question=question.text)
-    except AnswerError as error:
-        ctx.fell_back(RECOGNISE, error)
-        return found
-    return [fact for number, fact in enumerate(found, start=1) if number in reply.useful]
+    reply = await usable(ctx, RECOGNISE, facts=numbered, question=question.text)
+    return [fact for number, fact in enumerate(found, start=1) if reply is None or number in reply.useful]
 
 
 def seeds(facts: Sequence[Fact], store: Knowledge, most: int) -> list[Seed]:

@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, conclusion
+from pyfast.systems.rivals.common import CONCLUDE, conclusion, usable
 from pyfast.systems.rivals.episode import Episode
 from pyfast.systems.rivals.tags import FORMATS, in_tags
 from pyfast.utils.token_budget import fit
@@ -121,10 +120,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     notes: list[str] = []
     for number in range(1, settings.steps + 1):
         known = "\n".join(fit(notes[::-1], room, first="cut")[::-1])
-        try:
-            reply = await ctx.generate(prompt, question=question.text, notes=known)
-        except AnswerError as error:
-            ctx.fell_back(prompt, error)
+        reply = await usable(ctx, prompt, question=question.text, notes=known)
+        if reply is None:
             break
         given = reply.input.strip()
         episode.steps.append({"action": reply.action, **({"thought": reply.thought} if settings.thoughts else {})})

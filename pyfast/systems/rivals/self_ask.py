@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import DIRECT, EXTRACT, INSUFFICIENT, answers_in, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, unstreamed
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, unstreamed, usable
 
 UNKNOWN = "not found"
 """The intermediate answer to a follow-up question that has none"""
@@ -95,7 +94,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         steps.append({"query": asked})
         if settings.search:
             pool = await ctx.retrieve(asked, settings.k)
-            collected = joined(collected, pool, len(collected) + len(pool))
+            collected = joined(collected, pool)
             steps[-1] |= traced(pool)
             context = await ctx.narrative(pool, EXTRACT)
             intermediate = await found_in(context, asked, ctx)
@@ -109,12 +108,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 async def found_in(context: str, asked: str, ctx: Context) -> str:
     """Let the LLM answer a follow-up question from passages."""
-    try:
-        reply = await ctx.generate(EXTRACT, context=context, entity_type="name or value", question=asked)
-    except AnswerError as error:
-        ctx.fell_back(EXTRACT, error)
-        return UNKNOWN
-    return next(iter(answers_in([reply.entity])), UNKNOWN)
+    reply = await usable(ctx, EXTRACT, context=context, entity_type="name or value", question=asked)
+    return next(iter(answers_in([reply.entity] if reply else [])), UNKNOWN)
 
 
 SYSTEM = system.System(

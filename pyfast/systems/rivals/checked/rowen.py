@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
@@ -23,7 +22,7 @@ from pyfast.systems.rivals.checked.rowen_prompts import (
     WORDINGS,
     SayFields,
 )
-from pyfast.systems.rivals.common import NOTHING, unstreamed
+from pyfast.systems.rivals.common import NOTHING, unstreamed, usable
 from pyfast.systems.together import together
 
 
@@ -90,11 +89,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     if share >= settings.threshold:
         return Answer(final_text(first.answer), trace=trace)
     told = {"question": question.text, "reasoning": first.reasoning, "answer": first.answer}
-    try:
-        queries = tidied((await ctx.generate(SEARCH, **told)).queries) or [question.text]
-    except AnswerError as error:
-        ctx.fell_back(SEARCH, error)
-        queries = [question.text]
+    wanted = await usable(ctx, SEARCH, **told)
+    queries = tidied(wanted.queries if wanted else []) or [question.text]
     pool = await ctx.retrieve_all(queries, settings.k)
     trace["steps"] = [{"query": "; ".join(queries), **traced(pool)}]
     prompt = unless_known(REPAIR, settings.abstain)
@@ -106,11 +102,8 @@ async def consistency(question: Question, ctx: Context, settings: Settings, trac
     """Return how consistent the answers to other wordings of a question are. Without wordings, they are not."""
     language = "none: translation is empty" if settings.consistency == "models" else settings.language
     told = {"count": str(settings.wordings), "language": language, "question": question.text}
-    try:
-        wordings = (await ctx.generate(WORDINGS, **told)).wordings[: settings.wordings]
-    except AnswerError as error:
-        ctx.fell_back(WORDINGS, error)
-        wordings = []
+    reply = await usable(ctx, WORDINGS, **told)
+    wordings = reply.wordings[: settings.wordings] if reply else []
     compared = [of for of in ("languages", "models") if settings.consistency in (of, "both")]
     # All answers first, and then all comparisons, so that a budget ends at the same call whatever else runs.
     asked = [
@@ -140,23 +133,16 @@ async def consistency(question: Question, ctx: Context, settings: Settings, trac
 
 async def said(prompt: Prompt[SayFields], asked: str, ctx: Context) -> str:
     """Let a model answer a wording. Without a usable reply, the answer is empty, and agrees with none."""
-    try:
-        return (await ctx.generate(prompt, question=asked)).answer.strip()
-    except AnswerError as error:
-        ctx.fell_back(prompt, error)
-        return ""
+    reply = await usable(ctx, prompt, question=asked)
+    return reply.answer.strip() if reply else ""
 
 
 async def agreed(question: str, first: str, other: str, second: str, ctx: Context) -> bool:
     """Let the LLM compare two answers. Without a usable reply, they do not agree."""
     if not first or not second:
         return False
-    try:
-        reply = await ctx.generate(AGREEMENT, question=question, first=first, other=other, second=second)
-    except AnswerError as error:
-        ctx.fell_back(AGREEMENT, error)
-        return False
-    return reply.agree
+    reply = await usable(ctx, AGREEMENT, question=question, first=first, other=other, second=second)
+    return reply is not None and reply.agree
 
 
 SYSTEM = system.System(

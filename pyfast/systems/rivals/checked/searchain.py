@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import INSUFFICIENT, answers_in, final_text, unless_known
-from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined
+from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, usable
 from pyfast.systems.rivals.self_ask import UNKNOWN
 from pyfast.utils.text_forms import normalise
 from pyfast.utils.token_budget import fit
@@ -126,7 +125,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             notes[query] = known
             if settings.search in ("on", "verify" if known else "complete"):
                 pool = await ctx.retrieve(query, settings.k)
-                collected = joined(collected, pool, len(collected) + len(pool))
+                collected = joined(collected, pool)
                 found, is_sure = await looked_up(query, await ctx.narrative(pool, CHECK), ctx)
                 steps.append({"query": query, **traced(pool), "known": known, "answer": found, "sure": is_sure})
                 is_settled = bool(known) and (not is_sure or normalise(found) in normalise(known))
@@ -151,12 +150,8 @@ def lines_of(notes: Mapping[str, str], prompt: Prompt[Any], question: Question, 
 async def looked_up(query: str, context: str, ctx: Context) -> tuple[str, bool]:
     """Let the LLM take an answer from passages. Returns the answer, or "" if there is none, and whether it is
     sure. Without a usable reply, there is none."""
-    try:
-        reply = await ctx.generate(CHECK, context=context, query=query)
-    except AnswerError as error:
-        ctx.fell_back(CHECK, error)
-        return "", False
-    return next(iter(answers_in([reply.answer])), ""), reply.sure
+    reply = await usable(ctx, CHECK, context=context, query=query)
+    return (next(iter(answers_in([reply.answer])), ""), reply.sure) if reply else ("", False)
 
 
 SYSTEM = system.System(

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import ANSWER, DIRECT, final_text, tidied, unless_known
-from pyfast.systems.rivals.common import NOTHING, answer_from
+from pyfast.systems.rivals.common import NOTHING, answer_from, usable
 from pyfast.systems.together import together
 
 
@@ -139,20 +138,15 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 async def known(asked: str, heuristic: str, ctx: Context) -> bool:
     """Let the LLM judge whether an answer to a question can be trusted. Without a usable reply, it cannot."""
-    try:
-        return (await ctx.generate(NECESSITY, question=asked, heuristic=heuristic)).known
-    except AnswerError as error:
-        ctx.fell_back(NECESSITY, error)
-        return False
+    reply = await usable(ctx, NECESSITY, question=asked, heuristic=heuristic)
+    return reply is not None and reply.known
 
 
 async def rewritten(question: Question, heuristic: str, ctx: Context, settings: Settings) -> list[str]:
     """Make queries from a question and from the claims of an answer. Without a usable query, it is the
     question."""
-    try:
-        reply = await ctx.generate(QUERIES, question=question.text, heuristic=heuristic)
-    except AnswerError as error:
-        ctx.fell_back(QUERIES, error)
+    reply = await usable(ctx, QUERIES, question=question.text, heuristic=heuristic)
+    if reply is None:
         return [question.text]
     claims = reply.claims
     if settings.claim_filter:

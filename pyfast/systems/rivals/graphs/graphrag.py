@@ -4,7 +4,6 @@ the answers."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -133,7 +132,7 @@ async def local_search(question: Question, ctx: Context, settings: Settings, ses
     read = reports[: len(shown)]
     texts = found.texts.head(text.count("\n") + 1 if text else 0)
     trace |= {"reports": [report.uri for report in read], "steps": [{"query": question.text, **traced(texts)}]}
-    pool = joined(cited([(1.0, report) for report in read]), texts, sys.maxsize)
+    pool = joined(cited([(1.0, report) for report in read]), texts)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool), trace))
     told = {"context": context or "(nothing was found)", "question": question.text}
     if settings.long_answer:

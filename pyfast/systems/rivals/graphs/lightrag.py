@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.knowledge import Session
 from pyfast.retrieval import Pool, narrate, traced
 from pyfast.systems import system
@@ -24,6 +23,7 @@ from pyfast.systems.prompts import (
     tidied,
     unless_known,
 )
+from pyfast.systems.rivals.common import usable
 from pyfast.systems.rivals.graphs.levels import Found, Level, described, found_in_graph, joined_levels
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, fit
 
@@ -120,12 +120,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 async def keywords(question: Question, ctx: Context) -> tuple[list[str], list[str]]:
     """Let the LLM write the keywords of both levels. Without a usable reply, they are the question itself."""
-    try:
-        reply = await ctx.generate(KEYWORDS, question=question.text, thoughts="")
-        found = tidied(reply.detailed), tidied(reply.general)
-    except AnswerError as error:
-        ctx.fell_back(KEYWORDS, error)
-        found = [], []
+    reply = await usable(ctx, KEYWORDS, question=question.text, thoughts="")
+    found = (tidied(reply.detailed), tidied(reply.general)) if reply else ([], [])
     return found if any(found) else ([question.text], [question.text])
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import Index, Pool
+from pyfast.systems.rivals.common import usable
 from pyfast.utils.token_budget import fit
 
 URI = "report/"
@@ -176,10 +176,8 @@ async def partial(question: Question, part: Sequence[Unit], ctx: Context) -> tup
     """Answer from a part of the reports. Returns how much the answer helps, the answer, and the reports on which
     it rests. A part without a usable reply does not help."""
     lines = "\n".join(f"[{number}] {unit.text}" for number, unit in enumerate(part, start=1))
-    try:
-        reply = await ctx.generate(PARTIAL, lines=lines, question=question.text)
-    except AnswerError as error:
-        ctx.fell_back(PARTIAL, error)
+    reply = await usable(ctx, PARTIAL, lines=lines, question=question.text)
+    if reply is None:
         return 0, "", []
     used = [part[number - 1] for number in dict.fromkeys(reply.used) if 1 <= number <= len(part)]
     return (reply.score if reply.answer.strip() else 0), reply.answer, used

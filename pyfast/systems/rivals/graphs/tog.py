@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.knowledge import Session
 from pyfast.systems import direct, system
 from pyfast.systems.mtqa.prompts import KEYWORDS
 from pyfast.systems.prompts import DIRECT, final_text, tidied
+from pyfast.systems.rivals.common import usable
 from pyfast.systems.rivals.graphs.steps import (
     ENTITIES,
     RELATIONS,
@@ -89,12 +89,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         lines = fit(
             [" | ".join(store.triple(triple)) for triple in triples], ctx.text_budget(VERDICT), first="cut"
         )
-        try:
-            verdict = await ctx.generate(VERDICT, lines="\n".join(lines), question=question.text)
-        except AnswerError as error:
-            ctx.fell_back(VERDICT, error)
-            continue
-        if verdict.sufficient and (text := final_text(verdict.answer)):
+        verdict = await usable(ctx, VERDICT, lines="\n".join(lines), question=question.text)
+        if verdict and verdict.sufficient and (text := final_text(verdict.answer)):
             return Answer(text, ctx.evidence(read), trace | {"answered_by": "graph"})
     known = await direct.answer(question, ctx, system.Answering(abstain=settings.abstain))
     return Answer(known.text, trace=trace)
@@ -102,11 +98,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 async def topics(question: Question, ctx: Context, settings: Settings, session: Session) -> list[int]:
     """Find the entities where the paths begin: those that the LLM names, or else the nearest to the question."""
-    try:
-        words = tidied((await ctx.generate(KEYWORDS, question=question.text, thoughts="")).detailed)
-    except AnswerError as error:
-        ctx.fell_back(KEYWORDS, error)
-        words = []
+    reply = await usable(ctx, KEYWORDS, question=question.text, thoughts="")
+    words = tidied(reply.detailed) if reply else []
     item = tuple(words or [question.text]), session
     return (await ctx.call(topic_entities, item, session.store))[: settings.width]
 
@@ -167,10 +160,8 @@ async def chosen(
     before = "".join(f"{line}\n" for line in fit(way[::-1], room // 4)[::-1])
     shown = fit([f"{at}. {line}" for at, line in enumerate(lines, start=1)], room - len(before), first="cut")
     texts = {"path": f"Path so far:\n{before}\n" if before else "", "lines": "\n".join(shown), "most": str(most)}
-    try:
-        reply = await ctx.generate(prompt, question=question.text, **texts)
-    except AnswerError as error:
-        ctx.fell_back(prompt, error)
+    reply = await usable(ctx, prompt, question=question.text, **texts)
+    if reply is None:
         return [(at, 1 / most) for at in range(most)]
     best: dict[int, float] = {}
     for one in reply.chosen:

@@ -11,11 +11,10 @@ from pydantic import Field
 
 from pyfast.corpus import Level
 from pyfast.engine import Answer, Context, Prompt, Question
-from pyfast.errors import AnswerError
 from pyfast.retrieval import Index, Pool, narrate, traced
 from pyfast.systems import system
 from pyfast.systems.prompts import answers_in, final_text, unless_known
-from pyfast.systems.rivals.common import NOTHING, joined
+from pyfast.systems.rivals.common import NOTHING, joined, usable
 from pyfast.systems.rivals.tables.prompts import FROM_BOTH, FROM_ROWS, GIST, PARTS, PartsFields
 
 
@@ -60,13 +59,13 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     steps = list[dict[str, Any]]()
     trace: dict[str, Any] = {"steps": steps}
     rows = texts = NOTHING
-    ctx.so_far(lambda: Answer(None, ctx.evidence(both(rows, texts)), trace))
+    ctx.so_far(lambda: Answer(None, ctx.evidence(joined(rows, texts)), trace))
     found = await ctx.retrieve(question.text, settings.search)
     rows, texts = await ctx.call(rows_and_texts, found, settings.rows, settings.texts)
-    steps.append({"query": question.text, **traced(both(rows, texts))})
+    steps.append({"query": question.text, **traced(joined(rows, texts))})
     summary = ""
     if settings.summary:
-        summary = trace["summary"] = await gist(question, both(rows, texts), ctx)
+        summary = trace["summary"] = await gist(question, joined(rows, texts), ctx)
     notes = f"Summary: {summary}\n" if summary else ""
     parts = await broken_down(question, ctx) if settings.breakdown else None
     if parts is not None:
@@ -82,17 +81,12 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             query = query if known in query else f"{query} {known}"
             found = await ctx.retrieve(query, settings.search)
             more, about = await ctx.call(rows_and_texts, found, settings.rows, settings.texts)
-            rows, texts = both(rows, more), both(about, texts)
-            steps.append({"query": query, **traced(both(more, about))})
+            rows, texts = joined(rows, more), joined(about, texts)
+            steps.append({"query": query, **traced(joined(more, about))})
     prompt = unless_known(FROM_BOTH, settings.abstain)
-    context = await shown(both(rows, texts), prompt, len(notes) + len(question.text), ctx)
+    context = await shown(joined(rows, texts), prompt, len(notes) + len(question.text), ctx)
     reply = await ctx.generate(prompt, context=context, notes=notes, question=question.text)
-    return Answer(final_text(reply.answer), ctx.evidence(both(rows, texts)), trace)
-
-
-def both(first: Pool, second: Pool) -> Pool:
-    """Join two pools, without duplicates."""
-    return joined(first, second, len(first) + len(second))
+    return Answer(final_text(reply.answer), ctx.evidence(joined(rows, texts)), trace)
 
 
 def rows_and_texts(index: Index, pools: Sequence[Pool], rows: int, texts: int) -> list[tuple[Pool, Pool]]:
@@ -115,33 +109,22 @@ async def shown(pool: Pool, prompt: Prompt[Any], beside: int, ctx: Context) -> s
 
 async def gist(question: Question, pool: Pool, ctx: Context) -> str:
     """Let the LLM summarise rows and texts. Without a usable reply, there is no summary."""
-    try:
-        context = await shown(pool, GIST, len(question.text), ctx)
-        return " ".join((await ctx.generate(GIST, context=context, question=question.text)).summary.split())
-    except AnswerError as error:
-        ctx.fell_back(GIST, error)
-        return ""
+    context = await shown(pool, GIST, len(question.text), ctx)
+    reply = await usable(ctx, GIST, context=context, question=question.text)
+    return "" if reply is None else " ".join(reply.summary.split())
 
 
 async def broken_down(question: Question, ctx: Context) -> PartsFields | None:
     """Let the LLM break the question down. Without a usable reply, it stays whole."""
-    try:
-        parts = await ctx.generate(PARTS, question=question.text)
-    except AnswerError as error:
-        ctx.fell_back(PARTS, error)
-        return None
-    return parts if parts.table_question.strip() and parts.text_question.strip() else None
+    parts = await usable(ctx, PARTS, question=question.text)
+    return parts if parts and parts.table_question.strip() and parts.text_question.strip() else None
 
 
 async def from_rows(asked: str, rows: Pool, summary: str, ctx: Context) -> str:
     """Let the LLM answer the first part from rows. Without a usable reply, there is no answer."""
     context = await shown(rows, FROM_ROWS, len(summary) + len(asked), ctx)
-    try:
-        reply = await ctx.generate(FROM_ROWS, context=context, summary=summary, question=asked)
-    except AnswerError as error:
-        ctx.fell_back(FROM_ROWS, error)
-        return ""
-    return next(iter(answers_in([reply.answer])), "")
+    reply = await usable(ctx, FROM_ROWS, context=context, summary=summary, question=asked)
+    return next(iter(answers_in([reply.answer] if reply else [])), "")
 
 
 SYSTEM = system.System(
