@@ -305,7 +305,7 @@ def measure(
             for method in only:
                 for side in ("pyfast", "flashrag"):
                     run(side, url, method, "compare", len(told))
-        Console().print(compare(log, read, only))
+        Console(width=150).print(compare(log, read, only))
         heads = ("", "LLM", "questions", "pyfast, questions/s", "the LLM's limit", "FlashRAG", "ratio")
         table = Table(*heads, "processor time, ms/question: pyfast", "its searches", "FlashRAG", "ratio")
         for seconds, count, rounds in ((0.0, len(told), repeats), (0.2, slow_count, 1)):
@@ -328,7 +328,7 @@ def measure(
                         f"{1000 * processor['flashrag'] / count:.1f}",
                         f"{processor['flashrag'] / processor['pyfast']:.1f}",
                     )
-        Console().print(table)
+        Console(width=150).print(table)
 
 
 if __name__ == "__main__":

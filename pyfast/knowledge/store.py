@@ -421,7 +421,7 @@ class Knowledge:
         """Return the time at which each triple is true, as text. The text is empty if the time is not
         known."""
         rows = self._about(
-            "time", "triples ON id = value", self._triple_ids[np.asarray(triples, np.int64)].tolist()
+            "time", "triples ON triples.id = value", self._triple_ids[np.asarray(triples, np.int64)].tolist()
         )
         return [time for _, time in rows]
 

@@ -13,6 +13,7 @@ from pyfast.errors import IndexFormatError, InputError
 from pyfast.knowledge import (
     Extract,
     Knowledge,
+    Mention,
     Statement,
     add_extracts,
     open_knowledge,
@@ -163,3 +164,32 @@ def test_of_a_key_of_many_triples_the_nearest_are_looked_at(index: Index) -> Non
     cosines = {i: float(store.cosines(store.fact_of[[i]], query)[0]) for i in range(300)}
     assert found == sorted(sorted(cosines, key=lambda i: (-cosines[i], i))[:5]) and 287 in found
     assert store.triples_of_key(0, query, 1000).tolist() == list(range(300))
+
+
+def test_descriptions_belong_to_a_segment(index: Index) -> None:
+    plain = Extract("p", "test", (Statement("Ada", "knows", "Bob", 7),))
+    assert not add_extracts(index, WordVectors(), [plain]).is_described
+    largest = (1 << 64) - 1  # In SQLite, it is a negative number.
+    said = [
+        Statement("Ada", "knows", "Bob", 7, description="She met him."),
+        Statement("Ada", "knows", "Bob", largest),
+        Statement("Bob", "owns", "Rex", 3, description="Rex is a dog."),
+    ]
+    about = [Mention("Ada", 7, "person", "A poet's daughter."), Mention("Ada", 3, "person", "")]
+    store = add_extracts(index, WordVectors(), [Extract("a", "test", tuple(said), tuple(about))])
+    assert store.is_described and store.sources([1, 0, 1]) == [[3], [7, largest], [3]]
+    pairs = [(1, 3), (0, largest), (0, 7), (1, 7), (0, 7)]
+    assert store.relation_descriptions(pairs) == ["Rex is a dog.", "", "She met him.", "", "She met him."]
+    told = store.entity_descriptions([(1, 7), (0, 3), (0, 7)])
+    assert told == [("", ""), ("person", ""), ("person", "A poet's daughter.")]
+    assert store.mentions([1, 0]) == [[], [3, 7]] and store.times([0, 1]) == ["", ""]
+    assert store.relation_descriptions([]) == store.sources([]) == store.entity_descriptions([]) == []
+    np.testing.assert_array_equal(store.stated_in([largest, 5]), [0])
+
+
+def test_triples_are_ranked_by_what_is_around_them(index: Index) -> None:
+    said = [Statement("Ada", "likes", name, 1, strength=5 - at) for at, name in enumerate(("Bob", "Carl", "Dora"))]
+    said += [Statement("Eve", "likes", "Carl", 2), Statement("Fay", "likes", "Guy", 3)]
+    store = add_extracts(index, WordVectors(), [Extract("a", "test", tuple(said))])
+    np.testing.assert_array_equal(store.ranked(np.arange(5, dtype=np.int32)), [1, 0, 2, 3, 4])
+    np.testing.assert_array_equal(store.ranked(np.array([4, 2, 1], np.int32)), [1, 2, 4])

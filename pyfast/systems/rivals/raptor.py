@@ -120,11 +120,11 @@ def tree_of(index: Index) -> Tree:
         layers |= dict.fromkeys(nodes, int(about["layer"]))
     if not layers:
         _say_without(str(index.folder), index.is_restricted)
-    nodes: list[list[int]] = [[node for node in range(len(passages)) if node not in layers]]
-    nodes += ([] for _ in range(max(layers.values(), default=0)))
+    of_layer: list[list[int]] = [[] for _ in range(1 + max(layers.values(), default=0))]
+    of_layer[0] = [node for node in range(len(passages)) if node not in layers]
     for node, layer in layers.items():
-        nodes[layer].append(node)
-    _TREES[index] = Tree(nodes, children, layers)
+        of_layer[layer].append(node)
+    _TREES[index] = Tree(of_layer, children, layers)
     return _TREES[index]
 
 
