@@ -16,7 +16,7 @@ from pyfast.engine.configuration import CONFIGURATION, FORMAT, Configuration, re
 from pyfast.engine.journal.journal import open_to_read, sound
 from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
-from pyfast.engine.record import digest
+from pyfast.engine.record import STATES, digest
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS, check_journal, is_running
 from pyfast.engine.traces import TRACES, read_traces
 from pyfast.errors import InputError, OtherBuildError, PyfastError
@@ -205,7 +205,7 @@ def _journal(folder: Path, total: int) -> str:
             raise _DamageError(f"{broken} of {completions} completions were changed")
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
-            if not 0 <= number < total or state not in ("answered", "abstained", "failed"):
+            if not 0 <= number < total or state not in STATES:
                 raise _DamageError(f"question {number} of {total} has the invalid state {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
     kept = f", {prompts} prompts" if prompts else ""

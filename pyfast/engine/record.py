@@ -24,6 +24,7 @@ from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.rerank import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
+STATES = get_args(State)
 _KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata
 
 
@@ -114,7 +115,6 @@ reply. Equal failures have equal reasons up to this text"""
 _BEGINNING = 100  # characters
 
 _USAGE = tuple(field.name for field in fields(Usage))
-_STATES = get_args(State)
 _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answers.jsonl has
 
 
@@ -225,7 +225,7 @@ class Record:
             texts = fields["answer"], fields.get("reason")
             error = fields.get("error")
             if (
-                fields["state"] in _STATES
+                fields["state"] in STATES
                 and isinstance(fields["id"], str)
                 and set(map(type, (*texts, error))) <= {str, type(None)}
                 and set(map(type, counts)) == {int}

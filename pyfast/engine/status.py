@@ -20,7 +20,7 @@ from pyfast.engine.journal.journal import digests, open_to_read, reading
 from pyfast.engine.journal.journal_reader import working_seconds
 from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
 from pyfast.engine.outages import Waiting
-from pyfast.engine.record import REPLY_BEGINS
+from pyfast.engine.record import REPLY_BEGINS, STATES
 from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
 from pyfast.errors import InputError
@@ -153,7 +153,8 @@ def _stage(name: str, total: StageTotals) -> StageStatus:
     return StageStatus(name, total.calls, queued_ms, running_ms, total.batches / calls, *of_prompt)
 
 
-_STATES = "SELECT state, count(*) FROM questions GROUP BY state"
+_COUNTS = f"SELECT state, count(*) FROM questions WHERE state IN {STATES} GROUP BY state"
+_LEDGERS = f"SELECT CASE WHEN state IN {STATES} THEN ledger END FROM questions ORDER BY number"
 _FAILURES = f"""
 SELECT substr(reason, 1, instr(reason || '{REPLY_BEGINS}', '{REPLY_BEGINS}') - 1) AS kind, count(*) AS n
 FROM questions WHERE state = 'failed' GROUP BY kind ORDER BY n DESC LIMIT 10
@@ -163,12 +164,11 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float], list[float]]:
     """Add up what all ended questions used. Also return the seconds of each question, and the times when they
-    started. A row that is not a whole ledger counts nothing. A warning says how many such rows there are."""
+    started. A row without a state or a whole ledger counts nothing. A warning says how many such rows there are."""
     total, seconds, starts, odd = Summary(), list[float](), list[float](), 0
-    for state, count in database.execute(_STATES):
-        total.states[str(state)] += count
+    total.states.update(dict(database.execute(_COUNTS)))
     total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
-    for ledger in _loaded(database.execute("SELECT ledger FROM questions ORDER BY number")):
+    for ledger in _loaded(database.execute(_LEDGERS)):
         if not is_ledger(ledger):
             odd += 1
             continue
@@ -178,7 +178,7 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
             starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
-        LOG.warning("%s is damaged; questions whose costs are unknown and not counted: %d", journal, odd)
+        LOG.warning("%s is damaged; questions whose state or costs are unknown and not counted: %d", journal, odd)
     return total, seconds, starts
 
 

@@ -80,7 +80,10 @@ def fault(error: sqlite3.Error) -> str:
     If Ctrl-C stopped the statement, SQLite reports an error too. In this case, the function raises
     `KeyboardInterrupt`.
     """
-    if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_ERROR:  # pyfast's statements fit all files that it writes.
+        return f"damaged or incomplete: {error}"
+    if code != sqlite3.SQLITE_INTERRUPT:
         # The rollback that followed has overwritten the first error: usually a full disk.
         return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False

@@ -19,7 +19,9 @@ from pyfast.engine.journal.journal import (
     Key,
     Outcome,
     completion_row,
+    has_calls,
     open_to_read,
+    reading,
     row_of_question,
     sound,
 )
@@ -257,6 +259,28 @@ def test_questions_without_their_key_are_not_counted_anew(tmp_path: Path) -> Non
         assert journal.salvaged is not None and not journal.counts()
         journal.commit([], [row_of_question(0, "q0", "answered", None, {})])
         assert journal.counts() == {"answered": 1}
+
+
+def test_a_changed_definition_is_damage(tmp_path: Path) -> None:
+    """With one bit changed, most definitions are still valid: a column has another name, or a table."""
+    path = tmp_path / "j"
+    with contextlib.closing(Journal(path, runs=["run"])) as journal:
+        keep(journal, 0, Completion("a", "stop"))
+        journal.commit([], [row_of_question(0, "q0", "answered", None, {})])
+        assert journal.outcomes(0)  # With its index
+    content, chance = path.read_bytes(), random.Random(5)
+    first, last = content.index(b"CREATE TABLE"), content.index(b"CREATE TABLE run") + 30
+    for at in chance.sample(range(first, last), 60):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << chance.randrange(7)]) + content[at + 1 :])
+        assert has_calls(path)
+        with contextlib.suppress(InputError), reading(path) as database:
+            database.execute("SELECT question, entry FROM completions").fetchall()
+        with contextlib.closing(Journal(path, runs=["run"])) as journal:
+            assert journal.salvaged is not None
+            keep(journal, 1, Completion("b", "stop"))
+            assert len(journal.outcomes(1)) == 1
+        for file in tmp_path.iterdir():
+            file.unlink()
 
 
 @pytest.mark.parametrize("said", [[], [7], [7, "digest"], [7, "digest", 0, None], {}, None])

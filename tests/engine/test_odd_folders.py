@@ -1,5 +1,6 @@
 """Whatever stands in a run's folder, a look at it ends with a result or one clear line: see run_fuzzer.py."""
 
+import contextlib
 import json
 import logging
 import os
@@ -69,8 +70,21 @@ def test_an_odd_ledger_is_left_out(tmp_path: Path, ledger: object, caplog: pytes
     assert whole.prompt_tokens * 8 == found.prompt_tokens * 9
     assert list(used_by(tmp_path)) == [f"q{number}" for number in range(9) if number != 4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'journal.sqlite'} is damaged; questions whose costs are unknown and not counted: 1"
+        f"{tmp_path / 'journal.sqlite'} is damaged; questions whose state or costs are unknown and not counted: 1"
     ]
+
+
+def test_an_unknown_state_is_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    go(tmp_path, direct, Watched(), ask_about(9))
+    whole, kept = read_status(tmp_path), answers(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite")) as database, database:
+        database.execute("UPDATE questions SET state = 'ansgered' WHERE number = 4")
+    with caplog.at_level(logging.WARNING, "pyfast"):
+        assert read_status(tmp_path).states == {"answered": 8}
+    assert "questions whose state or costs are unknown and not counted: 1" in caplog.text
+    again = Watched()
+    go(tmp_path, direct, again, ask_about(9))
+    assert read_status(tmp_path).states == whole.states and answers(tmp_path) == kept and not again.asked
 
 
 @pytest.mark.parametrize(

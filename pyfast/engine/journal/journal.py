@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from zlib import crc32
@@ -21,6 +22,7 @@ import orjson
 
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import PROMPTS_SCHEMA, TAKE_PROMPTS, Asked, DamagedError, add_prompts
+from pyfast.engine.record import STATES
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.llm import Completion
 from pyfast.llm.batch_interface import BatchLog, LoggedBatch
@@ -54,7 +56,12 @@ CREATE TABLE IF NOT EXISTS reused (
 CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id TEXT, made REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
 """  # fmt: skip
-_JSON = {"completions": "entry", "questions": "ledger"}
+_INDEXED = "index", "by_question", "completions", "CREATE INDEX by_question ON completions (question)"
+# What SQLite itself does not know of a damaged row
+_BROKEN = {
+    "completions": "NOT json_valid(entry)",
+    "questions": f"NOT json_valid(ledger) OR state NOT IN {STATES}",
+}
 _COLUMNS = {
     "run": 1,
     "completions": 2,
@@ -111,13 +118,6 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->>
 WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
-# These statements fail if a table has another shape or cannot be written.
-_TRIED = "DELETE FROM sessions WHERE 0;" + "".join(
-    f"INSERT INTO {table} SELECT {', '.join(['NULL'] * columns)} WHERE 0;"
-    for table, columns in _COLUMNS.items()
-    if table not in ("completions", "questions", "sessions")
-)
-_TRIED += _FINISH.replace("?", "NULL")
 
 _REPLIES = """
 SELECT question, coalesce(id, ''), entry FROM completions LEFT JOIN questions ON number = question
@@ -272,7 +272,7 @@ class Journal:
         """Return the completions and the failed calls that the journal has for a question, by their keys.
         Damaged rows are left out."""
         if not self._indexed:  # Only a resumed run reads completions by question.
-            self._rows("CREATE INDEX IF NOT EXISTS by_question ON completions (question)")
+            self._rows(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
             self._indexed = True
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
@@ -490,8 +490,8 @@ class Journal:
                     # The row has another shape.
                     with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):
                         self._database.execute(into, row)
-        for table, column in _JSON.items():
-            self._database.execute(f"DELETE FROM {table} WHERE NOT json_valid({column})")
+        for table, broken in _BROKEN.items():
+            self._database.execute(f"DELETE FROM {table} WHERE {broken}")
 
     def _rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Execute one statement, and return its rows."""
@@ -534,16 +534,31 @@ def _whole(path: Path, tables: Sequence[str]) -> bool:
             for check in [f"integrity_check({name})" for name in tables or (1,)]:
                 if database.execute(f"PRAGMA {check}").fetchone() != ("ok",):
                     return False
-            database.executescript(_SCHEMA + _TRIED)
-            broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE NOT json_valid({}))"
-            columns = {name: column for name, column in _JSON.items() if name in (tables or _JSON)}
-            return not any(database.execute(broken.format(*column)).fetchone()[0] for column in columns.items())
+            database.executescript(f"{_SCHEMA}DELETE FROM sessions WHERE 0")  # Fails if nothing can be written.
+            # With one bit changed, a definition can still be valid: of a table with another name or column.
+            if not _wanted() <= _definitions(database) <= _wanted() | {_INDEXED}:
+                return False
+            broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE {})"
+            rows = {name: broken for name, broken in _BROKEN.items() if name in (tables or _BROKEN)}
+            return not any(database.execute(broken.format(*row)).fetchone()[0] for row in rows.items())
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
             raise
         return False
     except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
         return False
+
+
+def _definitions(database: sqlite3.Connection) -> set[tuple[str | None, ...]]:
+    return {*database.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")}
+
+
+@cache
+def _wanted() -> set[tuple[str | None, ...]]:
+    """Return the definitions of a new journal."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as made:
+        made.executescript(_SCHEMA)
+        return _definitions(made)
 
 
 def _text(content: bytes) -> str:
@@ -618,10 +633,10 @@ def has_calls(path: Path) -> bool:
     """
     try:
         with contextlib.closing(_reader(path)) as database:
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema")}
-            return any(
+            made = _definitions(database)
+            return not made <= _wanted() | {_INDEXED} or any(
                 database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
-                for table in tables & {"completions", "batches"}
+                for table in {name for _, name, *_ in made} & {"completions", "batches"}
             )
     except Exception:
         return True
