@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -193,7 +194,8 @@ class OpenAI:
         """
         is_probe = request == PROBE
         request = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
-        async with self._free_slots:
+        # Calls that hang hold all slots, and the probe is to find out whether the server answers others.
+        async with nullcontext() if is_probe else self._free_slots:
             fallbacks = kept = self._fallbacks.kept
             while True:
                 body = self._body(request, fallbacks)

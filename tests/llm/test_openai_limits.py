@@ -40,6 +40,23 @@ async def test_concurrency_is_bounded_and_waiting_is_not_timed() -> None:
     assert most == 3 and len(done) == 24
 
 
+async def test_a_probe_does_not_wait_for_calls_that_hang() -> None:
+    """Otherwise two calls that hang look like an outage, one after the other."""
+
+    async def handler(request: web.Request) -> web.Response:
+        if (await request.json())["messages"][-1]["content"] == ASK.messages[-1].content:
+            await asyncio.sleep(30)
+        return web.json_response(body())
+
+    async with serving(handler, concurrency=1) as backend:
+        call = asyncio.create_task(backend.complete(ASK))
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(5):
+            assert (await backend.complete(PROBE)).text == "Paris"
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
 async def test_cancelled_calls_give_their_places_back() -> None:
     hanging = True
 

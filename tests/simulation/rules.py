@@ -13,7 +13,7 @@ from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
 from simulation.llm import HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
-from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected
+from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected, user
 
 _AT_ONCE_S, _SOON_S = 1.0, 45.0
 """How many seconds a session may take after a second Ctrl-C, and after its last call"""
@@ -285,8 +285,7 @@ def _paid_in_batches(history: History) -> Iterator[str]:
         paid.setdefault(call.prompt, []).append(call.batch or f"session {call.session}")
         may_be_lost[call.prompt] += not call.batch and _loses(history, call.session)
     for prompt, answered in paid.items():
-        stage = int(prompt.partition("> stage ")[2].split()[0])
-        wanted = 2 if history.scenario.stages[stage] in SAMPLES else 1
+        wanted = 2 if history.scenario.stages[_stage(prompt)] in SAMPLES else 1
         if len(answered) > wanted + may_be_lost[prompt]:
             yield f"{prompt} was answered in {answered}"
 
@@ -301,14 +300,27 @@ def _progress(history: History) -> Iterator[str]:
     """A question that went on after a reply has it for good, unless the power was cut and commits need not be
     synced."""
     scenario = history.scenario
-    answered: dict[str, dict[str, int]] = {}  # of each question: its prompts with a good reply, and their stages
+    turns = {question.id for question in scenario.questions if question.conversation is not None}
+    answered: dict[str, dict[str, tuple[int, int]]] = {}
+    """Of each question: its prompts with a good reply, with their stages and sessions"""
+    gone_on = set[str]()
     for call in history.world.asked:
         if scenario.sync == "normal" and any(number < call.session for number in history.cut):
             return
-        id, rest = _id(call.prompt), call.prompt.partition("> stage ")[2]
-        stage, of = int(rest.split()[0]), answered.setdefault(id, {})
-        if call.prompt in of and of[call.prompt] < max(of.values()):
+        id, stage = call.prompt[len(user("<")) :].partition(">")[0], _stage(call.prompt)
+        if call.prompt in gone_on:
             yield f"{call.prompt} was asked again in session {call.session}"
             return
+        of = answered.setdefault(id, {})
+        # In another session, an earlier turn that had failed may have an answer, and then this is another prompt.
+        gone_on |= {
+            prompt
+            for prompt, (before, session) in of.items()
+            if before < stage and (session == call.session or id not in turns)
+        }
         if call.outcome == "good":
-            of[call.prompt] = stage
+            of[call.prompt] = stage, call.session
+
+
+def _stage(prompt: str) -> int:
+    return int(prompt.partition("> stage ")[2].split()[0])
