@@ -164,7 +164,7 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float], list[float]]:
     """Add up what all ended questions used. Also return the seconds of each question, and the times when they
-    started. A row without a state or a whole ledger counts nothing. A warning says how many such rows there are."""
+    started. A row without a state or a whole ledger counts nothing. A warning has the number of such rows."""
     total, seconds, starts, odd = Summary(), list[float](), list[float](), 0
     total.states.update(dict(database.execute(_COUNTS)))
     total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
