@@ -317,10 +317,13 @@ def make_snapshot(
                 raise RunError(f"{home}: {fault(error)}; the knowledge graph is unchanged") from None
             raise
         set_current(home, number + 1)
-        for old in snapshot_numbers(home):
-            if old < number:  # The previous snapshot stays, for processes that have it open.
-                aside = (home / str(old)).rename(home / f"{old}.removed")  # A part of a snapshot is never there.
-                shutil.rmtree(aside)
+        # The previous snapshot stays, for processes that have it open.
+        olds = [old for old in snapshot_numbers(home) if old < number]
+        asides = [(home / str(old)).rename(home / f"{old}.removed") for old in olds]
+        if asides:  # A part of a snapshot is never there, even after a power cut.
+            sync_to_disk(home)
+        for aside in asides:
+            shutil.rmtree(aside)
         (home / CACHE).unlink(missing_ok=True)
         made.folder, made.embedder = home / str(number + 1), embedder
         return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -287,7 +287,9 @@ def _outcomes(before: State, steps: Sequence[Step]) -> Iterator[tuple[State, fro
             if is_there or (step.change == "delete" and not {*gone} <= state.keys()):
                 refused.add(at)
             elif step.change != "read":
-                state = after(state, step)
+                # A process deletes only what it had found before, not what the other one has added meanwhile.
+                given = dict.fromkeys(gone, "") if step.change == "delete" else step.documents
+                state = after(state, replace(step, documents=given))
         yield state, frozenset(refused)
 
 

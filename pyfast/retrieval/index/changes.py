@@ -37,7 +37,7 @@ from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import unfinished, vectors_of
 from pyfast.utils.blocks import MappedFolder, map_folder, write_array
-from pyfast.utils.files import only_writer
+from pyfast.utils.files import only_writer, sync_to_disk
 from pyfast.utils.log import LOG
 
 _TIER = 8
@@ -292,6 +292,8 @@ def _erase(folder: Path, commit: int) -> None:
     for number in commit_numbers(folder):
         if number != commit:
             (folder / COMMITS / f"{number}.json").unlink()
+    # After a power cut, a commit must not be listed without its parts.
+    sync_to_disk(folder / COMMITS)
     for path in (path for top in (PARTS, DELETED) for path in (folder / top).glob("*")):
         if path.relative_to(folder).as_posix() not in needed:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
