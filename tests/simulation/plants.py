@@ -349,8 +349,8 @@ PLANTS |= {
             '"batch.json", batch.model_dump_json())',
         ),
         "a batch that has ended begins again": (
-            "            if batch.status in _OPEN:\n",
-            "            if True:\n",
+            "        if batch.status in _OPEN:\n",
+            "        if True:\n",
         ),
     }.items()
 }
