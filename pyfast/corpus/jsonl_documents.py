@@ -24,6 +24,7 @@ from pyfast.corpus.documents import (
     TextDocument,
     Triple,
     Unread,
+    filterable,
 )
 from pyfast.corpus.formats.encodings import read_text
 from pyfast.corpus.formats.limits import check_cells
@@ -44,8 +45,6 @@ _ABOUT_LIST = frozenset(
     {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
 )
 """The keys of objects that describe a list of records"""
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
-_LONGEST = 300
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
@@ -267,17 +266,7 @@ def _beside(record: JsonObject, key_of_text: str) -> tuple[dict[str, Any], list[
     for key in _METADATA:
         if isinstance(given.get(key), dict):
             given = given.pop(key) | given
-    about = {key: value for key, value in given.items() if value not in _NOTHING}
-    other = [
-        key
-        for key, value in about.items()
-        if not all(map(_is_short, value if isinstance(value, list) else [value]))
-    ]
-    return {key: value for key, value in about.items() if key not in other} if other else about, other
-
-
-def _is_short(value: object) -> bool:
-    return not isinstance(value, dict | list | tuple) and (not isinstance(value, str) or len(value) <= _LONGEST)
+    return filterable(given)
 
 
 def _table(uri: str, record: JsonObject) -> _Read:
