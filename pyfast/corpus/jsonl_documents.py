@@ -26,7 +26,7 @@ from pyfast.corpus.documents import (
     Unread,
     filterable,
 )
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.encodings import read_text, refuse_binary
 from pyfast.corpus.formats.limits import check_cells
 from pyfast.corpus.grids import Packed, pack, runs_of, title_of
 from pyfast.errors import GoldError, InputError
@@ -60,6 +60,7 @@ def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
     A line that cannot be read comes as an `Unread`. A line that is a question or gold raises `GoldError`.
     """
+    refuse_binary(path)
     return documents_of_records(uri, path, read_each_line(path))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.encodings import guessed
+from pyfast.corpus.formats.encodings import guessed, not_text, refuse_binary
 from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes
 from pyfast.errors import InputError
 
@@ -64,13 +64,16 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     from bs4 import BeautifulSoup
 
     data = path.read_bytes()
+    refuse_binary(path, data)
     unread: list[Unread] = []
     encoding = _encoding(data)
-    if encoding is not None and not _can_decode(data, encoding):
+    if encoding is None or not _can_decode(data, encoding):
         other = guessed(data)[0]
+        if other is None and (encoding is None or b"\0" in data):
+            raise not_text(path)
         if other in (None, encoding):
             unread.append(Unread(path, f"some characters are not valid {encoding}; save it as UTF-8"))
-        else:
+        elif encoding is not None:
             unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
             encoding = other
     soup = BeautifulSoup(data, "lxml", from_encoding=encoding)

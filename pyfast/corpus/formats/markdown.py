@@ -41,7 +41,14 @@ _KEY = re.compile(r"^([^\W\d][\w .-]{0,60}):(?=\s|\Z)", re.MULTILINE)
 # Numbers and constants that are the same in YAML 1.2 and in JSON.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _NULLS = ("", "~", "null", "Null", "NULL")
-_CONSTANTS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_CONSTANTS: dict[str, bool | None] = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
 _CONSTANTS |= dict.fromkeys(_NULLS)
 _LINE_END = re.compile(r"\r\n?|\n")
 # A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
