@@ -29,7 +29,9 @@ from pyfast.corpus.grids import (
     parts_of_grid,
     raised,
     runs_of,
+    struck,
     title_of,
+    with_strikes,
 )
 from pyfast.utils.text_forms import counted, some
 
@@ -209,9 +211,10 @@ def _with_powers(runs: list[Any]) -> str:
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        text += raised(text, str(run)) if is_raised and not before else str(run)
+        said = raised(text, str(run)) if is_raised and not before else str(run)
+        text += struck(said) if not isinstance(run, str) and run.font.strike else said
         before = is_raised
-    return text
+    return with_strikes(text)
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
