@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +49,23 @@ class Outline:
 
 NO_OUTLINE = Outline()
 _DIGITS = 18
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_LONGEST = 300
+
+
+def filterable(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the metadata that filters can read (short values, and lists of them), and the keys of all else."""
+    about = {key: value for key, value in given.items() if value not in _NOTHING}
+    other = [
+        key
+        for key, value in about.items()
+        if not all(map(_is_short, value if isinstance(value, list) else [value]))
+    ]
+    return {key: value for key, value in about.items() if key not in other} if other else about, other
+
+
+def _is_short(value: object) -> bool:
+    return not isinstance(value, dict | list | tuple) and (not isinstance(value, str) or len(value) <= _LONGEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ both.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
@@ -385,9 +386,11 @@ def _with_headings(text: str, placed: _Placed, blocks: Bounds, sections: Bounds,
     These are the headings above no paragraph, and those that are left out of a passage's line. A heading
     directly above an aside needs no passage of its own: the aside is a table, and its rows carry the heading.
     """
+    asides_at = headed[0][sections[0].size :].tolist()
+    tables_at = np.array(sorted(at for at in asides_at if _is_table(text, at)), dtype=np.int64)
     has_text, has_aside = (
         np.diff(np.searchsorted(starts, np.stack(sections, axis=1))).ravel().tolist()
-        for starts in (blocks[0], np.sort(headed[0][sections[0].size :]))
+        for starts in (blocks[0], tables_at)
     )
     added: list[tuple[int, int]] = []
     section = 0
@@ -432,8 +435,16 @@ def _with_titles(placed: _Placed, blocks: Bounds) -> Bounds:
 
 
 def _is_only_title(document: TextDocument, headings: Sequence[Heading]) -> bool:
-    in_tables = any(not document.text.startswith("---", start) for start, _ in document.outline.aside)
+    in_tables = any(_is_table(document.text, start) for start, _ in document.outline.aside)
     return bool(document.title.strip()) and not headings and not in_tables
+
+
+_NO_TABLE = re.compile(r"---|<!--| {0,3}\[(?://|comment)\]: ", re.IGNORECASE)
+
+
+def _is_table(text: str, start: int) -> bool:
+    """Whether the aside that begins at `start` is a table, and neither front matter nor a comment."""
+    return not _NO_TABLE.match(text, start)
 
 
 def _headings_of(document: Document) -> Sequence[Heading]:

@@ -751,6 +751,39 @@ def raised(before: str, text: str) -> str:
     return f"^{text}" if _BEFORE_RAISED.search(before) and _RAISED.match(text) else text
 
 
+def struck(text: str) -> str:
+    """Mark a text that is struck through, and so no longer holds, as Markdown does: `~~99 €~~`. The marks are
+    written by `with_strikes`."""
+    said = text.strip()
+    return text.replace(said, f"{_STRUCK}{said}{_HOLDS}") if said else text
+
+
+def with_strikes(text: str) -> str:
+    """Write the marks of struck texts: one pair for neighbours, and apart from the words beside it."""
+    if _STRUCK not in text:
+        return text
+    text = _STRUCK_ON.sub(r"\1", text)
+    text = _BESIDE_STRUCK.sub(lambda found: f" {found[0]}" if found[0] == _STRUCK else f"{found[0]} ", text)
+    return text.replace(_STRUCK, "~~").replace(_HOLDS, "~~")
+
+
+def alternative(said: str) -> str:
+    """Return the text that stands for an image, on one line. Names of files and words such as `logo` say nothing,
+    and programs write others by themselves: for these, an empty text."""
+    said = " ".join(said.split())
+    return "" if _NO_ALTERNATIVE.fullmatch(said) else said
+
+
+# Noncharacters, which no file has
+_STRUCK, _HOLDS = "\ufdd0", "\ufdd1"
+_STRUCK_ON = re.compile(f"{_HOLDS}(\\s*){_STRUCK}")
+_BESIDE_STRUCK = re.compile(f"(?<=\\w){_STRUCK}|{_HOLDS}(?=\\w)")
+_NO_ALTERNATIVE = re.compile(
+    r"\S*\.(?:png|jpe?g|gif|svg|webp|avif|bmp|tiff?|emf|wmf|ico)|(?:avatar|icon|image|img|logo|photo|picture|thumbnail)?"
+    r"|.*(?:Description automatically generated|AI-generated content may be incorrect).*",
+    re.IGNORECASE,
+)
+
 FoundTable = tuple[int, int, str, TableParts]
 """A table of a file: its page, where it stands, the caption beside it, and its parts"""
 

@@ -24,8 +24,9 @@ from pyfast.corpus.documents import (
     TextDocument,
     Triple,
     Unread,
+    filterable,
 )
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.encodings import read_text, refuse_binary
 from pyfast.corpus.formats.limits import check_cells
 from pyfast.corpus.grids import Packed, pack, runs_of, title_of
 from pyfast.errors import GoldError, InputError
@@ -44,8 +45,6 @@ _ABOUT_LIST = frozenset(
     {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
 )
 """The keys of objects that describe a list of records"""
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
-_LONGEST = 300
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
@@ -61,6 +60,7 @@ def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
     A line that cannot be read comes as an `Unread`. A line that is a question or gold raises `GoldError`.
     """
+    refuse_binary(path)
     return documents_of_records(uri, path, read_each_line(path))
 
 
@@ -267,17 +267,7 @@ def _beside(record: JsonObject, key_of_text: str) -> tuple[dict[str, Any], list[
     for key in _METADATA:
         if isinstance(given.get(key), dict):
             given = given.pop(key) | given
-    about = {key: value for key, value in given.items() if value not in _NOTHING}
-    other = [
-        key
-        for key, value in about.items()
-        if not all(map(_is_short, value if isinstance(value, list) else [value]))
-    ]
-    return {key: value for key, value in about.items() if key not in other} if other else about, other
-
-
-def _is_short(value: object) -> bool:
-    return not isinstance(value, dict | list | tuple) and (not isinstance(value, str) or len(value) <= _LONGEST)
+    return filterable(given)
 
 
 def _table(uri: str, record: JsonObject) -> _Read:

@@ -12,6 +12,11 @@ _EMPHASIS = re.compile(
     r"([^*\n]*(?:\n[^*\n]+)*?)(?<=[^\s*\\(\[{<])\1(?![\w*/])"
 )
 
+# A comment in a line, and code, in which it is none. At the beginning of a line, only code still has one.
+_COMMENT = re.compile(
+    r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`)|^ {0,3}(?:```|~~~).*)|(?<=\S)[ \t]*<!--.*?-->", re.DOTALL | re.MULTILINE
+)
+
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
 
@@ -34,10 +39,12 @@ def paragraph_line(title: str, text: str) -> str:
     return f"{title}. {text}"
 
 
-def without_stars(text: str) -> str:
-    """Remove the stars of emphasis from a Markdown text, such as those of `**bold**`. Other marks stay, because
-    in programs and names they mean something else.
+def without_marks(text: str) -> str:
+    """Remove comments and the stars of emphasis from a Markdown text, such as those of `**bold**`. Other marks
+    stay, because in programs and names they mean something else.
     """
+    if "<!--" in text:
+        text = _COMMENT.sub(lambda found: found[1] or "", text)
     for _ in range(2):  # Bold text may have italic text inside.
         if "*" not in text:
             break

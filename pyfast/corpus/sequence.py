@@ -372,7 +372,7 @@ class Corpus:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
         if self._kinds[self._source[i]] == _MARKDOWN:
-            text = rendering.without_stars(text)
+            text = rendering.without_marks(text)
         return above if is_heading else rendering.paragraph_line(above, text)
 
     def headline(self, i: int) -> tuple[str, bool]:
@@ -412,7 +412,7 @@ class Corpus:
             return rendering.linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
         text = "" if is_heading else self.content(i)
-        text = rendering.without_stars(text) if self._kinds[source] == _MARKDOWN else text
+        text = rendering.without_marks(text) if self._kinds[source] == _MARKDOWN else text
         return rendering.linear_sentence(above, text)
 
     def cells(self, i: int) -> list[str]:

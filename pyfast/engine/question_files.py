@@ -137,7 +137,7 @@ def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[st
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
         _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
     numbered = zip(found.numbers, found.rows, strict=True)
-    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking)
+    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates)
 
 
 def _of_table(
@@ -148,6 +148,7 @@ def _of_table(
     values: Mapping[tuple[int, int], Any] = MappingProxyType({}),
     texts: Set[str] = frozenset(),
     lacking: Mapping[tuple[int, int], str] = MappingProxyType({}),
+    dates: Mapping[tuple[int, int], str] = MappingProxyType({}),
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
@@ -177,6 +178,10 @@ def _of_table(
                 typed = None if name in texts else values.get((number, column))
                 value = _value(cell, name, place) if typed is None else typed
                 record[name] = value if cell.strip() else None
+            # A prompt has a date in the form of the corpus. With `all`, these would be two answers.
+            for name in _ANSWERS if dates and record.get("answer_mode") != "all" else ():
+                if name in header and (date := dates.get((number, header.index(name) + 1))):
+                    record[name] = [record[name], date]
             yield place, _given(record)
 
 

@@ -16,6 +16,19 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Files that people rename, or that servers send packed
+_BINARY = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "ZIP or Office",
+    b"%PDF-": "PDF",
+    b"{\\rtf": "RTF",
+    b"\x89PNG": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"GIF8": "GIF",
+    b"\xd0\xcf\x11\xe0": "Microsoft Office 97",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}
+_HEAD = 1 << 9
 _CERTAIN = ("utf-8", "utf-16-le", "utf-16-be")
 _SAMPLE = 1 << 16
 _WESTERN = "cp1252"
@@ -34,13 +47,34 @@ _TERMINAL = re.compile(
 )
 
 
+def refuse_binary(path: Path, data: bytes | None = None) -> None:
+    """Raise `InputError` if a file of text has the first bytes of another format, or nothing but zero bytes.
+    `data` is the content of the file, if it is already read."""
+    if data is None:
+        with path.open("rb") as file:
+            data = file.read(_HEAD)
+    for first, name in _BINARY.items():
+        if data.startswith(first):
+            raise InputError(f"{path}: this is a {name} file, not text; give it the ending of its format")
+    if data[:1] == b"\0" and not data.strip(b"\0"):
+        raise InputError(f"{path}: this file has nothing but zero bytes; copy or download it again")
+
+
+def not_text(path: Path) -> InputError:
+    """Return the error for a file that is in no encoding of text."""
+    why = "this is not text in an encoding that pyfast knows; if it is not a binary file, save it as UTF-8"
+    return InputError(f"{path}: {why}")
+
+
 def read_text(path: Path) -> str:
     """Read a text file.
 
     A byte order mark gives the encoding. Without such a mark, the file is read as UTF-8, or in an encoding that
-    is guessed from its bytes. Raises InputError if the file is damaged UTF-8, or no encoding can be found.
+    is guessed from its bytes. Raises InputError if the file is binary or damaged UTF-8, or no encoding can be
+    found.
     """
     data = path.read_bytes()
+    refuse_binary(path, data)
     for bom, marked in _BOMS:
         if data.startswith(bom):
             return _decoded(path, data, marked, len(bom))
@@ -48,8 +82,7 @@ def read_text(path: Path) -> str:
     if text is not None:
         return text
     if encoding is None:
-        why = "this is not text in an encoding that pyfast knows; if it is not a binary file, save it as UTF-8"
-        raise InputError(f"{path}: {why}")
+        raise not_text(path)
     if encoding not in _CERTAIN:
         LOG.info("%s: read as %s", path, encoding)
     return _decoded(path, data, encoding)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.encodings import guessed
-from pyfast.corpus.grids import TableParts, Text, raised
+from pyfast.corpus.formats.encodings import guessed, not_text, refuse_binary
+from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -23,6 +23,8 @@ _LEFT_OUT = frozenset(
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
+_STRUCK = frozenset(("del", "s", "strike"))
+_LINE_THROUGH = re.compile(r"text-decoration[a-z-]*\s*:[^;]*line-through", re.IGNORECASE)
 _SUPER = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*super", re.IGNORECASE)
 _NOTE = re.compile(r"\w{1,3}|[*\u2020\u2021\xa7\xb6]{1,3}")
 _BLOCK_NAMES = (
@@ -62,13 +64,16 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     from bs4 import BeautifulSoup
 
     data = path.read_bytes()
+    refuse_binary(path, data)
     unread: list[Unread] = []
     encoding = _encoding(data)
-    if encoding is not None and not _can_decode(data, encoding):
+    if encoding is None or not _can_decode(data, encoding):
         other = guessed(data)[0]
+        if other is None and (encoding is None or b"\0" in data):
+            raise not_text(path)
         if other in (None, encoding):
             unread.append(Unread(path, f"some characters are not valid {encoding}; save it as UTF-8"))
-        else:
+        elif encoding is not None:
             unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
             encoding = other
     soup = BeautifulSoup(data, "lxml", from_encoding=encoding)
@@ -76,7 +81,8 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
         equation.replace_with(_equation(equation))
     text = Text()
     _read(soup, text, path, unread)
-    title = soup.title.get_text(" ", strip=True).replace(_SOFT_HYPHEN, "") if soup.title else ""
+    named = soup.find(lambda it: it.name == "title" and it.find_parent("svg") is None)
+    title = named.get_text(" ", strip=True).replace(_SOFT_HYPHEN, "") if named else ""
     first = next((heading.text for heading in text.headings if heading.depth == 1), "")
     yield from text.documents(uri, title or first or path.stem)
     yield from unread
@@ -161,12 +167,37 @@ def _events(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Ite
                 yield "close", element
         elif type(child) in (NavigableString, CData):
             yield "text", str(child)
+        elif isinstance(child, Tag) and (said := _image(child)):
+            yield "text", f" {said} "
         elif isinstance(child, Tag) and not _hidden(child):
             if is_whole(child):
                 yield "whole", child
             else:
                 yield "open", child
                 above.append((child, iter(child.contents)))
+
+
+def _image(element: Any) -> str:
+    """The text that stands for an image, as a browser shows it if the image is missing. Empty for other elements,
+    for hidden images, and for images whose caption is the same."""
+    said: Any = ""
+    if element.name == "img":
+        said = element.get("alt")
+    elif element.name == "svg" or (element.get("role") == "img" and not element.get_text(strip=True)):
+        title = element.find("title", recursive=False)
+        said = element.get("aria-label") or (title.get_text() if title else "")
+    if not said or str(element.get("role", "")) in ("presentation", "none"):
+        return ""
+    if _hidden(element) and (element.name != "svg" or _not_shown(element) or element.has_attr("aria-hidden")):
+        return ""
+    said = alternative(str(said))
+    figure = element.find_parent("figure") if said else None
+    caption = figure.find("figcaption") if figure else None
+    return "" if caption and " ".join(caption.get_text().split()) == said else said
+
+
+def _is_struck(element: Any) -> bool:
+    return element.name in _STRUCK or ("style" in element.attrs and _is_styled(element, _LINE_THROUGH))
 
 
 def _hidden(element: Any) -> bool:
@@ -201,38 +232,46 @@ def _is_note(element: Any, said: str) -> bool:
 class _Lines:
     """Collects texts as lines, with spaces as a browser shows them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_struck: bool = False) -> None:
         self._parts: list[str] = []
+        self.struck = int(is_struck)
+        """How many of the open elements strike their text through"""
 
     def add(self, text: str, preformatted: bool = False) -> None:
         text = text.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
-        self._parts.append(text if preformatted else _SPACE.sub(" ", text))
+        text = text if preformatted else _SPACE.sub(" ", text)
+        self._parts.append(struck(text) if self.struck else text)
 
     def raised(self, element: Any, is_open: bool) -> None:
         """Write what stands before or behind a raised text, such as that of 10<sup>6</sup>, so that it is no part
         of another number or of a word. A link to a place on a page is the mark of a footnote: `[4]`."""
-        said = element.get_text()
+        said, mark = element.get_text(), ""
         if _is_note(element, said.strip()):
-            self._parts.append("[" if is_open else "]")
+            mark = "[" if is_open else "]"
         elif is_open:
             before = next(filter(None, reversed(self._parts)), "")
-            self._parts.append(raised(before, said).removesuffix(said))
+            # The marks of struck texts are no part of a number.
+            mark = raised(with_strikes(before).rstrip("~"), said).removesuffix(said)
+        self._parts.append(struck(mark) if self.struck else mark)
 
     def take(self, preformatted: bool = False) -> str:
-        text = "".join(self._parts)
+        text = with_strikes("".join(self._parts))
         self._parts.clear()
         if preformatted:
             return text.strip("\n")
         return _LINE_END.sub("\n", re.sub("  +", " ", text)).strip()
 
 
-def _plain(element: Any) -> str:
+def _plain(element: Any, is_struck: bool = False) -> str:
     """The text in an element, with a line for each block in it."""
-    lines = _Lines()
+    lines = _Lines(is_struck or _is_struck(element))
     for kind, it in _events(element):
         if kind == "text":
             lines.add(it)
-        elif it.name in ("td", "th"):
+            continue
+        if _is_struck(it):
+            lines.struck += 1 if kind == "open" else -1
+        if it.name in ("td", "th"):
             lines.add(" ")
         elif it.name == "br" or it.name in _BLOCKS or it.name in _HEADINGS:
             lines.add("\n", preformatted=True)
@@ -264,19 +303,22 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     for kind, it in _events(root, _is_whole):
         if kind == "text":
             lines.add(it, bool(preformatted))
-        elif kind == "whole":
+            continue
+        if kind != "whole" and _is_struck(it):
+            lines.struck += 1 if kind == "open" else -1
+        if kind == "whole":
             flush()
             close_list()
             if it.name in _HEADINGS or it.get("role") == "heading":
                 level = str(it.get("aria-level", "2"))
                 depth = _HEADINGS.get(it.name) or (int(level) if level.isdecimal() else 2)
-                text.heading(" ".join(_plain(it).split()), depth)
+                text.heading(" ".join(_plain(it, lines.struck > 0).split()), depth)
                 continue
             tables += 1
             for other in _beside_rows(it):
                 text.add(other)
             try:
-                _add_table(it, text)
+                _add_table(it, text, lines.struck > 0 or _is_struck(it))
             except InputError as error:
                 unread.append(Unread(path, f"table {tables}: {error}"))
         elif it.name == "br" and kind == "open":
@@ -374,12 +416,13 @@ def _beside_rows(table: Any) -> Iterator[str]:
                 yield _plain(it) if it.name else str(it)
 
 
-def _add_table(table: Any, text: Text) -> None:
+def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     groups, foot = _groups(table)
 
     def spanning(cell: Any, left: int) -> tuple[str, int, int]:
         down = min(_span(cell, "rowspan", least=0) or left, left)  # 0 is down to the end of the group
-        return "" if _hidden(cell) else _plain(cell), down, _span(cell, "colspan", least=1)
+        said = "" if _hidden(cell) else _plain(cell, is_struck or _is_struck(cell.parent))
+        return said, down, _span(cell, "colspan", least=1)
 
     rows = [
         [spanning(cell, len(group) - number) for cell in cells]

@@ -3,19 +3,32 @@ metadata."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from html import unescape
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
+import orjson
+
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable
 from pyfast.corpus.formats.encodings import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
-from pyfast.corpus.grids import TableParts, has_numbers, is_number, parts_of_grid, with_tables
+from pyfast.corpus.grids import (
+    TableParts,
+    alternative,
+    has_numbers,
+    is_number,
+    parts_of_grid,
+    struck,
+    with_strikes,
+    with_tables,
+)
 from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
@@ -24,6 +37,19 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _MOST = 1 << 16  # the maximum number of characters of front matter
+_KEY = re.compile(r"^([^\W\d][\w .-]{0,60}):(?=\s|\Z)", re.MULTILINE)
+# Numbers and constants that are the same in YAML 1.2 and in JSON.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+_NULLS = ("", "~", "null", "Null", "NULL")
+_CONSTANTS: dict[str, bool | None] = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_CONSTANTS |= dict.fromkeys(_NULLS)
 _LINE_END = re.compile(r"\r\n?|\n")
 # A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
 _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)
@@ -32,10 +58,17 @@ _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
+# A link that leads nowhere, and to which nothing leads
+_NO_LINK = re.compile(
+    r"^[ ]{0,3}\[(?://|comment)\]:[ ]+(?:\#|<>)[ ]+(?:\(.*\)|\".*\"|'.*')[ ]*$", re.MULTILINE | re.IGNORECASE
+)
+
 _TABLE_TAGS = re.compile(r"<(/?)table\b[^>]*>", re.IGNORECASE)
 
 _MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
-_BREAK = re.compile(r"<br\b", re.IGNORECASE)
+# Tags that people write into a cell
+_TAG = re.compile(r"<(/?)(br|img|del|s|strike)\b", re.IGNORECASE)
+_ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 
 
 _Table = tuple[int, int, TableParts]
@@ -58,17 +91,26 @@ def plain(text: str) -> str:
 
 
 def _shown(tokens: list[Token]) -> str:
-    parts = []
+    parts, depth = list[str](), 0  # how many open marks or tags strike the text through
     for token in tokens:
+        said = token.content
         if token.type == "image":
-            parts.append(_shown(token.children or []))
-        elif token.type in ("softbreak", "hardbreak") or (
-            token.type == "html_inline" and _BREAK.match(token.content)
-        ):
-            parts.append("\n")
-        elif token.type != "html_inline":
-            parts.append(token.content)
-    return "".join(parts)
+            said = alternative(_shown(token.children or []))
+        elif token.type in ("softbreak", "hardbreak"):
+            said = "\n"
+        elif token.type in ("s_open", "s_close"):
+            depth += token.nesting
+        elif token.type == "html_inline":
+            tag, alt, said = _TAG.match(said), _ALT.search(said), ""
+            name = tag[2].lower() if tag else ""
+            if name == "br":
+                said = "\n"
+            elif name == "img" and alt:
+                said = f" {alternative(unescape(alt[1] or alt[2] or ''))} "
+            elif tag and name != "img":
+                depth += -1 if tag[1] else 1
+        parts.append(struck(said) if depth > 0 else said)
+    return with_strikes("".join(parts)).strip(" ")
 
 
 @cache
@@ -88,21 +130,24 @@ def headings(text: str) -> list[Heading]:
 
 
 class _Layout(NamedTuple):
-    """The headings and tables of a text, and the character offsets of tables that are written in HTML."""
+    """The headings and tables of a text, and the character offsets of tables that are written in HTML, and of
+    comments."""
 
     headings: list[Heading]
     tables: list[_Table]
     in_html: list[tuple[int, int]]
+    comments: list[tuple[int, int]]
 
 
 def _layout(text: str, start: int) -> _Layout:
     """Find the headings and tables from `start` on. Those inside lists and quotes do not count."""
     text = text[start:]
-    if not any(mark.search(text) for mark in (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE)):
-        return _Layout([], [], [])
+    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK)
+    if "<!--" not in text and not any(mark.search(text) for mark in marks):
+        return _Layout([], [], [], [])
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
     found = tokens, text, lines, start
-    return _Layout(_headings(tokens, lines, start), _tables(*found), _tables_in_html(*found))
+    return _Layout(_headings(tokens, lines, start), _tables(*found), _tables_in_html(*found), _comments(*found))
 
 
 def _lines(text: str) -> list[int]:
@@ -163,6 +208,25 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
     return found
 
 
+def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
+    """The character offsets of comments that are blocks: in HTML, or as `[//]: # (not shown)`. Passages are shown
+    without those within a line."""
+    found, code = list[tuple[int, int]](), [(0, 0)]
+    for token in tokens:
+        if token.type in ("html_block", "fence", "code_block") and token.map:
+            begin, end = (lines[line] for line in token.map)
+            code.append((begin, end))
+            while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:
+                if (last := text.find("-->", begin, end) + 3) < 3:
+                    break
+                if token.level == 0 or "\n\n" in text[begin:last]:
+                    found.append((begin, last))
+                begin = last
+    links = (it.span() for it in _NO_LINK.finditer(text))
+    found += [it for it in links if code[bisect_right(code, it) - 1][1] <= it[0]]
+    return [(begin + shift, end + shift) for begin, end in found]
+
+
 def _surplus(line: str, width: int) -> list[str]:
     """The cells of a row that has more cells than its table has columns, which markdown-it leaves out. If bars in
     code make too many cells, they do not divide it. For any other row, an empty list."""
@@ -195,39 +259,93 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
     front matter, or else the first heading of depth 1, or else the name of the file."""
     text = with_line_ends(read_text(path))
-    about, start = _front_matter(text)
-    headings, tables, in_html = _layout(text, start)
+    front = _front_matter(text)
+    start = front.end
+    headings, tables, in_html, comments = _layout(text, start)
     try:
         tables += [(*place, parts) for place in in_html for parts in tables_of_html(text[slice(*place)])]
     except ModuleNotFoundError as error:
         advice = f"{error.name} is not installed: {install('formats')}"
         yield Unread(path, f"HTML tables are read as text, because {advice}", missing=False)
     tables.sort(key=itemgetter(0))
-    named = about.get("title")
+    named = front.about.get("title")
     first = next((heading.text for heading in headings if heading.depth == 1 and heading.text), "")
     title = (named if isinstance(named, str) else "") or first or path.stem
+    about, other = filterable(front.about)
     aside = [(0, start)] if start else []
     outline = Outline(
         headings=tuple(headings),
-        aside=(*aside, *((begin, end) for begin, end, _ in tables)),
-        about=json.dumps(about, ensure_ascii=False, default=str) if about else "",
+        aside=(*aside, *sorted([*comments, *((begin, end) for begin, end, _ in tables)])),
+        about=orjson.dumps(about).decode() if about else "",
     )
     found = ((0, begin, "", parts) for begin, _, parts in tables)
     yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
+    if front.as_text:
+        what = f"the front matter is not YAML; values read as they are written: {', '.join(front.as_text)}"
+        yield Unread(path, what, missing=False)
+    if other:
+        what = f"objects and long values of the front matter are not read: {', '.join(other)}"
+        yield Unread(path, what, missing=False)
 
 
-def _front_matter(text: str) -> tuple[Mapping[str, Any], int]:
-    """Return (the metadata, the end of the front matter). Without valid front matter: no metadata, and 0."""
+class _Front(NamedTuple):
+    """The front matter of a text."""
+
+    about: Mapping[str, Any] = {}
+    end: int = 0
+    """Where the text below it begins. 0: there is none"""
+    as_text: Sequence[str] = ()
+    """The keys whose values are not YAML"""
+
+
+def _front_matter(text: str) -> _Front:
+    """Read front matter. Where it is not YAML, as in `title: Varn: the lake`, what follows a key is its value."""
     match = _FRONT_MATTER.match(text[:_MOST])
     if match is None:
-        return {}, 0
+        return _Front()
+    with suppress(_NotYaml):
+        values = _yaml(match[1])
+        return _Front(values, match.end()) if isinstance(values, dict) else _Front()
+    above, *parts = _KEY.split(match[1])
+    if not parts or any(line and not line.startswith("#") for line in map(str.strip, above.splitlines())):
+        return _Front()
+    about, as_text = dict[str, Any](), []
+    for key, value in zip(parts[::2], parts[1::2], strict=True):
+        try:
+            about |= _yaml(f"{key}:{value}")
+        except _NotYaml:
+            about[key] = " ".join(value.split())
+            as_text.append(key)
+    return _Front(about, match.end(), as_text)
+
+
+class _NotYaml(Exception):
+    """Front matter that is not YAML."""
+
+
+def _yaml(written: str) -> Any:
+    """Return what a piece of YAML contains. Numbers and constants are those that YAML 1.2 and JSON share. All
+    else, such as 12:30, 01234 and NO, stays as it is written."""
     import yaml
 
     try:
         # Aliases can expand a few lines to gigabytes.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(match[1], yaml.SafeLoader)):
-            return {}, 0
-        values = yaml.safe_load(match[1])
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.BaseLoader)):
+            raise _NotYaml
+        return _value(yaml.compose(written, yaml.BaseLoader))
     except (yaml.YAMLError, ValueError, RecursionError):
-        return {}, 0
-    return (values, match.end()) if isinstance(values, dict) else ({}, 0)
+        raise _NotYaml from None
+
+
+def _value(node: Any, is_text: bool = False) -> Any:
+    if node is None:
+        return None
+    if node.id == "mapping":
+        return {str(key.value): _value(value, key.value == "title") for key, value in node.value}
+    if node.id == "sequence":
+        return [_value(item) for item in node.value]
+    if node.style is not None or (is_text and node.value not in _NULLS):
+        return node.value
+    if _NUMBER.fullmatch(node.value):
+        return orjson.Fragment(node.value)
+    return _CONSTANTS.get(node.value, node.value)

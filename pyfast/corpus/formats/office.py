@@ -11,12 +11,14 @@ from typing import Any
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_archive
 from pyfast.corpus.formats.xlsx import in_form
-from pyfast.corpus.grids import Text, raised, title_of
+from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
 from pyfast.errors import InputError
+from pyfast.utils.text_forms import counted
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
@@ -26,8 +28,8 @@ _MOST_STYLES = 20
 
 def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the paragraphs, headings and tables of a document. Headings become sections. What is inserted is read,
-    what is deleted is not. The numbers that Word counts stand before their paragraphs. Text boxes and notes come
-    after the paragraph in which they are.
+    what is deleted or hidden is not. The numbers that Word counts stand before their paragraphs. Text boxes and
+    notes come after the paragraph in which they are.
     """
     check_archive(path)
     import docx
@@ -35,7 +37,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = docx.Document(str(path))
     signs: dict[str, None] = {}
-    _unwrap(file.element.body, _notes(file.part, signs), signs)
+    looks = _Looks(file.styles.element)
+    _unwrap(file.element.body, _notes(file.part, signs, looks), signs, looks)
     unknown = write_numbers(file)
     text = Text()
     title = caption = ""
@@ -47,7 +50,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             caption = ""
             continue
         style = (block.style.name if block.style is not None else "") or ""
-        said = block.text.strip()
+        said = with_strikes(block.text).strip()
         if said and (depth := _depth(block)):
             text.heading(said, depth)
         elif style == "Title" and said:
@@ -57,6 +60,9 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             text.add(said)
         caption = (said if style == "Caption" else "") or ("" if said else caption)
     yield from text.documents(uri, title_of(path, file.core_properties.title or title))
+    if looks.hidden:
+        many = counted(looks.hidden, "paragraph", "paragraphs")
+        yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
     if signs:
         yield Unread(path, f"symbols from fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
     if unknown:
@@ -115,14 +121,87 @@ def _docx_text(cell: Any) -> str:
     lines = []
     for block in cell:
         if block.tag == f"{_W}p":
-            lines.append(block.text)
+            lines.append(with_strikes(block.text))
         elif block.tag == f"{_W}tbl":
             rows = (row.iterchildren(f"{_W}tc") for row in block.iterchildren(f"{_W}tr"))
             lines += [" ".join(map(_docx_text, row)) for row in rows]
     return "\n".join(line for line in map(str.strip, lines) if line)
 
 
-def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None]) -> None:
+class _Looks:
+    """What is hidden or struck through in a document, by itself or by its styles."""
+
+    def __init__(self, styles: Any) -> None:
+        """Take the tree of `styles.xml`."""
+        self.hidden = 0
+        """How many paragraphs had hidden text"""
+        found = list(styles.iterchildren(f"{_W}style"))
+        self._styles = {it.get(f"{_W}styleId"): it for it in found}
+        usual = {it.get(f"{_W}type"): it for it in found if _is_on(it, "default")}
+        self._usual = usual.get("paragraph")
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def apply(self, body: Any) -> None:
+        """Remove what is hidden, and mark what is struck through."""
+        names = {f"{_W}{name}" for name in ("vanish", "strike", "dstrike")}
+        used = {it.tag for tree in (body, *self._styles.values()) for it in tree.iter(*names)}
+        removed = [it for it in body.iter(f"{_W}hidden") if it.getparent().tag == f"{_W}trPr" and _is_on(it)]
+        gone = [it.getparent().getparent() for it in removed]
+        gone += [it.getparent().getparent() for it in body.iter(f"{_WP}docPr") if it.get("hidden") in _TRUE]
+        marks = []
+        if f"{_W}vanish" in used:
+            gone += [run for run in body.iter(f"{_W}r") if self._has(run, "vanish")]
+            marks = [it for it in body.iter(f"{_W}p") if self._hides_its_end(it)]
+        self.hidden += len({
+            next(said.iterancestors(f"{_W}p"))
+            for it in gone for said in it.iter(f"{_W}t") if (said.text or "").strip()
+        })  # fmt: skip
+        for it in gone:
+            if it.getparent() is not None:
+                _remove(it)
+        for paragraph in marks:
+            _join_to_next(paragraph)
+        for run in body.iter(f"{_W}r") if len(used - {f"{_W}vanish"}) else ():
+            if self._has(run, "strike") or self._has(run, "dstrike"):
+                for said in run.iterchildren(f"{_W}t"):
+                    said.text = struck(said.text or "")
+
+    def _hides_its_end(self, paragraph: Any) -> bool:
+        """Whether the end of a paragraph is hidden, so that the next one continues it. The end of a heading that
+        stands before a text on its line (`specVanish`) stays."""
+        properties = paragraph.find(f"{_W}pPr/{_W}rPr")
+        if properties is None:
+            return False
+        own = properties.find(f"{_W}vanish")
+        return own is not None and _is_on(own) and properties.find(f"{_W}specVanish") is None
+
+    def _has(self, run: Any, name: str) -> bool:
+        """Whether a run has a property. Of the styles of a run and of its paragraph, one takes back the other."""
+        properties = run.find(f"{_W}rPr")
+        if properties is not None and (own := properties.find(f"{_W}{name}")) is not None:
+            return _is_on(own)
+        paragraph = next(run.iterancestors(f"{_W}p"), None)
+        style = None if paragraph is None else self._styles.get(_value(paragraph, "pPr", "pStyle"), self._usual)
+        return self._by_style(style, name) != self._by_style(self._styles.get(_value(properties, "rStyle")), name)
+
+    def _by_style(self, style: Any, name: str) -> bool:
+        for _ in range(_MOST_STYLES):
+            if style is None:
+                break
+            if (own := style.find(f"{_W}rPr/{_W}{name}")) is not None:
+                return _is_on(own)
+            style = self._styles.get(_value(style, "basedOn"))
+        return False
+
+
+_TRUE = ("1", "true", "on")
+
+
+def _is_on(element: Any, name: str = "val") -> bool:
+    return element.get(f"{_W}{name}", "1" if name == "val" else "0") in _TRUE
+
+
+def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], looks: _Looks) -> None:
     """Change the tree of a document so that python-docx finds all of the text that people see. Symbols
     without a known character, such as `Wingdings F06A`, are added to `signs`."""
     from docx.oxml import OxmlElement
@@ -140,6 +219,12 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None]) -> N
         content = around.find(f"{_W}sdtContent") if around.tag == f"{_W}sdt" else around
         parent, place = around.getparent(), around.getparent().index(around)
         parent[place : place + 1] = [] if content is None else list(content)
+    for image in list(body.iter(f"{_W}drawing")):
+        about = next(image.iter(f"{_WP}docPr"), None)
+        if about is not None and (alt := alternative(about.get("descr", ""))) and not any(image.iter(f"{_W}p")):
+            said = OxmlElement("w:t")
+            said.text = f" {alt} "
+            image.addprevious(said)
     for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word is left out, as in HTML.
         run, base = ruby.getparent(), ruby.find(f"{_W}rubyBase")
         if run.tag == f"{_W}r" and base is not None:
@@ -154,6 +239,7 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None]) -> N
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
+    looks.apply(body)
     for equation in list(body.iter(f"{_M}oMath")):
         run = OxmlElement("w:r")
         run.text = _equation(equation)
@@ -246,7 +332,7 @@ def _put_after_paragraph(element: Any, blocks: list[Any]) -> None:
             paragraph.addnext(block)
 
 
-def _notes(part: Any, signs: dict[str, None]) -> dict[str, list[Any]]:
+def _notes(part: Any, signs: dict[str, None], looks: _Looks) -> dict[str, list[Any]]:
     """The paragraphs of footnotes and endnotes, by the tag and the id of the references to them."""
     from docx.oxml import parse_xml
 
@@ -255,7 +341,7 @@ def _notes(part: Any, signs: dict[str, None]) -> dict[str, list[Any]]:
         kind = relation.reltype.rpartition("/")[2].removesuffix("s")
         if kind in ("footnote", "endnote") and not relation.is_external:
             tree = parse_xml(relation.target_part.blob)
-            _unwrap(tree, {}, signs)
+            _unwrap(tree, {}, signs, looks)
             for note in tree.iterchildren(f"{_W}{kind}"):
                 notes[f"{_W}{kind}Reference{note.get(f'{_W}id')}"] = list(note)
     return notes
@@ -281,15 +367,24 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = pptx.Presentation(str(path))
     text = Text()
-    hidden = []
+    hidden, out = list[str](), list[str]()
     unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
         _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
+        for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
+            said.text = struck(said.text or "")
         heading = slide.shapes.title
-        title = heading.text_frame.text if heading is not None else ""
+        title = with_strikes(heading.text_frame.text) if heading is not None else ""
+        # A title may be hidden from people, and still be for screen readers.
+        hides = slide._element.xpath(".//p:cNvPr[@hidden='1' or @hidden='true']/../..")
+        hides = [it for it in hides if heading is None or it is not heading._element]
+        if any(_said_in(it) for it in hides):
+            out.append(str(number))
+        for it in hides:
+            _remove(it)
         shapes = list(_shapes(slide.shapes))
         notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
         said = "" if notes is None else notes.text
@@ -298,7 +393,9 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             text.heading(title if title.strip() else f"Slide {number}", 2)
         for shape in shapes:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
-                text.add(shape.text_frame.text)
+                text.add(with_strikes(shape.text_frame.text))
+            elif shape._element.tag.endswith("}pic"):
+                text.add(alternative(shape._element._nvXxPr.cNvPr.get("descr", "")))
             if getattr(shape, "has_table", False):
                 text.table(map(_pptx_cells, shape.table.rows), _MOST_COLUMNS)
             elif getattr(shape, "has_chart", False):
@@ -312,8 +409,14 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
+    if out:
+        yield Unread(path, f"hidden shapes were left out, on slides {', '.join(out)}", missing=False)
     if hidden:
         yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)
+
+
+def _said_in(shape: Any) -> bool:
+    return bool(shape.xpath("boolean(.//a:t[normalize-space()] | .//a:graphicData)"))
 
 
 def _add_chart(chart: Any, text: Text) -> None:
@@ -351,7 +454,8 @@ def _points(source: Any, count: int, since_1904: bool) -> list[str]:
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
     cells = (cell for cell in row.cells if not cell.is_spanned)
-    return [(cell.text.replace("\v", "\n").strip(), cell.span_height, cell.span_width) for cell in cells]
+    said = ((with_strikes(cell.text).replace("\v", "\n").strip(), cell) for cell in cells)
+    return [(text, cell.span_height, cell.span_width) for text, cell in said]
 
 
 def _says(shape: Any) -> bool:

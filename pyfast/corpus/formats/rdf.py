@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
+from pyfast.corpus.formats.encodings import refuse_binary
 from pyfast.corpus.grids import title_of
 from pyfast.errors import InputError
 
@@ -27,6 +28,7 @@ def read_rdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     Other labels of an IRI are facts about it if they are in the language of its name, or in none. An `Unread`
     has the numbers of those that are left out. A bad line of N-Triples is left out alone.
     """
+    refuse_binary(path)
     import pyoxigraph
 
     turtle = path.suffix.lower() in (".ttl", ".turtle")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
@@ -30,12 +29,16 @@ from pyfast.corpus.grids import (
     parts_of_grid,
     raised,
     runs_of,
+    struck,
     title_of,
+    with_strikes,
 )
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
 _ZEROS = re.compile(r"-?0\d")
+_SHOWN_AS = {14: "m/d/yyyy", 22: "m/d/yyyy h:mm", 47: "mm:ss.0"}
+"""Formats that spreadsheets show otherwise than files define them"""
 
 
 def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, Sheet]]]:
@@ -88,6 +91,9 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
             what = f"{many} without a stored value: {which}; save the file in a spreadsheet program"
             yield Unread(path, f"sheet {sheet.title}: {what}")
+        if found.unseen:
+            what = f"hidden {' and '.join(found.unseen)} were read"
+            yield Unread(path, f"sheet {sheet.title}: {what}", missing=False)
         if sheet.sheet_state != "visible":
             yield Unread(path, f"sheet {sheet.title} was read, although it is hidden", missing=False)
 
@@ -104,23 +110,32 @@ class Sheet(NamedTuple):
     """The formulas without a value"""
     values: Mapping[tuple[int, int], Any] = MappingProxyType({})
     """The numbers, dates and booleans, by the number of the row and of the column"""
+    dates: Mapping[tuple[int, int], str] = MappingProxyType({})
+    """The dates as a corpus has them, where the sheet shows them in another form"""
+    unseen: Sequence[str] = ()
+    """The rows and columns that are hidden and have cells: `rows 3, 4`, `column B`"""
 
 
 def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     # openpyxl's worksheets are either rows without merged cells or all of the sheet in memory, at fifty times its
     # size. Its parser has both.
     from openpyxl.styles.numbers import BUILTIN_FORMATS
-    from openpyxl.utils import range_boundaries
+    from openpyxl.utils import get_column_letter, range_boundaries
+    from openpyxl.utils.datetime import CALENDAR_MAC_1904
     from openpyxl.utils.escape import unescape
     from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
     from openpyxl.xml.constants import SHEET_MAIN_NS
 
-    lacking, values = dict[tuple[int, int], str](), dict[tuple[int, int], Any]()
+    lacking, dates = dict[tuple[int, int], str](), dict[tuple[int, int], str]()
+    values = dict[tuple[int, int], Any]()
+    since_1904 = book.epoch == CALENDAR_MAC_1904
 
     @lru_cache(None)
     def form_of(style: int) -> str:
         number = book._cell_styles[style].numFmtId
-        return str(BUILTIN_FORMATS.get(number, "General") if number < 164 else book._number_formats[number - 164])
+        if number < 164:
+            return _SHOWN_AS.get(number) or str(BUILTIN_FORMATS.get(number, "General"))
+        return str(book._number_formats[number - 164])
 
     class Parser(WorkSheetParser):  # type: ignore[misc]
         def parse_cell(self, element: Any) -> Any:
@@ -128,7 +143,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                 for text in element.iter(f"{{{SHEET_MAIN_NS}}}t"):
                     text.text = (text.text or "").replace(_ESCAPED, _KEPT)
             cell = super().parse_cell(element)
-            value = cell["value"]
+            value, place, is_time = cell["value"], (cell["row"], cell["column"]), False
             if isinstance(value, list):
                 value = _with_powers(value)
             kind = type(value)
@@ -137,31 +152,32 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             elif value is None:
                 # A formula whose value is an empty text has the type `str`.
                 if cell["data_type"] != "str" and element.find(FORMULA_TAG) is not None:
-                    lacking[cell["row"], cell["column"]] = element.get("r") or f"row {cell['row']}"
+                    lacking[place] = element.get("r") or f"row {cell['row']}"
             elif kind is int or kind is float:
-                style = cell["style_id"]
-                cell["value"] = shown(value, form_of(style)) if style else plain(value)
+                form = form_of(cell["style_id"]) if cell["style_id"] else "General"
+                cell["value"] = in_form(value, form, since_1904)
+                if typed and _parts_of_time(form) is not None:
+                    said = as_shown(value, form, since_1904)
+                    if said and said != cell["value"]:
+                        dates[place], cell["value"] = cell["value"], said
+                    value, is_time = _moment(value, form, since_1904), True
             else:
                 cell["value"] = _cell(value)
             # A number with zeros before it, such as 00042, is a name.
-            is_value = kind is not str and value is not None and not _ZEROS.match(cell["value"])
-            if typed and is_value and kind is not timedelta:
-                is_date = kind is datetime and value.time() == time()
-                values[cell["row"], cell["column"]] = value.date() if is_date else value
+            if typed and kind is not str and value is not None and (is_time or not _ZEROS.match(cell["value"])):
+                is_date = isinstance(value, datetime) and value.time() == time()
+                values[place] = value.date() if is_date else value
             return cell
 
     rows: Packed[tuple[str, ...]] = Packed()
     numbers = array("q")
-    cells = 0
+    cells, used, out = 0, set[int](), list[int]()
     with book._archive.open(sheet._worksheet_path) as source:
         parser = Parser(
             source,
             sheet._shared_strings,
             data_only=True,
-            epoch=book.epoch,
-            date_formats=book._date_formats,
-            timedelta_formats=book._timedelta_formats,
-            rich_text=True,
+            rich_text=True,  # and no formats of dates: openpyxl makes dates of times from 24 hours on
         )
         for number, found in parser.parse():
             given = [(cell["column"], cell["value"]) for cell in found if cell["value"]]
@@ -174,8 +190,19 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                     row[column - 1] = value
                 rows.append(tuple(row))
                 numbers.append(number)
+                used.update(column for column, _ in given)
+                if parser.row_dimensions.pop(str(number), {}).get("hidden") in ("1", "true"):
+                    out.append(number)
     merged = [range_boundaries(it.ref) for it in (parser.merged_cells.mergeCell if parser.merged_cells else ())]
-    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values)
+    spans = [it for it in parser.column_dimensions.values() if it.get("hidden") in ("1", "true")]
+    letters = [
+        get_column_letter(k) for k in sorted(used) if any(int(it["min"]) <= k <= int(it["max"]) for it in spans)
+    ]
+    unseen = [
+        *(["rows " + some(list(map(str, out)))] if out else ()),
+        *(["columns " + some(letters)] if letters else ()),
+    ]
+    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values, dates, unseen)
 
 
 def _with_powers(runs: list[Any]) -> str:
@@ -184,9 +211,10 @@ def _with_powers(runs: list[Any]) -> str:
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        text += raised(text, str(run)) if is_raised and not before else str(run)
+        said = raised(text, str(run)) if is_raised and not before else str(run)
+        text += struck(said) if not isinstance(run, str) and run.font.strike else said
         before = is_raised
-    return text
+    return with_strikes(text)
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
@@ -372,20 +400,146 @@ def shown(value: float, form: str) -> str:
 
 
 def in_form(value: float, form: str, since_1904: bool = False) -> str:
-    """Write a number as `shown` does, and in a format of dates as a date: in such a format, files have the number
-    of days since 1900 or 1904.
+    """Write a number as a corpus has it. In a format of times, it is as the sheet shows it, and in a format of
+    dates an ISO date: for these, files have the number of days since 1900 or 1904.
 
     Example:
-        >>> in_form(45658.0, "d mmm yyyy"), in_form(0.88, "0%")
-        ('2025-01-01', '88%')
+        >>> in_form(45658.0, "d mmm yyyy"), in_form(1.25, "[h]:mm"), in_form(0.88, "0%")
+        ('2025-01-01', '30:00', '88%')
     """
-    from openpyxl.styles.numbers import is_date_format, is_timedelta_format
+    if (parts := _parts_of_time(form)) is None:
+        return shown(value, form)
+    when = _moment(value, form, since_1904)
+    if isinstance(when, datetime):
+        return _cell(when)
+    if not parts or not _DATE.isdisjoint(kind for kind, _ in parts):
+        day, clock = "1900-01-00", _clock(value)  # as spreadsheets count
+        return plain(value) if not 0 <= value < 1 or since_1904 else f"{day}T{clock}" if value else day
+    return as_shown(value, form, since_1904) or plain(value)
+
+
+def as_shown(value: float, form: str, since_1904: bool = False) -> str:
+    """Write a number in a format of dates or times as a sheet shows it. Returns an empty text for other formats,
+    for the names of months in other languages than English, and for numbers that no date has.
+
+    Example:
+        >>> as_shown(45730, "d mmmm yyyy"), as_shown(1.25, "h:mm AM/PM")
+        ('14 March 2025', '6:00 AM')
+    """
+    parts = _parts_of_time(form)
+    kinds = {kind for kind, _ in parts or ()}
+    elapsed = not kinds.isdisjoint(_ELAPSED)
+    if not parts or (value < 0 and not elapsed):
+        return ""
+    year, month, day, week = 1900, 1, 0, 5  # day 0, as spreadsheets count
+    if not kinds.isdisjoint(_DATE):
+        when = _moment(value, form, since_1904)
+        if isinstance(when, datetime):
+            year, month, day, week = when.year, when.month, when.day, when.weekday()
+        elif not 0 <= value < 1:
+            return ""
+    digits = max((len(text.partition(".")[2]) for kind, text in parts if kind == "s"), default=0)
+    ticks = round(abs(value) * 86_400 * 10**digits)
+    seconds, fraction = divmod(ticks, 10**digits)
+    minutes, hours = seconds // 60, seconds // 3600
+    hour = hours % 24
+    if "ap" in kinds:
+        hour = hour % 12 or 12
+    numbers = {
+        "Y": year, "M": month, "D": day, "h": hour, "m": minutes % 60, "s": seconds % 60,
+        "[h]": hours, "[m]": minutes, "[s]": seconds,
+    }  # fmt: skip
+    written = "-" if value < 0 else ""
+    for kind, text in parts:
+        size = len(text.partition(".")[0])
+        if kind == "ap":
+            written += text.split("/")[hours % 24 >= 12]
+        elif kind == "text":
+            written += text
+        elif kind == "Y":
+            written += f"{year:04d}" if size > 2 else f"{year % 100:02d}"
+        elif kind == "M" and size > 2:
+            name = _MONTHS[month - 1]
+            written += name[:3] if size == 3 else name[:1] if size == 5 else name
+        elif kind == "D" and size > 2:
+            written += _DAYS[week] if size > 3 else _DAYS[week][:3]
+        else:
+            written += f"{numbers[kind]:0{min(size, 2)}d}"
+            written += f".{fraction:0{digits}d}" if kind == "s" and "." in text else ""
+    return written.strip()
+
+
+_DATE, _ELAPSED = frozenset("YMD"), frozenset(("[h]", "[m]", "[s]"))
+_MONTHS = [
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+]  # fmt: skip
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+_OF_TIME = re.compile(
+    r'"([^"]*)"|\\(.)|(?:_|\*).|\[(h+|m+|s+)\]|\[\$([^\]-]*)-?([^\]]*)\]|(\[[^\]]*\])'
+    r"|(AM/PM|A/P)|(y+|m+|d+|h+|s+(?:\.0+)?)|(.)",
+    re.DOTALL | re.IGNORECASE,
+)
+_ENGLISH = 9  # the lowest bits of the number of a language
+
+
+@lru_cache(1024)
+def _parts_of_time(form: str) -> _Parts | None:
+    """The parts of a format of dates or times. A part is a kind (`text`, `ap`, or the unit: `M` is a month, and
+    `m` a minute) and its text. Empty for a format that is not supported, and None for other formats."""
+    from openpyxl.styles.numbers import is_date_format
+
+    if not is_date_format(form):
+        return None
+    parts: list[tuple[str, str]] = []
+    other_language = False
+    for literal, escaped, elapsed, sign, language, condition, half, unit, other in _OF_TIME.findall(form):
+        if other == ";":
+            break
+        if elapsed:
+            parts.append((f"[{elapsed[0].lower()}]", elapsed))
+        elif half:
+            parts.append(("ap", half))
+        elif unit:
+            parts.append(({"y": "Y", "d": "D"}.get(unit[0].lower(), unit[0].lower()), unit))
+        elif (condition and condition[1] in "<>=") or other.lower() in ("e", "g", "b"):  # years of other calendars
+            return ()
+        elif language:
+            number = int(language, 16) if re.fullmatch("[0-9A-Fa-f]{1,8}", language) else 0
+            other_language = number not in (0xF400, 0xF800) and number & 0x3FF != _ENGLISH
+        if text := literal or escaped or sign or other:
+            parts.append(("text", text))
+    units = [k for k, (kind, _) in enumerate(parts) if kind not in ("text", "ap")]
+    for before, k, after in zip([None, *units], units, [*units[1:], None], strict=False):
+        if parts[k][0] == "m":
+            is_minute = before is not None and parts[before][0] in ("h", "[h]")
+            is_minute = is_minute or (after is not None and parts[after][0] in ("s", "[s]"))
+            parts[k] = ("m" if is_minute else "M", parts[k][1])
+    named = any(kind in ("M", "D") and len(text) > 2 for kind, text in parts)
+    return () if other_language and named else tuple(parts)
+
+
+def _clock(value: float) -> str:
+    return as_shown(value, "hh:mm:ss")
+
+
+def _moment(value: float, form: str, since_1904: bool) -> datetime | time | None:
+    """The date, or the time of a day, that a number is in a format. None for a duration, and for a number without
+    either."""
     from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
 
-    if is_date_format(form):
-        with contextlib.suppress(ValueError, OverflowError):  # No date has this number: it is written in full.
-            return _cell(from_excel(value, MAC_EPOCH if since_1904 else WINDOWS_EPOCH, is_timedelta_format(form)))
-    return shown(value, form)
+    parts = _parts_of_time(form) or ()
+    kinds = {kind for kind, _ in parts}
+    if not kinds.isdisjoint(_ELAPSED):
+        return None
+    is_time = bool(parts) and kinds.isdisjoint(_DATE)
+    try:
+        when = from_excel(value % 1 if is_time else value, MAC_EPOCH if since_1904 else WINDOWS_EPOCH)
+    except (ValueError, OverflowError):  # No date has this number.
+        return None
+    if isinstance(when, datetime):
+        return None if is_time else when
+    return when if is_time and value >= 0 else None
 
 
 def plain(value: float) -> str:

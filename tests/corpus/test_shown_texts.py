@@ -1,0 +1,216 @@
+"""Hidden text, struck text, comments, and texts of images, in each format that has them."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+import pyfast
+from pyfast.corpus import Table, Unread, read
+from pyfast.corpus.documents import Document
+
+
+def found(path: Path) -> tuple[list[Document], list[str]]:
+    unread: list[Unread] = []
+    return list(read([path], unread)), [it.reason for it in unread if not it.missing]
+
+
+def lines(path: Path, folder: Path) -> list[str]:
+    index = pyfast.build_index(path, folder)
+    return [index.corpus.render(int(segment)) for segment in index.passages]
+
+
+def word() -> Any:
+    docx = pytest.importorskip("docx")
+    from docx.enum.style import WD_STYLE_TYPE
+
+    file = docx.Document()
+    for name, kind in (("Secret", WD_STYLE_TYPE.CHARACTER), ("Aside", WD_STYLE_TYPE.PARAGRAPH)):
+        file.styles.add_style(name, kind).font.hidden = True
+    below = file.styles.add_style("Below", WD_STYLE_TYPE.PARAGRAPH)
+    below.base_style = file.styles["Aside"]
+    return file
+
+
+def image() -> BytesIO:
+    picture = BytesIO()
+    pytest.importorskip("PIL.Image").new("RGB", (2, 2)).save(picture, "PNG")
+    return picture
+
+
+def test_hidden_text_of_word(tmp_path: Path) -> None:
+    file = word()
+    from docx.oxml import OxmlElement
+
+    said = file.add_paragraph("The buyer pays")
+    said.add_run(" 99").font.hidden = True
+    said.add_run(" again", "Secret")
+    said.add_run(" 42 crowns.").font.hidden = False
+    file.add_paragraph("Gone by style.", "Aside")
+    file.add_paragraph("Gone by the style below.", "Below")
+    file.add_paragraph("", "Aside").add_run("Shown again.").font.hidden = False
+    file.add_paragraph("Shown on pages.").runs[0].font.web_hidden = True
+    mark = OxmlElement("w:rPr")
+    mark.append(OxmlElement("w:vanish"))
+    file.add_paragraph("Two lines")._p.get_or_add_pPr().append(mark)
+    file.add_paragraph(" as one.")
+    table = file.add_table(3, 2)
+    for place, text in enumerate(("Item", "Price", "Lamp", "42", "Draft", "7")):
+        table.cell(place // 2, place % 2).text = text
+    table.rows[2]._tr.get_or_add_trPr().append(OxmlElement("w:hidden"))
+    file.save(tmp_path / "a.docx")
+    (text, priced), told = found(tmp_path / "a.docx")
+    assert text.text == "The buyer pays 42 crowns.\n\nShown again.\n\nShown on pages.\n\nTwo lines as one.\n\n"  # type: ignore[union-attr]
+    assert isinstance(priced, Table) and priced.rows == (("Lamp", "42"),)
+    assert told == ["hidden text was left out: 5 paragraphs, in whole or in part"]
+
+
+def test_struck_text_and_texts_of_images_in_word(tmp_path: Path) -> None:
+    file, picture = word(), image()
+    said = file.add_paragraph()
+    said.add_run("99 ").font.strike = True
+    said.add_run("€").font.double_strike = True
+    said.add_run("89 €")
+    for alt in ("Yes", "tick.png", "A dog\n\nDescription automatically generated"):
+        shown = file.add_paragraph("Insured:").add_run()
+        shown.add_picture(picture)
+        shown._r.xpath(".//wp:docPr")[0].set("descr", alt)
+    file.save(tmp_path / "a.docx")
+    (text,), told = found(tmp_path / "a.docx")
+    assert text.text == "~~99 €~~ 89 €\n\nInsured: Yes\n\nInsured:\n\nInsured:\n\n"  # type: ignore[union-attr]
+    assert told == []
+
+
+def test_hidden_shapes_and_struck_text_of_slides(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx")
+    file = pptx.Presentation()
+    slide = file.slides.add_slide(file.slide_layouts[5])
+    slide.shapes.title.text = "Plan"
+    slide.shapes.title._element.nvSpPr.cNvPr.set("hidden", "1")
+    boxes = [slide.shapes.add_textbox(0, 0, 9, 9) for _ in range(2)]
+    boxes[0].text_frame.text = "Draft budget of 900."
+    boxes[0]._element.nvSpPr.cNvPr.set("hidden", "1")
+    runs = [boxes[1].text_frame.paragraphs[0].add_run() for _ in range(2)]
+    runs[0].text, runs[1].text = "900", "700"
+    runs[0]._r.get_or_add_rPr().set("strike", "sngStrike")
+    picture = image()
+    for alt in ("Approved", "stamp.png"):
+        slide.shapes.add_picture(picture, 0, 0)._element.nvPicPr.cNvPr.set("descr", alt)
+    file.save(tmp_path / "a.pptx")
+    (text,), told = found(tmp_path / "a.pptx")
+    assert text.text == "Plan\n\n~~900~~ 700\n\nApproved\n\n"  # type: ignore[union-attr]
+    assert told == ["hidden shapes were left out, on slides 1"]
+
+
+def test_hidden_rows_and_columns_of_sheets_are_read_and_told(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["Name", "Cost", "Price"], ["Lamp", 30, 42], ["Rope", 5, 7]):
+        book.active.append(row)
+    book.active.row_dimensions[3].hidden = True
+    book.active.column_dimensions["B"].hidden = True
+    book.active.column_dimensions["F"].hidden = True
+    book.save(tmp_path / "a.xlsx")
+    (table,), told = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and table.rows == (("Lamp", "30", "42"), ("Rope", "5", "7"))
+    assert told == ["sheet Sheet: hidden rows 3 and columns B were read"]
+
+
+PAGE = """<h2>Plans</h2><p>Insured: <img src="y.png" alt="Yes"> <img alt="y.png"> <img alt=""> <img alt="Logo"></p>
+<p><img alt="Open daily from nine"></p><p><del>49 €</del> <ins>39 €</ins>, <s>99 €</s>89 €,
+<strike>1<b>0</b><sup>6</sup></strike>x, <span style="text-decoration: line-through">old</span>new</p>
+<del><p>First.</p><p>Second.</p></del>
+<p>A <svg aria-label="Tick"></svg> <svg><title>Cross</title></svg> <i role="img" aria-label="Warning"></i>
+<svg aria-hidden="true"><title>gone</title></svg><img alt="gone" hidden></p>
+<figure><img alt="A map"><figcaption>A map</figcaption></figure>
+<table><tr><th>Feature</th><th>Basic</th></tr><tr><td>Backup</td><td><img alt="No"></td></tr>
+<tr style="text-decoration:line-through"><td>Tape</td><td><a href="x"><img alt="See plan"></a></td></tr>
+<tr><td>Price</td><td><s>99 €</s>89 €</td></tr></table>"""
+
+
+def test_images_and_struck_text_of_pages(tmp_path: Path) -> None:
+    (tmp_path / "plans.html").write_text(PAGE, encoding="utf-8")
+    assert lines(tmp_path / "plans.html", tmp_path / "I") == [
+        "plans > Plans. Insured: Yes",
+        "plans > Plans. Open daily from nine",
+        "plans > Plans. ~~49 €~~ 39 €, ~~99 €~~ 89 €, ~~10^6~~ x, ~~old~~ new",
+        "plans > Plans. ~~First.~~",
+        "plans > Plans. ~~Second.~~",
+        "plans > Plans. A Tick Cross Warning",
+        "plans > Plans. A map",
+        "plans | Plans | Feature: Backup | Basic: No",
+        "plans | Plans | Feature: ~~Tape~~ | Basic: ~~See plan~~",
+        "plans | Plans | Feature: Price | Basic: ~~99 €~~ 89 €",
+    ]
+
+
+NOTES = """# Guide
+
+## Old
+
+<!-- gone 1
+
+| A | B |
+|---|---|
+| gone | 2 |
+
+gone 2 -->
+
+## Prices
+
+It costs 42 <!-- gone 3 --> crowns. Write `<!-- kept -->` here.
+
+```html
+<p>One</p> <!-- kept too -->
+```
+
+<!-- gone 4 --> Beside a comment.
+
+- first <!-- gone 5 -->
+
+[//]: # (gone 6)
+
+    [//]: # (kept in code)
+
+| Item <!-- gone 7 --> | Price |
+|---|---|
+| ![Lamp](a.png) | ~~99~~89 € |
+| <img src=x alt="Rope"> | <s>7</s>5 |
+"""
+
+
+def test_comments_of_markdown_are_in_no_passage(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text(NOTES, encoding="utf-8")
+    said = lines(tmp_path / "notes.md", tmp_path / "I")
+    assert said == [
+        "Guide > Old",
+        "Guide > Prices. It costs 42 crowns. Write `<!-- kept -->` here.",
+        "Guide > Prices. ```html <p>One</p> <!-- kept too --> ```",
+        "Guide > Prices. Beside a comment.",
+        "Guide > Prices. - first",
+        "Guide > Prices. [//]: # (kept in code)",
+        "Guide | Prices | Item: Lamp | Price: ~~99~~ 89 €",
+        "Guide | Prices | Item: Rope | Price: ~~7~~ 5",
+    ]
+    (document, *_), _ = found(tmp_path / "notes.md")
+    assert document.text == NOTES  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["<!-- open" * 30_000, "<!-- " * 50_000 + "-->", "[//]: # (x)\n\n" * 9000])
+def test_many_comments_take_no_long_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(f"# A\n\n{text}\n")
+    documents, _ = found(tmp_path / "a.md")
+    assert documents[0].title == "A"
+
+
+def test_struck_runs_of_a_cell(tmp_path: Path) -> None:
+    from openpyxl.cell.rich_text import CellRichText, TextBlock
+    from openpyxl.cell.text import InlineFont
+
+    book = openpyxl.Workbook()
+    book.active.append(["Item", "Price"])
+    book.active.append(["Lamp", CellRichText(TextBlock(InlineFont(strike=True), "99"), "89")])
+    book.save(tmp_path / "a.xlsx")
+    (table,), _ = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and table.rows == (("Lamp", "~~99~~ 89"),)
