@@ -110,6 +110,12 @@ def worth_reading(index: Index, items: Sequence[Item], unread: float) -> list[Po
     return chosen
 
 
+def may_be_unread(effort: Effort, auto: float = UNREAD) -> float | None:
+    """Return how many passages with evidence may be expected among those that are left out: `auto` if the setting
+    `effort` is `auto`. None: nothing is left out."""
+    return None if effort == "paper" else auto / (1.0 if effort == "auto" else effort)
+
+
 async def passages_to_read(
     ranked: Pool, searched: Pool, question: str, effort: Effort, ctx: Context, unread: float = UNREAD
 ) -> Pool:
@@ -123,7 +129,5 @@ async def passages_to_read(
         ctx: The context of the question.
         unread: As in `worth_reading`, for `auto`.
     """
-    if effort == "paper":
-        return ranked
-    scale = 1.0 if effort == "auto" else effort
-    return await ctx.call(worth_reading, (ranked, searched, question), unread / scale)
+    left_out = may_be_unread(effort, unread)
+    return ranked if left_out is None else await ctx.call(worth_reading, (ranked, searched, question), left_out)

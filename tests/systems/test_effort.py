@@ -15,7 +15,7 @@ from pyfast.corpus import read
 from pyfast.errors import InputError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
-from pyfast.retrieval import Index, Pool, build_index
+from pyfast.retrieval import Index, Pool, RerankConfig, build_index, rerank_pools
 from pyfast.systems import load_system
 from pyfast.systems.effort import FEATURES, NOT_FOUND, WEIGHTS, features_of, worth_reading
 
@@ -111,6 +111,28 @@ def test_the_llm_reads_what_the_evidence_says(small: Index, system: str) -> None
         assert "read" not in read["paper"].trace
 
 
+def test_windows_of_hseq_have_what_is_worth_reading(small: Index) -> None:
+    shown = {}
+    for effort in ("paper", 0.05, "auto", 1e6):
+        run = pyfast.answer(
+            [QUESTION], index=small, llm="instant", system="hseq", settings={"effort": effort, "steps": 50}
+        )
+        trace = run.records[0].trace
+        shown[effort] = list(dict.fromkeys(it for step in trace["steps"] for it in step["window"]))
+        assert effort == "paper" or trace["ended"] in ("exhausted", "sufficient")
+    (pool,) = small.search([QUESTION], 48)
+    (ranked,) = rerank_pools(small, [(pool, QUESTION)], RerankConfig(48, 48, rank="bridge_rank", expand=True))
+    (chosen,) = worth_reading(small, [(ranked, pool, QUESTION)], 0.4)
+    assert (
+        shown["auto"][: min(len(chosen), 16)]
+        == [f"{int(it):016x}" for it in small.corpus.ids[small.passages[chosen.passages]]][:16]
+    )
+    assert 0 < len(shown[0.05]) < len(shown["auto"]) <= len(shown[1e6])
+    assert load_system("hseq").configure({"effort": "auto"}).model_dump()["characters"] == 400
+    with pytest.raises(InputError, match="prior must be above 0"):
+        load_system("hseq").configure({"effort": "auto", "prior": 0})
+
+
 def test_a_question_with_documents_of_its_own(small: Index) -> None:
     uris = tuple(dict.fromkeys(small.uri(passage) for passage, _ in small.search([QUESTION], 30)[0]))[:6]
     for system in ("rag", "n2n"):
@@ -153,7 +175,7 @@ def test_an_index_without_a_found_passage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["many", "0", "-1", "nan", "inf", True, [1], None])
 def test_a_wrong_effort_is_refused(wrong: Any) -> None:
-    for system in ("rag", "n2n", "subqrag"):
+    for system in ("rag", "n2n", "subqrag", "hseq"):
         with pytest.raises(InputError, match=r"setting effort: expected paper, auto or a number above 0$"):
             load_system(system).configure({"effort": wrong})
 

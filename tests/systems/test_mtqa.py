@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import Counter
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from runs import ask_about, go
 from scripted import Scripted, run
 
 from pyfast.engine import read_status
+from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
 from pyfast.errors import InputError
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, Request
@@ -159,6 +161,21 @@ def test_knowledge_continues_what_an_earlier_prompt_began() -> None:
     assert continuing(["d", "c", "a"], orders) == ["a", "d", "c"]  # After what is missing, nothing is shared.
     assert continuing(["e", "d", "a"], orders) == ["a", "d", "e"]
     assert continuing([], orders) == []
+    with_others = continuing(["c", "f", "a"], orders, room=7)
+    assert with_others == ["a", "b", "c", "f"]  # "b" with its number has 7 characters.
+    assert continuing(["c", "a", "g"], orders, room=6) == ["a", "c", "g"]
+
+
+def test_earlier_units_give_prompts_a_longer_common_beginning(known: Session) -> None:
+    computed, labels = list[int](), list[int]()
+    for earlier in ("off", "on"):
+        given = iter([["Titan"], ["Kraken Mare"], ["Titan"], ["Kraken Mare", "Huygens"]])
+        llm = scripted(keywords=lambda request, given=given: {"detailed": next(given), "general": []})
+        one(known, llm, columns="2", rows="1", units="3", earlier_units=earlier)
+        cache, prompts = PrefixCache(inf), [request.messages for kind, request in llm.calls if kind != "keywords"]
+        computed.append(sum(len(words) - cache.read(words) for words in map(words_of, prompts)))
+        labels.append(sum(messages[-1].content.count("\n[") for messages in prompts))
+    assert computed[1] < computed[0] and labels[1] > labels[0]
 
 
 def test_a_name_cannot_forge_a_line(known: Session) -> None:

@@ -13,6 +13,7 @@ from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert, Preset
+from pyfast.systems.effort import may_be_unread
 from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.evidence_package import EvidencePackage, canonicalize
 from pyfast.systems.hseq.guidance import GUIDE, guidance_text, template, tightened
@@ -24,6 +25,11 @@ from pyfast.systems.hseq.windows import open_window
 from pyfast.systems.prompts import final_text
 from pyfast.utils.token_budget import cut_evenly
 
+_UNREAD = 0.4
+"""How many passages with evidence `effort=auto` may leave out. Chosen together with `_CHARACTERS` on the tuning
+questions of benchmarks/fewer_tokens.py (`--odd`)"""
+_CHARACTERS = 400
+"""The default of `characters` unless `effort` is `paper`. Windows then have fewer segments, which may be longer"""
 _CONCLUSION = 2  # steps that are left for the package and for the head's answer
 
 
@@ -39,7 +45,7 @@ def _levels(given: Any) -> Any:
     return [Level[name] for name in names] or given
 
 
-class Settings(system.Abstaining):
+class Settings(system.Sparing, system.Abstaining):
     """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch off parts of the method, for the
     ablations of the paper."""
 
@@ -118,7 +124,8 @@ class Settings(system.Abstaining):
         ge=40,
         le=4000,
         description="Maximum number of characters shown of a segment. If a segment is longer, pyfast shows its"
-        " beginning and the part that contains the most words of the question.",
+        " beginning and the part that contains the most words of the question. Unless `effort` is `paper`, the"
+        " default is 400.",
         json_schema_extra={"paper": "A.3.2"},
     )
     refine: int = Field(
@@ -135,13 +142,24 @@ class Settings(system.Abstaining):
     def _of_the_iterator(cls, given: dict[str, Any]) -> dict[str, Any]:
         return given if given.get("iterator", "llm") == "llm" else {"guidance": "off", **given}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_effort(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return given if given.get("effort", "paper") == "paper" else {"characters": _CHARACTERS, **given}
+
     @model_validator(mode="after")
     def _fits(self) -> Settings:
         if self.k > self.window and self.iterator != "off":
             raise ValueError("k must be at most window")
+        if self.effort != "paper" and not self.prior:
+            raise ValueError(f"effort={self.effort} chooses passages of a search: prior must be above 0")
         if self.min_steps > self.steps:
             raise ValueError("min_steps must be at most steps")
         return self
+
+    def unread(self) -> float | None:
+        """Return how many passages with evidence the setting `effort` may leave out. None: nothing is left out."""
+        return may_be_unread(self.effort, _UNREAD)
 
     def limits(self) -> Limits:
         """Return the limits for the iterator's steps."""
@@ -156,7 +174,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
     source, guidance = await guide(question.text, ctx, settings)
-    view = await ctx.call(open_window, question.text, settings.window, settings.prior, settings.order)
+    how = settings.window, settings.prior, settings.order, settings.unread()
+    view = await ctx.call(open_window, question.text, *how)
     progress = Progress(guidance, view, source=source)
     policy = policy_of(ctx, settings)
     if settings.iterator == "off":

@@ -82,7 +82,7 @@ def trajectories(
     """
     limits = settings.limits()
     texts = [gold.question for gold in golds]
-    views = open_window(index, texts, limits.width, settings.prior, limits.priority)
+    views = open_window(index, texts, limits.width, settings.prior, limits.priority, settings.unread())
     targets: list[list[Target]] = [[] for _ in golds]
     walks = {
         at: Progress("" if settings.guidance == "off" else head.get(texts[at]) or template(texts[at]), view)

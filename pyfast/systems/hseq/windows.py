@@ -16,8 +16,9 @@ import pyfast.ops as ops
 from pyfast.corpus import Level
 from pyfast.ops.arrays import Int64, ends
 from pyfast.ops.hseq_stream import Cursors, Lists, Neighbors
-from pyfast.retrieval import Index, search, segment_ids
+from pyfast.retrieval import Index, RerankConfig, rerank_pools, search, segment_ids
 from pyfast.retrieval.index.index import of_index
+from pyfast.systems.effort import worth_reading
 from pyfast.systems.hseq.views import EntityLinks, entity_links
 
 Priority = tuple[Level, ...]
@@ -48,6 +49,8 @@ class View:
     front: tuple[int, ...]
     """The segments of an expansion. They come before the segments of the stream"""
     window: tuple[Candidate, ...]
+    only: frozenset[int] | None = None
+    """The segments of the stream that are worth reading. None: all segments of the stream are shown"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,9 @@ class Move:
 
 
 @of_index
-def open_window(index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority) -> list[View]:
+def open_window(
+    index: Index, questions: Sequence[str], width: int, prior: int, priority: Priority, unread: float | None = None
+) -> list[View]:
     """Make the first window of each question (Window in HSEQ's paper).
 
     A question sees first the `prior` best passages of a search, then other segments of their documents (at
@@ -77,18 +82,26 @@ def open_window(index: Index, questions: Sequence[str], width: int, prior: int, 
         width: The number of segments in a window (W in the paper).
         prior: The number of passages from the search.
         priority: The order of levels (rho in the paper).
+        unread: If given, an evidence graph ranks the passages of the search, and a question sees only those that
+            are worth reading: `unread` passages with evidence are expected among those that are left out.
 
     Returns:
         The first window of each question.
     """
-    stream = index.stream(priority)
-    if prior:
-        retrieved = [index.passages[pool.passages] for pool in search(index, questions, prior)]
-        priors = _lists([np.concatenate([it, _beside(index, it, priority)]) for it in retrieved])
-        cursors = stream.cursors(priors=priors)
-    else:
-        cursors = stream.cursors(len(questions))
-    return _views(index, stream, questions, cursors, [()] * len(questions), width)
+    stream, fronts = index.stream(priority), [()] * len(questions)
+    if not prior:
+        return _views(index, stream, questions, stream.cursors(len(questions)), fronts, width)
+    pools = search(index, questions, prior)
+    if unread is None:
+        retrieved = [index.passages[pool.passages] for pool in pools]
+        priors = [np.concatenate([it, _beside(index, it, priority)]) for it in retrieved]
+        return _views(index, stream, questions, stream.cursors(priors=_lists(priors)), fronts, width)
+    config = RerankConfig(prior, prior, rank="bridge_rank", expand=True)
+    ranked = rerank_pools(index, list(zip(pools, questions, strict=True)), config)
+    chosen = worth_reading(index, list(zip(ranked, pools, questions, strict=True)), unread)
+    priors = [index.passages[pool.passages] for pool in chosen]
+    onlys = [frozenset(it.tolist()) for it in priors]
+    return _views(index, stream, questions, stream.cursors(priors=_lists(priors)), fronts, width, onlys)
 
 
 def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
@@ -135,7 +148,8 @@ def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority)
         gone = set(move.done)
         small = (i for i in neighbours if corpus.byte_end[i] - corpus.byte_start[i] <= _LARGEST)
         fronts.append(tuple(dict.fromkeys([*small, *(i for i in move.view.front if i not in gone)]))[:width])
-    return _views(index, stream, [move.view.question for move in moves], cursors, fronts, width)
+    onlys = [move.view.only for move in moves]
+    return _views(index, stream, [move.view.question for move in moves], cursors, fronts, width, onlys)
 
 
 def _views(
@@ -145,12 +159,15 @@ def _views(
     cursors: Cursors,
     fronts: Sequence[tuple[int, ...]],
     width: int,
+    onlys: Sequence[frozenset[int] | None] | None = None,
 ) -> list[View]:
-    offsets, segments = stream.window(cursors, width)
+    parts = _split(*stream.window(cursors, width))
     views = []
-    for at, (question, front, shown) in enumerate(zip(questions, fronts, _split(offsets, segments), strict=True)):
-        window = islice(dict.fromkeys([*front, *shown]), width)
-        views.append(View(question, cursors[at : at + 1], front, tuple(candidates(index, window))))
+    for at, (question, front, shown) in enumerate(zip(questions, fronts, parts, strict=True)):
+        only = onlys[at] if onlys is not None else None
+        every = [*front, *(i for i in shown if only is None or i in only)]
+        window = islice(dict.fromkeys(every), width)
+        views.append(View(question, cursors[at : at + 1], front, tuple(candidates(index, window)), only))
     return views
 
 

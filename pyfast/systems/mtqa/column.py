@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import ceil
 from typing import Any
 
@@ -13,6 +12,9 @@ import numpy as np
 from pyfast.engine import Context
 from pyfast.retrieval import Index, ScoredSegments, segment_ids
 from pyfast.systems.mtqa.knowledge_units import KnowledgeUnit
+
+NUMBER = 6
+"""The maximum number of characters of a knowledge unit's number in a prompt"""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Column:
     answer: str = ""
     orders: list[list[str]] = field(default_factory=list)
     """The knowledge units in the question's prompts so far, as text. All columns share this list"""
+    earlier_units: bool = False
+    """Whether a prompt may have knowledge units of earlier prompts, for a longer common beginning"""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
     """The knowledge units that fitted into one of the prompts"""
     degraded: list[str] = field(default_factory=list)
@@ -47,13 +51,20 @@ def communicated(thought: Sequence[str], weight: float) -> list[str]:
     return list(thought[len(thought) - count :])
 
 
-def continuing(texts: Sequence[str], orders: list[list[str]]) -> list[str]:
+def continuing(texts: Sequence[str], orders: list[list[str]], room: int = 0) -> list[str]:
     """Order knowledge units, so that an LLM server has the longest possible beginning in its prefix cache: first
     those with which an earlier prompt of the question begins, then the others, best first. Adds the result to
-    `orders`."""
-    given = set(texts)
-    begins = (list(takewhile(given.__contains__, order)) for order in orders)
-    first = max(begins, key=lambda begin: sum(map(len, begin)), default=[])
+    `orders`. This beginning can have other units too, with at most `room` characters."""
+    given, first, most = set(texts), list[str](), 0
+    for order in orders:
+        own = other = 0
+        for end, text in enumerate(order, start=1):
+            if text in given:
+                own += len(text)
+                if own > most:
+                    first, most = order[:end], own
+            elif (other := other + len(text) + NUMBER) > room:
+                break
     orders.append(list(dict.fromkeys([*first, *texts])))
     return orders[-1]
 

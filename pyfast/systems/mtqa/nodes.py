@@ -9,15 +9,13 @@ from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Session
 from pyfast.knowledge.names import escape_name, tidy
-from pyfast.systems.mtqa.column import Column, communicated, continuing, paragraphs, under
+from pyfast.systems.mtqa.column import NUMBER, Column, communicated, continuing, paragraphs, under
 from pyfast.systems.mtqa.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE
 from pyfast.systems.mtqa.settings import Thinking, Units
 from pyfast.systems.prompts import tidied, unless_known
 from pyfast.systems.together import together
 from pyfast.utils.token_budget import fit
-
-_NUMBER = 6  # characters of a knowledge unit's number
 
 
 async def retrieve(
@@ -147,9 +145,12 @@ def knowledge(
     `column.shown` gets these units. Without retrieval, the prompt has no such field."""
     if not settings.retrieval:
         return {}
-    texts = fit(narrated(units, ctx, settings), budget - _NUMBER * len(units), first="cut")
+    texts = fit(narrated(units, ctx, settings), budget - NUMBER * len(units), first="cut")
     column.shown.update(dict.fromkeys(units[: len(texts)]))
-    blocks = (f"[{number}] {text}" for number, text in enumerate(continuing(texts, column.orders), start=1))
+    own = sum(len(text) + NUMBER for text in texts)
+    room = min(own, budget - own) if column.earlier_units else 0
+    ordered = continuing(texts, column.orders, room)
+    blocks = (f"[{number}] {text}" for number, text in enumerate(ordered, start=1))
     return {"context": "\n".join(blocks) or "(nothing was found)"}
 
 

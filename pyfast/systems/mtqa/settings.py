@@ -94,6 +94,7 @@ class Settings(Thinking):
 
     inert: ClassVar[tuple[Inert, ...]] = (
         *Units.inert,
+        Inert(("earlier_units",), "retrieval", (False,)),
         Inert(("weights", "weights_seed"), "communication", (False,)),
         Inert(("weights", "weights_seed", "communication"), "rows", (1,)),  # A single row has no row above it.
     )
@@ -111,6 +112,12 @@ class Settings(Thinking):
         le=20,
         description="Number of columns of the matrix (n). Each column ends with a summary node.",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
+    )
+    earlier_units: bool = Field(
+        default=False,
+        description="Let a prompt begin with knowledge units of an earlier prompt of the question, also with those"
+        " that its own retrieval did not return (at most as much text as its own units have). The LLM reads more,"
+        " but its server computes less, if it has a prefix cache.",
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",

@@ -33,7 +33,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
     ctx.so_far(result)
     for number in range(settings.columns):
-        column = Column(thoughts=[[] for _ in range(settings.rows)], seen=[0] * settings.rows, orders=orders)
+        column = Column(orders=orders, earlier_units=settings.earlier_units)
+        column.thoughts, column.seen = [[] for _ in range(settings.rows)], [0] * settings.rows
         columns.append(column)
         column.units = await retrieve(question, draft, column, ctx, settings, session)  # equation 6
         passed = [0.0, *(weights[row][number] for row in range(settings.rows - 1))]
