@@ -60,7 +60,7 @@ DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / 
 SETS = "hybridqa,musique,hotpotqa"
 SYSTEMS = (
     "n2n,hseq,mtqa,subqrag,rag,decompose,cot,direct,iter_retgen,ircot,self_ask,react,self_consistency,hipporag,flare,"
-    "adaptive_rag,tot,rat,ratt,coa,lightrag,graphrag,raptor,tog,searchain,slimplm,rowen,ttqa_rs,cascade"
+    "adaptive_rag,tot,rat,ratt,coa,lightrag,tog,searchain,slimplm,rowen,ttqa_rs,cascade"
 )
 Row = dict[str, Any]
 Unit = tuple[tuple[str, ...], ...]
