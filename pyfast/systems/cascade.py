@@ -213,7 +213,7 @@ def _rag(question: Question, ctx: Context, settings: Settings) -> Coroutine[Any,
 
 
 def _hseq(question: Question, ctx: Context, settings: Settings) -> Coroutine[Any, Any, Answer]:
-    return hseq.answer(question, ctx, hseq.Settings(abstain=settings.abstain))
+    return hseq.answer(question, ctx, hseq.Settings(abstain=settings.abstain, effort=settings.effort))
 
 
 @cache
