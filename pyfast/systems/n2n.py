@@ -74,9 +74,9 @@ class Settings(system.Reading, system.Abstaining):
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool the passages of the whole corpus that share terms with its best passages."
-        " With"
-        " `ranking=graph_rank` it is off, because that ranking cannot use the added passages.",
+        description="Add to a pool the passages of the whole corpus that share terms with its best passages, and"
+        " search for the answer also with the names that the hops found. With `ranking=graph_rank` it is off,"
+        " because that ranking cannot use the added passages.",
     )
     alpha: float = Field(
         default=0.85,
@@ -239,7 +239,11 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         path[-1]["entity"] = entities[-1]
 
     # Final context curation and answer synthesis
-    candidates = await ctx.retrieve_all((question.text,), settings.final_k, evidence)
+    asks = [question.text]
+    if settings.graph and settings.expand and entities:
+        # What the question only describes, its passages name.
+        asks.append(f"{question.text} {' '.join(entities)}")
+    candidates = await ctx.retrieve_all(asks, settings.final_k, evidence)
     if settings.graph and len(plan.queries) > 1:
         selected = await ctx.call(bridge_select, candidates, settings.beta)
         trace["linked"] = selected.linked
