@@ -25,7 +25,7 @@ from pyfast.api.training import calibrate_cascade
 from pyfast.systems.confidence import FEATURES, confidence_of
 
 ROOT = Path(__file__).resolve().parents[1]
-# Small contexts, as in examples/demo.py.
+# Small contexts, nearly as in examples/demo.py.
 RAG: dict[str, Any] = {"k": 5, "abstain": False}
 N2N: dict[str, Any] = {"hop_min": 2, "hop_max": 5, "final_min": 3, "final_max": 8, "abstain": False}
 

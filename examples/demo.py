@@ -28,7 +28,7 @@ DEMO = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "demo"
 WIDTH = 80
 EVERY = 3  # the questions asked: every third of the file, which has them by their number of hops
 # Small contexts: a small model loses its way in the paper's 25 documents, and a CPU reads them for half a minute.
-SETTINGS = ["hop_k=20", "hop_min=2", "hop_max=5", "final_min=3", "final_max=8", "abstain=off"]
+SETTINGS = ["hop_k=20", "hop_min=2", "hop_max=5", "final_min=3", "final_max=10", "abstain=off"]
 SYSTEMS = {"direct": [], "rag": ["k=5", "abstain=off"], "n2n": SETTINGS}
 ABOUT = {"direct": "the model alone", "rag": "one search", "n2n": "a search a step"}
 

@@ -241,8 +241,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     # Final context curation and answer synthesis
     asks = [question.text]
     if settings.graph and settings.expand and entities:
-        # What the question only describes, its passages name.
-        asks.append(f"{question.text} {' '.join(entities)}")
+        # Passages name what the question only describes.
+        asks.append(" ".join([question.text, *entities]))
     candidates = await ctx.retrieve_all(asks, settings.final_k, evidence)
     if settings.graph and len(plan.queries) > 1:
         selected = await ctx.call(bridge_select, candidates, settings.beta)

@@ -1,6 +1,7 @@
 """N2N-GQA with a model that says what a test wants: the calls of each hop, broken plans, ablations."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 from references import bridge_select_reference, evidence_graph_reference
 from scripted import Scripted, plan, run
 
+from pyfast.corpus import TextDocument
 from pyfast.engine import Question, Record
 from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
 from pyfast.ops import shared_terms
-from pyfast.retrieval import Index, Pool, RerankConfig, bridge_select, fuse, narrate, rerank_pools
+from pyfast.retrieval import Index, Pool, RerankConfig, bridge_select, build_index, fuse, narrate, rerank_pools
 from pyfast.systems.n2n import fill
 
 QUESTION = "In which year was the discoverer of the moon that Huygens landed on born?"
@@ -100,6 +102,22 @@ def test_a_plan_may_say_a_long_question_again(small: Index) -> None:
     assert queries(record) == [long, f"{long} Titan", f"Huygens {long}"]
     ((_, request),) = [call for call in llm.calls if call[0] == "plan"]
     assert request.max_tokens > 5 * len(long) / 4  # and has the tokens for it
+
+
+def test_the_last_search_also_names_what_the_hops_found(tmp_path: Path) -> None:
+    texts = {
+        "landing": "Huygens landed on Titan.",
+        "year": "The year of Titan is a long year.",
+        "haze": "Haze hides Titan.",
+    }
+    index = build_index([TextDocument(uri, "", text) for uri, text in texts.items()], tmp_path / "index")
+
+    def candidates(expand: str) -> int:
+        llm = Scripted(plan=plan("Huygens landed", "year of {entity1}"), extract=found("Titan"))
+        return len(one(index, llm, "What did Huygens see?", hop_k="1", expand=expand).trace["candidates"])
+
+    assert candidates("on") == 3
+    assert candidates("off") == 2  # Without the name, no search finds the haze.
 
 
 def test_hops_that_the_plan_does_not_count_are_not_taken(small: Index) -> None:
