@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from overhead import DATA
 
-SETS = ("musique", "hybridqa", "nq", "metaqa")
+SETS = "musique,hybridqa,nq,metaqa"
 Row = dict[str, Any]
 
 
@@ -51,9 +51,10 @@ def main(
     folder: Annotated[Path, typer.Argument()],
     questions: int = 40,
     documents: int = 1000,
+    sets: Annotated[str, typer.Option(help="Which, by their folders.")] = SETS,
 ) -> None:
     """Write the sets."""
-    for name in SETS:
+    for name in sets.split(","):
         asked = [
             row
             for row in _rows(DATA / name / "questions.jsonl")

@@ -240,7 +240,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
     # Final context curation and answer synthesis
     asks = [question.text]
-    if settings.graph and settings.expand and entities:
+    if settings.graph and settings.expand and settings.ranking == "bridge_rank" and entities:
         # Passages name what the question only describes.
         asks.append(" ".join([question.text, *entities]))
     candidates = await ctx.retrieve_all(asks, settings.final_k, evidence)
