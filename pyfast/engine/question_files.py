@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -14,7 +15,7 @@ from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -30,7 +31,9 @@ from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
-SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
+_TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
+SUFFIXES = (".jsonl", ".ndjson", *_TABLES)
+T = TypeVar("T")
 
 
 def read_question_records(
@@ -45,25 +48,61 @@ def read_question_records(
     (see `_header`). In XLSX, the first sheet with such a row is read. Raises InputError if a line or row cannot be
     read, or a cell looks like a list of texts but is neither.
 
+    The gold answers of all records come from one field (see `gold_field`).
+
     `columns` has the columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
-    Raises InputError if pyfast has no such field, or no record has such a column.
+    Each takes the place of a column with pyfast's name, even where it is blank. Raises InputError if pyfast has no
+    such field, or no record has such a column.
     """
     for name in columns:
         if name not in _FIELDS:
             raise InputError(f"columns: no field {name!r}{did_you_mean(name, _FIELDS)}")
     seen, missing, known = Counter[str](), dict(columns), dict[str, None]()
-    for place, record in _records(path, columns):
+    table = path.suffix.lower() in _TABLES
+
+    def named() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+        for place, record in _records(path, columns):
+            theirs = {name: column if column in record else _key(column) for name, column in columns.items()}
+            renamed = {name: record[column] for name, column in theirs.items() if column in record}
+            others = {name: record[name] for name in record if name not in {*columns, *theirs.values()}}
+            yield place, record, others | renamed
+
+    gold: str | None = None
+    for place, record, fields in named():
         if columns:
             known |= dict.fromkeys(record)
-            given = {name: _key(column) for name, column in columns.items()}
-            missing = {name: column for name, column in missing.items() if given[name] not in record}
-            renamed = {name: record[column] for name, column in given.items() if record.get(column) is not None}
-            record = {name: record[name] for name in record if name not in given.values()} | renamed
+            missing = {name: column for name, column in missing.items() if name not in fields}
         if "question" in missing:
             break  # A misspelled name of this column would be a question that is missing.
-        yield place, tidy(record, _id_of(record, seen), str(path))
+        if gold is None and (gold := gold_field([fields])) not in (None, "answers"):
+            # The first row of a table has all columns. Another line may have what this one lacks.
+            whole = table and "turns" not in fields
+            gold = gold if whole else gold_field(_until_bad(fields for _, _, fields in named()))
+        yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
     for column in missing.values():
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, known)}")
+
+
+def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the field with the gold answers of all these records or, in conversations, of their turns: the first
+    of `answers`, `expected`, `gold`, `golden_answers` and `answer` that one of them has, even without a value. So a
+    record without gold never takes another field in its place. An object without `text` is no gold. None: no
+    record has such a field."""
+    found = set[str]()
+    for record in records:
+        turns = record.get("turns")
+        for one in turns if isinstance(turns, list) else [record]:
+            if isinstance(one, Mapping):
+                found |= {name for name in _ANSWERS if name in one and _is_gold(one[name])}
+        if "answers" in found:
+            break
+    return next((name for name in _ANSWERS if name in found), None)
+
+
+def _until_bad(records: Iterator[T]) -> Iterator[T]:
+    """Yield the records before the first that cannot be read. Whoever reads so far is told of it then."""
+    with suppress(InputError):
+        yield from records
 
 
 def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -93,9 +132,9 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
         text = read_text(path)
         return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked)
     if suffix == ".xlsx":
-        return _of_sheet(path, asked, texts)
+        return _of_sheet(path, asked, texts, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
-        return ((f"{path}, row {number}", _given(row)) for number, row in enumerate(records(path), start=1))
+        return ((f"{path}, row {number}", dict(row)) for number, row in enumerate(records(path), start=1))
     return read_lines(path)
 
 
@@ -116,7 +155,9 @@ def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
     return next((k for k, some in enumerate(names) if some & asked or len(some & _FIELDS) > 1), None)
 
 
-def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_sheet(
+    path: Path, asked: Set[str], texts: Set[str], columns: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a sheet. The columns `texts` are as the sheet shows them, others are numbers, dates and
     booleans where the sheet has them."""
     from pyfast.corpus.formats.xlsx import read_sheets
@@ -137,7 +178,7 @@ def _of_sheet(path: Path, asked: Set[str], texts: Set[str]) -> Iterator[tuple[st
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
         _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
     numbered = zip(found.numbers, found.rows, strict=True)
-    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates)
+    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates, columns)
 
 
 def _of_table(
@@ -149,6 +190,7 @@ def _of_table(
     texts: Set[str] = frozenset(),
     lacking: Mapping[tuple[int, int], str] = MappingProxyType({}),
     dates: Mapping[tuple[int, int], str] = MappingProxyType({}),
+    columns: Mapping[str, str] = NO_COLUMNS,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
@@ -156,12 +198,14 @@ def _of_table(
     if start:
         _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
+    gold: str | None = None
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
         if isinstance(row, Unread):  # A question that is left out would not be missed.
             raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
         if header is None:
             header = tuple(_key(name) for name in row)
+            gold = _key(columns["answers"]) if "answers" in columns else gold_field([dict.fromkeys(header)])
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
             for (row_number, column), cell in lacking.items():  # A row of only such a cell does not come.
@@ -179,10 +223,10 @@ def _of_table(
                 value = _value(cell, name, place) if typed is None else typed
                 record[name] = value if cell.strip() else None
             # A prompt has a date in the form of the corpus. With `all`, these would be two answers.
-            for name in _ANSWERS if dates and record.get("answer_mode") != "all" else ():
-                if name in header and (date := dates.get((number, header.index(name) + 1))):
-                    record[name] = [record[name], date]
-            yield place, _given(record)
+            is_set = record.get(_key(columns.get("answer_mode", "answer_mode"))) == "all"
+            if gold is not None and gold in header and not is_set and (date := dates.get((number, header.index(gold) + 1))):
+                record[gold] = [record[gold], date]
+            yield place, record
 
 
 def _key(name: str) -> str:
@@ -227,36 +271,35 @@ def _literal(text: str) -> Any:
         return None
 
 
-def tidy(record: Mapping[str, Any], id: str | None = None, source: str = "") -> dict[str, Any]:
+def tidy(
+    record: Mapping[str, Any], id: str | None = None, source: str = "", gold: str | None = None
+) -> dict[str, Any]:
     """Change the fields of a question into the usual form.
 
-    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). If there is no
-    `answers`, one of the fields `expected`, `gold`, `golden_answers` and `answer` takes its place. A single uri
-    as `supporting` becomes a list. `id` is for a record without an id. Warnings about `source` say what was taken.
+    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`), which are taken from
+    the field `gold` (by default, the `gold_field` of this record alone). A single uri as `supporting` or
+    `documents` becomes a list. `id` is for a record without an id. Warnings about `source` say what was taken.
     """
     fields = dict(record)
+    gold = gold_field([record]) if gold is None else gold
     if type(fields.get("id")) is int:
         fields["id"] = str(fields["id"])
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id
         _say(source, "questions have no `id`; pyfast makes one from the text of each")
-    if _is_nothing(fields.get("answers")):
-        fields.pop("answers", None)
-        name = next((name for name in _ANSWERS if _is_gold(fields.get(name))), None)
-        if name is not None:
-            fields["answers"] = fields[name]
-            if source:
-                _say(source, f"there is no field `answers`; the gold answers are taken from `{name}`")
-    if "answers" in fields:
-        fields["answers"] = texts_of(fields["answers"])
-    if isinstance(named := fields.get("supporting"), str) and named.strip():
-        fields["supporting"] = [named]
+    if gold not in (None, "answers") and source:
+        _say(source, f"there is no field `answers`; the gold answers are taken from `{gold}`")
+    if gold is not None and not isinstance(fields.get("turns"), list):
+        fields["answers"] = texts_of(fields.pop(gold, None))
+    for name in ("supporting", "documents"):
+        if isinstance(uri := fields.get(name), str) and uri.strip():
+            fields[name] = [uri]
     if isinstance(fields.get("turns"), list):
         named = [
             {"id": f"{fields.get('id')}-{place}", **_given(turn)} if isinstance(turn, Mapping) else turn
             for place, turn in enumerate(fields["turns"], start=1)
         ]
-        fields["turns"] = [tidy(turn) if isinstance(turn, Mapping) else turn for turn in named]
+        fields["turns"] = [tidy(turn, gold=gold) if isinstance(turn, Mapping) else turn for turn in named]
     return fields
 
 
@@ -267,8 +310,9 @@ _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 
 # What pyfast reads for itself. `type` and `domain` are the asker's, too.
-_NOT_OWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""} - {"type", "domain"}
-_KNOWN = _NOT_OWN | _FIELDS
+_KNOWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""}
+# `tidy` has made `answers` of the field with the gold, so that another such as `answer` is the asker's.
+_NOT_OWN = _KNOWN - {"type", "domain", *_ANSWERS[1:]}
 
 
 def own_columns(path: Path) -> dict[str, dict[str, Any]]:
@@ -280,15 +324,8 @@ def own_columns(path: Path) -> dict[str, dict[str, Any]]:
         for one in turns if isinstance(turns, list) else [record]:
             if isinstance(one, Mapping):
                 fields = {**record, **one}
-                found[str(one.get("id"))] = {name: fields[name] for name in fields if _is_own(name, fields)}
+                found[str(one.get("id"))] = {name: fields[name] for name in fields if name not in _NOT_OWN}
     return found
-
-
-def _is_own(name: str, fields: Mapping[str, Any]) -> bool:
-    """Whether pyfast does not use a field. Beside `answers`, a column such as `answer` is the asker's."""
-    if name in _ANSWERS[1:]:
-        return "answers" in fields and texts_of(fields[name]) != fields["answers"]
-    return name not in _NOT_OWN
 
 
 def texts_of(value: Any) -> Any:
@@ -324,7 +361,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _is_gold(value: Any) -> bool:
-    return not _is_nothing(value) and (not isinstance(value, Mapping) or "text" in value)
+    return not isinstance(value, Mapping) or "text" in value
 
 
 _TOLD = set[str]()

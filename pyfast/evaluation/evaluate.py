@@ -182,7 +182,7 @@ def evaluate(
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
         if without:
-            there = shorten(", ".join(sorted(columns)), 200, placeholder=" ...")
+            there = shorten(", ".join(sorted(columns.keys() - {"answers"})), 200, placeholder=" ...")
             fault = (
                 f"there are no `answers` to the {counted(len(without), 'finished question')}, only the columns"
                 f" {there}; if one of them has the gold, repeat `pyfast answer` with --column answers=COLUMN"

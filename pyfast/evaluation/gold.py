@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.corpus.formats.limits import refuse_published
-from pyfast.engine.question_files import read_question_records, tidy
+from pyfast.engine.question_files import gold_field, read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
@@ -36,8 +36,10 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
     if isinstance(source, Path):
         placed = read_question_records(source)
     else:
-        named = enumerate(source, start=1)
-        placed = ((f"record {number}", tidy(line, str(number), "the gold")) for number, line in named)
+        lines = list(source)
+        gold = gold_field(lines)
+        named = enumerate(lines, start=1)
+        placed = ((f"record {number}", tidy(line, str(number), "the gold", gold)) for number, line in named)
     for place, line in placed:
         for one in unfold(line):
             try:

@@ -77,6 +77,63 @@ def test_a_field_that_takes_the_place_of_answers_is_said(
     assert answers(both) == {"a": ("right",)}
 
 
+def written(path: Path, names: tuple[str, ...], *rows: tuple[Any, ...]) -> Path:
+    """Write a table in the format of the file's name. In JSON lines, what is None is left out."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows((names, *rows))
+    elif path.suffix == ".xlsx":
+        book_of(path, names, *rows)
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
+    else:
+        records = (dict(zip(names, row, strict=True)) for row in rows)
+        jsonl(path, *({name: it for name, it in record.items() if it is not None} for record in records))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
+def test_the_gold_of_a_file_is_one_column(kind: str, tmp_path: Path) -> None:
+    """A question without gold takes no other column in its place, wherever it is in the file."""
+    rows = [("a", ASKED, None, "draft"), ("b", "Who?", "Ada", "Eve"), ("c", "When?", None, "1970")]
+    for name, other in (("answers", "answer"), ("gold", "answer"), ("expected", "gold")):
+        path = written(tmp_path / f"{name}.{kind}", ("id", "question", name, other), *rows)
+        assert answers(path) == {"a": (), "b": ("Ada",), "c": ()}
+    path = written(tmp_path / f"mapped.{kind}", ("id", "question", "Expected answer", "answer"), *rows)
+    columns = {"answers": "Expected answer"}
+    for limit in (1, 3):
+        run = tmp_path / f"run{limit}"
+        options = pyfast.RunOptions(columns=columns)
+        done = pyfast.answer(path, llm="instant", system="direct", run=run, options=options, limit=limit)
+        assert done.to_arrow()["question.answer"].to_pylist() == [row[3] for row in rows[:limit]]
+    for gold in (None, path):
+        assert pyfast.evaluate(run, gold).without_gold == ("a", "c")
+    with pytest.raises(InputError, match="no `answers` to the 1 finished question"):
+        pyfast.evaluate(tmp_path / "run1")
+    mixed = [("a", "Who?", "Ada", None), ("b", None, None, "Who else?")]
+    path = written(tmp_path / f"asked.{kind}", ("id", "Frage", "answers", "question"), *mixed)
+    with pytest.raises(InputError, match="expected a `question`"):
+        list(read_questions(path, columns={"question": "Frage"}))
+
+
+def test_gold_in_memory_and_of_turns_is_one_field(tmp_path: Path) -> None:
+    gold = [{"id": "a", "answer": "the run's own"}, {"id": "b", "gold": ["x"], "answer": "y"}]
+    assert [one.answers for one in read_gold(gold)] == [(), ("x",)]
+    turns = [{"question": "Who?", "answer": "y"}, {"question": "When?", "answers": "1970", "answer": "z"}]
+    path = jsonl(tmp_path / "c.jsonl", {"id": "c", "turns": turns[:1]}, {"id": "d", "turns": turns[1:]})
+    assert answers(path) == {"c-1": (), "d-1": ("1970",)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
+def test_the_results_of_a_run_are_gold_for_it(kind: str, tmp_path: Path) -> None:
+    rows = (("1", ASKED, "1971"), ("2", "Who?", None))
+    asked = written(tmp_path / "q.csv", ("id", "question", "answers"), *rows)
+    run, out = tmp_path / "run", tmp_path / f"out.{kind}"
+    pyfast.answer(asked, llm="instant", system="direct", run=run)
+    pyfast.export([run], out)
+    assert pyfast.evaluate(run, out).without_gold == ("2",)
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
 def test_ids_are_made_of_the_texts_where_there_are_none(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -310,16 +310,15 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_own_columns_with_names_of_gold(office: Path) -> None:
-    """Beside the answers, `answer` or `gold` is a column like any other."""
-    table = "id,question,answers,Answer,gold,expected\n1,What of Borage?,x,old,g,x\n"
+    """Beside the answers, `answer`, `gold` or `expected` is a column like any other, whatever is in it."""
+    table = "id,question,answers,Answer,gold,expected\n1,What of Borage?,x,old,g,x\n2,What of Thyme?,,new,,\n"
     (office / "names.csv").write_text(table)
     run = pyfast.answer(office / "names.csv", index=office / "IDX", llm="instant", system="rag", run=office / "n")
-    (row,) = run.to_arrow().to_pylist()
-    assert (row["question.answer"], row["question.gold"], row["gold"]) == (
-        "old",
-        "g",
-        ["x"],
-    ) and "expected" not in row
+    rows = run.to_arrow().to_pylist()
+    assert [(row["question.answer"], row["question.gold"], row["gold"], row["expected"]) for row in rows] == [
+        ("old", "g", ["x"], "x"),
+        ("new", None, None, None),
+    ]
 
 
 def test_gold_has_the_columns_of_the_questions(office: Path) -> None:
