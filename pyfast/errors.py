@@ -52,6 +52,8 @@ class RunError(PyfastError):
 
     records: tuple[Any, ...] = ()
     """The finished records, if the run is in memory"""
+    resumed_by: str = "the same command"
+    """What resumes the run"""
 
 
 class RunInUseError(InputError):

@@ -77,6 +77,7 @@ def estimate(
     context_window: int = 32_768,
     prices: str | Path | Prices | None = None,
     workers: int = 1,
+    columns: Mapping[str, str] | None = None,
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run without calling its LLM.
 
@@ -105,6 +106,7 @@ def estimate(
             this number. The estimate assumes that each worker is as fast as one worker (or the only process)
             of the earlier run, which is true if each has its own model, or if they share an LLM server that
             is not fully loaded.
+        columns: As in `pyfast.RunOptions`: the columns of a question file whose names differ from pyfast's.
 
     Returns:
         The expected totals with intervals.
@@ -125,9 +127,11 @@ def estimate(
     of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
     at_least_one("workers", workers)
     if isinstance(questions, int):
+        if columns:
+            raise InputError("columns: can only be used with a question file")
         count = at_least_one("questions", questions if limit is None else min(questions, limit))
     else:
-        asked = read_in(questions, limit)
+        asked = read_in(questions, limit, columns)
         count = asked.count
     service: ServiceTimes | None = None
     if based_on is None:

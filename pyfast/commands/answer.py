@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +52,6 @@ def answer(
     import pyfast.api.answer
     import pyfast.api.estimate
     from pyfast.api.telemetry import export_spans
-    from pyfast.engine.question_files import read_question_records
 
     settings = {**asked.settings, **({"shared_updates": "on"} if shared_updates else {})}
     llm_options = dict(asked.llm_options)
@@ -68,9 +66,9 @@ def answer(
         del given["llm_options"]
         opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
-        records = read_question_records(questions, options.columns or {})
-        asked_for = map(itemgetter(1), records) if options.columns else questions
-        show_estimate(pyfast.api.estimate.estimate(asked_for, index=opened, **given))
+        show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
+        if options.reused:
+            say("calls that --reuse takes from an earlier run are counted as new calls")
         return
     if run is None:
         raise InputError("answer: needs --run FOLDER, the folder of the run")

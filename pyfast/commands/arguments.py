@@ -42,7 +42,7 @@ class LlmOptions(Options):
     repeatable."""
     budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
     """A limit for each question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
-    run_tokens=1000000; repeatable."""
+    run_tokens=1000000 (questions in progress are still finished); repeatable."""
 
     @property
     def given(self) -> dict[str, Any]:

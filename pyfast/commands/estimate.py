@@ -8,7 +8,7 @@ from typing import Annotated
 from pyfast.commands.answer import show_estimate
 from pyfast.commands.arguments import Models, with_options
 from pyfast.errors import InputError
-from pyfast.utils.options import Option
+from pyfast.utils.options import Option, RunOptions
 
 
 @with_options
@@ -17,6 +17,7 @@ def estimate(
     questions: str,
     based_on: Annotated[Path, Option(flag="--from")],
     models: Annotated[Models, "llm"],
+    options: Annotated[RunOptions, "columns"],
     system: str | None = None,
     workers: Annotated[int, Option(min=1)] = 1,
     prices: Path | None = None,
@@ -47,5 +48,6 @@ def estimate(
             based_on=based_on,
             prices=prices,
             workers=workers,
+            columns=options.columns,
         )
     )

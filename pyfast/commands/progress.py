@@ -43,7 +43,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
             if stop.is_set():
                 _stopped(folder)
             if any((folder / name).exists() for name in ("run.toml", "journal.sqlite")):
-                raise type(error)(f"{error}; the same command resumes {folder}") from None
+                raise type(error)(f"{error}; {error.resumed_by} resumes {folder}") from None
             raise
     return result
 

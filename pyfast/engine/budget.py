@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pyfast.errors import InputError, first_fault
+from pyfast.errors import InputError, RunError, first_fault
 
 
 class Budget(BaseModel):
@@ -52,7 +52,8 @@ class Budget(BaseModel):
     """The maximum number of seconds of one question, from its start"""
     run_tokens: int | None = Field(default=None, ge=1)
     """The maximum number of tokens of the run, in all sessions. pyfast checks this limit before each question
-    starts"""
+    starts, and finishes the questions in progress. So a run can use more tokens, up to those of all questions in
+    progress"""
     run_seconds: float | None = Field(default=None, gt=0)
     """The maximum number of seconds of each session of the run"""
 
@@ -129,6 +130,13 @@ def profile_of(window: int, budget: Budget | None = None) -> Profile:
     budget = budget or Budget()
     name, passages = next(((name, most) for largest, name, most in _PROFILES if window <= largest), _LARGE)
     return Profile(name, window, passages if budget.passages is None else budget.passages, budget.answer_tokens)
+
+
+def tokens_spent(used: int, budget: Budget) -> RunError:
+    """Return the error of a run that has used its tokens."""
+    error = RunError(f"{used} tokens used of the run's {budget.run_tokens} (questions in progress are finished)")
+    error.resumed_by = "only a larger run_tokens"
+    return error
 
 
 _FOREVER = nullcontext()

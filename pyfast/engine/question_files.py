@@ -85,8 +85,8 @@ def read_question_records(
 
 def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the field with the gold answers of all these records or, in conversations, of their turns: the first
-    of `answers`, `expected`, `gold`, `golden_answers` and `answer` that one of them has, even without a value. So a
-    record without gold never takes another field in its place. An object without `text` is no gold. None: no
+    of `answers`, `expected`, `gold`, `golden_answers` and `answer` that one of them has, even without a value. So
+    a record without gold never takes another field in its place. An object without `text` is no gold. None: no
     record has such a field."""
     found = set[str]()
     for record in records:
@@ -194,8 +194,11 @@ def _of_table(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
-    start = _header([() if isinstance(row, Unread) else row for _, row in above], asked) or 0
-    if start:
+    rows = [() if isinstance(row, Unread) else row for _, row in above]
+    if (start := _header(rows, asked)) is None:
+        # An error will name the columns: those of the row with the most names, as titles have fewer cells.
+        start = max(range(len(rows)), key=lambda k: sum(map(bool, map(str.strip, rows[k]))), default=0)
+    elif start:
         _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
     gold: str | None = None
@@ -276,8 +279,8 @@ def tidy(
 ) -> dict[str, Any]:
     """Change the fields of a question into the usual form.
 
-    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`), which are taken from
-    the field `gold` (by default, the `gold_field` of this record alone). A single uri as `supporting` or
+    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). They come from
+    the field `gold`, or if it is None, from the `gold_field` of this record alone. A single uri as `supporting` or
     `documents` becomes a list. `id` is for a record without an id. Warnings about `source` say what was taken.
     """
     fields = dict(record)

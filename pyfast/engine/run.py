@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from pyfast.engine.budget import Budget, within
+from pyfast.engine.budget import Budget, tokens_spent, within
 from pyfast.engine.context import Context, Past, Runtime
 from pyfast.engine.events import OnStep
 from pyfast.engine.journal.ledger import Ledger, StageTotals, UsageTotals, add_stages
@@ -147,7 +147,7 @@ async def answer_all(
     finished: dict[int, tuple[Record, bool]] = {}
     written = first
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
-    halted: RunError | None = None
+    halted = False
     asked: dict[str, None] = {}  # the ids of the questions in progress
 
     def finish(number: int, record: Record, context: Context, last: bool) -> None:
@@ -183,8 +183,8 @@ async def answer_all(
         def may_admit() -> bool:
             nonlocal halted
             if budget.run_tokens is not None and runtime.tokens >= budget.run_tokens:
-                halted = RunError(f"{runtime.tokens} tokens used of the run's {budget.run_tokens}")
-            return halted is None and not (stop is not None and stop.is_set())
+                halted = True
+            return not halted and not (stop is not None and stop.is_set())
 
         async def work() -> None:
             while True:
@@ -194,8 +194,8 @@ async def answer_all(
                 except LLMUnavailableError as error:  # It cancels the questions, which cannot note it any more.
                     note_stop(error)
                     raise
-                turns = next(conversations, ()) if may_admit() else ()
-                if not turns:
+                turns = next(conversations, ())
+                if not turns or not may_admit():  # A run without a further question needs no more tokens.
                     ahead.release()
                     return
                 past: Past = ()
@@ -240,8 +240,8 @@ async def answer_all(
             finally:
                 if folder is not None:
                     folder.flush()
-    if halted is not None:
-        raise halted
+    if halted:
+        raise tokens_spent(runtime.tokens, budget)
     summary.seconds = perf_counter() - started
     return summary
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import math
+import re
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 from runs import DIRECT, Watched, answers, ask_about, direct, go, records
 
@@ -126,11 +128,24 @@ def test_a_runs_tokens_are_those_of_all_sessions(tmp_path: Path) -> None:
     """A call is 110 tokens; one question is in progress at a time."""
     llm = Watched(lambda request: YES)
     for tokens, answered in ((330, 3), (330, 3), (331, 4), (1000, 10)):
-        with pytest.raises(RunError, match=rf"{answered * 110} tokens used of the run's {tokens}$"):
+        with pytest.raises(RunError, match=rf"{answered * 110} tokens used of the run's {tokens} \("):
             go(tmp_path, direct, llm, ask_about(12), budget=Budget(run_tokens=tokens), concurrency=1)
         assert len(records(tmp_path)) == answered
-    go(tmp_path, direct, llm, ask_about(12))
+    go(tmp_path, direct, llm, ask_about(12), budget=Budget(run_tokens=1101), concurrency=5)  # None is left.
     assert len(records(tmp_path)) == llm.given == 12
+
+
+def test_the_command_names_what_resumes_a_run_without_tokens(tmp_path: Path) -> None:
+    asked = tmp_path / "q.jsonl"
+    asked.write_text("".join(f'{{"id": "{k}", "question": "Who is {k}?"}}\n' for k in range(200)))
+    given = ("answer", asked, "--system", "direct", "--llm", "instant", "--run", tmp_path / "run")
+    done = processes.pyfast(*given, "--budget", "run_tokens=100", "--concurrency", "2")
+    assert done.returncode == 1 and re.search(
+        r"tokens used of the run's 100 \(questions in progress are finished\);"
+        r" only a larger run_tokens resumes \S+run$",
+        done.stderr.strip(),
+    )
+    assert processes.pyfast(*given, "--budget", "run_tokens=1000000").returncode == 0
 
 
 @pytest.mark.guarantee("G6")

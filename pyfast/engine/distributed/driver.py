@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
+from pyfast.engine.budget import tokens_spent
 from pyfast.engine.configuration import (
     CONFIGURATION,
     differences,
@@ -138,7 +139,7 @@ class _Driver:
     """How many questions were answered before this session"""
     done: int = 0
     stopping: bool = False
-    ends: RunError | None = None
+    spent: RunError | None = None
     began: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
     warned: float = field(default_factory=time.monotonic)
@@ -161,8 +162,8 @@ class _Driver:
             elif self._told_to_stop():
                 break
         self._merge()
-        if self.ends is not None:
-            raise self.ends
+        if self.spent is not None and self.done < self.job.questions.count:
+            raise self.spent
         self.session.seconds = time.monotonic() - self.began
         self.session.left = self.job.questions.count - self.done
         if not self.session.left:
@@ -355,9 +356,9 @@ class _Driver:
         if budget.run_seconds is not None and time.monotonic() - self.began > budget.run_seconds:
             raise RunError(f"the run's {budget.run_seconds:g} seconds are used up")
         tokens = so_far.prompt_tokens + so_far.completion_tokens
-        if budget.run_tokens is not None and self.ends is None and tokens >= budget.run_tokens:
-            self.ends = RunError(f"{tokens} tokens used of the run's {budget.run_tokens}")
-        if not self.stopping and (self.ends is not None or self._told_to_stop()):
+        if budget.run_tokens is not None and tokens >= budget.run_tokens:
+            self.spent = tokens_spent(tokens, budget)
+        if not self.stopping and (self.spent is not None or self._told_to_stop()):
             self.stopping = True
             for member in self.members:
                 member.actor.stop.remote()
