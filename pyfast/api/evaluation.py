@@ -20,6 +20,7 @@ from pyfast.api.run import (
     report_of,
     results_of,
     warn_of_other_questions,
+    warn_of_other_wordings,
 )
 from pyfast.engine import Record, recorded_value
 from pyfast.errors import InputError
@@ -34,7 +35,7 @@ from pyfast.evaluation.judged import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG
-from pyfast.utils.text_forms import some
+from pyfast.utils.text_forms import counted, some
 
 
 def evaluate(
@@ -308,8 +309,10 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         raise InputError(f"{', '.join(_names([before, after]))}: these runs have no question in common")
     asked = {record.id for _, record in shared}
     if alone := [*(places.keys() - asked), *(record.id for record in second if record.id not in places)]:
-        told = "%d questions are left out, because only one run has finished them: %s"
-        LOG.warning(told, len(alone), some(sorted(alone)))
+        told = "%s left out, because only one run has finished %s: %s"
+        what = counted(len(alone), "question is", "questions are")
+        LOG.warning(told, what, "it" if len(alone) == 1 else "them", some(sorted(alone)))
+    warn_of_other_wordings([before, after])
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
     folder = folder_of(after)

@@ -185,7 +185,7 @@ def sources_of(
     finally:  # Report them even if nothing was left to index: then they are the reason.
         for it in unread:
             if on_unread is None:
-                LOG.warning("%s%s", "left out " if it.missing else "", it)
+                LOG.warning("%s", it.told)
             else:
                 on_unread(it)
 

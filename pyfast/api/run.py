@@ -451,11 +451,8 @@ def own_gold(run: Run | str | Path) -> Path:
     return beside if beside.is_file() else place
 
 
-def warn_of_other_questions(
-    runs: Sequence[Run | str | Path], which: str = "each run is scored with its own"
-) -> None:
-    """Log a warning for each run whose questions or own gold answers differ from those of the first run. `which`
-    says what counts if the gold differs."""
+def warn_of_other_wordings(runs: Sequence[Run | str | Path]) -> None:
+    """Log a warning for each run whose questions have other texts than those of the first run."""
     first: dict[str, str] = {}
     folders = [folder for folder in map(folder_of, runs) if folder is not None and (folder / QUESTIONS).exists()]
     for folder in folders if len(folders) > 1 else ():
@@ -464,6 +461,14 @@ def warn_of_other_questions(
         if others := [id for id, text in texts.items() if first.get(id, text) != text]:
             told = "the wording of %s in %s differs from that in %s, but they are compared: %s"
             LOG.warning(told, counted(len(others), "question"), folder, folders[0], some(others))
+
+
+def warn_of_other_questions(
+    runs: Sequence[Run | str | Path], which: str = "each run is scored with its own"
+) -> None:
+    """Log a warning for each run whose questions or own gold answers differ from those of the first run. `which`
+    says what counts if the gold differs."""
+    warn_of_other_wordings(runs)
     answers: dict[str, Any] | None = None
     before = None
     for run in runs if len(runs) > 1 else ():

@@ -129,7 +129,7 @@ def unread_listed() -> Iterator[list[Unread]]:
         raise
     finally:
         for it in unread:
-            print(f"pyfast: {'left out ' if it.missing else ''}{plain(it)}", file=sys.stderr)
+            print(f"pyfast: {plain(it.told)}", file=sys.stderr)
 
 
 def exit_if_incomplete(unread: Iterable[Unread]) -> None:
@@ -311,7 +311,7 @@ def list_(index: IndexFolder, pattern: str = "*", *, output: Output) -> None:
 
 
 def _tell_change(index: Path, change: Change) -> None:
-    names = ("added", "replaced", "deleted", "unchanged")
+    names = ("added", "replaced", "deleted", "unchanged", "kept")
     counts = [f"{number} {name}" for name in names if (number := getattr(change, name))]
     counts += [f"{len(change.renamed)} renamed"] if change.renamed else []
     print(plain(f"{index}: {', '.join(counts) or 'no document changed'}; commit {change.commit}"))

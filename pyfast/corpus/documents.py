@@ -169,6 +169,14 @@ class Unread:
     missing: bool = True
     """Whether something is missing in the index. False: nothing is missing, and the reason says how the part was
     read, for example that the file's first line became the header"""
+    whole: bool = False
+    """Whether the index has nothing of the file"""
+
+    @property
+    def told(self) -> str:
+        """Return the line in which pyfast reports it, which also says whether something is missing."""
+        what = "left out " if self.whole else "left out a part of "
+        return f"{what if self.missing else ''}{self}"
 
     def __str__(self) -> str:
         """Return the path and the reason on one line."""

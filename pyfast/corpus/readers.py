@@ -226,7 +226,7 @@ def _documents(
         shown = NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         told.close()
         kept = f" (the {given} documents before this fault are in the index)" if given else ""
-        unread.append(Unread(path, shown + kept))
+        unread.append(Unread(path, shown + kept, whole=not given))
 
 
 def _without_name(document: Document, path: Path) -> Document:
@@ -500,7 +500,7 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
     told = _Told(unread)
 
     def closed(error: OSError) -> None:
-        told.add(Unread(Path(error.filename or source), error.strerror or str(error)))
+        told.add(Unread(Path(error.filename or source), error.strerror or str(error), whole=True))
 
     for folder, folders, names in os.walk(source, onerror=closed, followlinks=True):
         inside = []
@@ -517,7 +517,8 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
             if path.is_file():
                 found.append(path)
             else:
-                told.add(Unread(path, "this link is broken" if path.is_symlink() else "not a regular file"))
+                why = "this link is broken" if path.is_symlink() else "not a regular file"
+                told.add(Unread(path, why, whole=True))
     told.close()
     return dict(sorted((path.relative_to(source).as_posix(), path) for path in found))
 

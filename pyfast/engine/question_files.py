@@ -164,7 +164,7 @@ def _of_sheet(
 
     try:
         with explained():
-            _, sheets = read_sheets(path, typed=True)
+            sheets = [one for one in read_sheets(path, typed=True)[1] if one[1].rows]
     except (PyfastError, OSError):
         raise
     except Exception as error:  # The library may raise any exception.

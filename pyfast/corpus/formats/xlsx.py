@@ -42,9 +42,9 @@ _SHOWN_AS = {14: "m/d/yyyy", 22: "m/d/yyyy h:mm", 47: "mm:ss.0"}
 
 
 def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, Sheet]]]:
-    """Read the sheets that are not empty, with numbers as the sheet shows them. Returns the title of the file, and
-    (openpyxl's sheet, its rows) of each sheet. For a formula, its last computed value is read. With `typed`, the
-    sheets also have the `values`."""
+    """Read the sheets, with numbers as the sheet shows them. Returns the title of the file, and (openpyxl's sheet,
+    its rows) of each sheet. For a formula, its last computed value is read. With `typed`, the sheets also have the
+    `values`."""
     check_archive(path)
     import openpyxl
 
@@ -52,8 +52,7 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
     try:
         _keep_escapes(book)
         title = title_of(path, book.properties.title)
-        sheets = ((sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets)
-        return title, [(sheet, found) for sheet, found in sheets if found.rows]
+        return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets]
     finally:
         book.close()
 
@@ -71,8 +70,12 @@ def _keep_escapes(book: Any) -> None:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read each sheet as a table (see `read_sheets`)."""
-    title, sheets = read_sheets(path)
+    """Read each sheet that is not empty as a table (see `read_sheets`)."""
+    title, every = read_sheets(path)
+    sheets = [one for one in every if one[1].rows]
+    if empty := [sheet.title for sheet, found in every if not found.rows]:
+        what = f"{counted(len(empty), 'sheet is', 'sheets are')} empty: {some(empty)}"
+        yield Unread(path, what, missing=False)
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
         parts = [

@@ -273,7 +273,7 @@ class _Build:
             # In a list, because a variable of this generator would keep the corpus in memory after the `yield`.
             corpora = [encode(self._watched(_up_to(room, chain(taken, self._reading))), length)]
             position = self._reading.position | {
-                "unread": [(str(it.path), it.reason, it.missing) for it in self._unread]
+                "unread": [(str(it.path), it.reason, it.missing, it.whole) for it in self._unread]
             }
             ahead = list(islice(self._reading, 1))
             yield corpora.pop(), position, not ahead

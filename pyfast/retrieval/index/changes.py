@@ -65,11 +65,14 @@ class Change:
     """The number of deleted documents"""
     unchanged: int = 0
     """The number of given documents that the index already has. They change nothing"""
+    kept: int = 0
+    """The number of documents that `sync_documents` did not read, but kept, because their files cannot be read or
+    have parts that cannot be read. Searches still find them"""
     renamed: tuple[tuple[str, str], ...] = ()
     """The old and the new uri of each renamed file, if `sync_documents` made the change. The other numbers do not
     count their documents"""
     uris: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False, repr=False)
-    """The uris of the documents that were `added`, `replaced` and `deleted`"""
+    """The uris of the documents that were `added`, `replaced`, `deleted` and `kept`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,7 @@ def add_documents(
             changed, parameters = [k for k, uri in enumerate(uris) if uri not in same], writer.parameters
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
+        kept = [uri for uri in lost if {uri, _file_of(uri)} & stay]
         lost = {uri: place for uri, place in lost.items() if not {uri, _file_of(uri)} & stay}
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
         new = [k for k in range(part.corpus.documents) if part.corpus.uri(k) not in existing]
@@ -208,6 +212,7 @@ def add_documents(
             "added": [uri for uri in digests if uri not in existing.keys() | set(moved.values())],
             "replaced": [uri for uri in existing if uri not in same],
             "deleted": [uri for uri in gone | lost if uri not in moved],
+            "kept": kept,
         }
         counts: dict[str, Any] = {name: len(found) for name, found in named.items()}
         pairs = (tuple(map(_file_of, pair)) for pair in moved.items())
