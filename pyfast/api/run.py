@@ -327,7 +327,11 @@ def file_of_questions(run: Path) -> Path:
 def _documents_of(run: Run) -> Callable[[str], Document | None]:
     """Return a function that returns a document of the index of a run. If the index is not there any more, a
     warning says so, and no document is found."""
-    index = None if run.path is None else _index_of(run.path, "sources have no titles, pages and rows")
+    index = (
+        None
+        if run.path is None
+        else _index_of(run.path, "sources have no pages and rows, and only titles that the run has stored")
+    )
 
     @lru_cache(64)
     def document(uri: str) -> Document | None:

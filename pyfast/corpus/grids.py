@@ -39,10 +39,10 @@ _NO_TITLE = re.compile(
     r"\W*(?:untitled|anonymous|unnamed|unspecified|PowerPoint Presentation)?(?: document)?\W*", re.I
 )
 _SENTENCE = re.compile(r"(?:\S+\s+){4,}\S*[.!?。]\W*")
-_REMARK = re.compile(
-    r"(?:notes?|n\.?b\.?|remarks?|sources?|hinweis|anmerkung|bemerkung|quelle|remarque|nota|fuente)\s*:.+|(?:\S+\s+){5,}\S+",
-    re.I | re.DOTALL,
+_REMARK_NAME = re.compile(
+    r"(?:notes?|n\.?b\.?|remarks?|sources?|hinweis|anmerkung|bemerkung|quelle|remarque|nota|fuente)\s*:\s*\S", re.I
 )
+_MANY_WORDS = re.compile(r"(?:\S+\s+){5,}\S+")
 _TOTAL = re.compile(r"\W*(?:grand |overall |sub-?)?(?:totale?|sum|suma|summe|somme|gesamt|insgesamt)\b", re.I)
 # The names above the two columns of a list of pairs, such as `Parameter, Value`
 _HEAD_OF_PAIRS = re.compile(
@@ -208,6 +208,11 @@ def parts_of_grid(
     return TableParts(caption, header, packed, numbers, tuple(filling), above_header, beside=beside)
 
 
+def is_remark(text: str) -> bool:
+    """Whether a text says that it is a remark, such as `Source: ECB`. Below a table, it titles no other."""
+    return bool(_REMARK_NAME.match(text))
+
+
 def remarks_beside(
     above: Sequence[Sequence[str]],
     header: Sequence[str],
@@ -232,7 +237,7 @@ def remarks_beside(
         for column, (before, name) in enumerate(pairwise(["", *header]))
         if name and (column in apart or (not column and 1 in apart) or (column and not before))
     }
-    if len(header) > 1 and _REMARK.fullmatch(header[-1]):
+    if len(header) > 1 and (is_remark(header[-1]) or _MANY_WORDS.fullmatch(header[-1])):
         found.add(len(header) - 1)
     if not found:
         return tuple(header), ()

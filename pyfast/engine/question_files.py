@@ -177,8 +177,24 @@ def _of_sheet(
         why = "the first with the columns of questions" if named else "the first that is not empty"
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
         _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
-    numbered = zip(found.numbers, found.rows, strict=True)
+    end = _without_notes(found.rows, asked)
+    if end < len(found.rows):
+        _say(str(path), f"row {found.numbers[end]} and below are left out, because they have no question")
+    numbered = islice(zip(found.numbers, found.rows, strict=True), end)
     yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates, columns)
+
+
+def _without_notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int:
+    """Return the number of rows without those at the end that have only a text in the first column, which is not
+    that of the questions: notes below a table."""
+    start = _header(rows[:MOST_ABOVE], asked)
+    names = [] if start is None else [_key(name) for name in rows[start]]
+    first = next((k for k, name in enumerate(names) if name), 0)
+    end = len(rows)
+    if start is not None and asked & {*names} and names[first] not in asked:
+        while end > start + 1 and rows[end - 1][first : first + 1] == ("".join(rows[end - 1]),):
+            end -= 1
+    return end
 
 
 def _of_table(

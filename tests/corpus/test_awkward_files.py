@@ -4,6 +4,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import processes
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -796,6 +797,54 @@ def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "b.md").unlink()
     change = pyfast.sync_documents(tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append)
     assert unread == [] and change.deleted == 1
+
+
+def test_sync_names_what_it_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The documents of a file that cannot be read any more are still found, and are counted."""
+    openpyxl = pytest.importorskip("openpyxl")
+    (tmp_path / "corpus").mkdir()
+    book = openpyxl.Workbook()
+    book.active.append(["Name", "Moons"])
+    book.active.append(["Saturn", 274])
+    book.create_sheet("Later")
+    book.save(path := tmp_path / "corpus" / "a.xlsx")
+    (tmp_path / "corpus" / "b.md").write_text("Io is one, too.")
+    unread: list[Unread] = []
+    pyfast.build_index(tmp_path / "corpus", tmp_path / "IDX", on_unread=unread.append)
+    assert [one.told for one in unread] == [f"{path}: 1 sheet is empty: Later"]
+    path.write_bytes(b"no archive")
+    for dry_run in (True, False):
+        change = pyfast.sync_documents(
+            tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append, dry_run=dry_run
+        )
+        assert (change.kept, change.uris["kept"], change.unchanged) == (1, ["a.xlsx"], 1)
+        assert unread[-1].whole and unread[-1].told.startswith(f"left out {path}: ")
+    done = processes.pyfast("corpus", "sync", tmp_path / "IDX", tmp_path / "corpus")
+    assert "kept: a.xlsx\n" in done.stdout and "1 unchanged, 1 kept" in done.stdout
+    book["Later"]["A1"], book["Later"]["A2"], book["Later"]["B1"] = "Sum", "=1+1", "x"
+    book.save(path)
+    pyfast.sync_documents(tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append)
+    assert unread[-1].told.startswith(f"left out a part of {path}: sheet Later: 1 cell is a formula")
+    openpyxl.Workbook().save(path)
+    assert [one.told for one in found(path)[1]] == [f"{path}: 1 sheet is empty: Sheet"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_source_belongs_to_the_table_above_it(kind: str, tmp_path: Path) -> None:
+    rows = [["Account", "2024", "2025"], ["Revenue", "1", "2"], ["Cost", "3", "4"], []]
+    rows += [["Source: controlling"], [], ["Headcount"], ["Site", "FTE"], ["Kiel", "120"], ["Graz", "64"]]
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text("".join(",".join(row) + "\n" for row in rows))
+    else:
+        openpyxl = pytest.importorskip("openpyxl")
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append([float(cell) if cell.isdigit() else cell for cell in row])
+        book.save(path)
+    first, second = (one for one in found(path)[0] if isinstance(one, Table))
+    assert (second.section, second.header) == ("Headcount", ("Site", "FTE"))
+    assert first.rows[-1][0] == "Source: controlling" and first.section == ""
 
 
 def test_powers_in_sheets(tmp_path: Path) -> None:

@@ -316,6 +316,16 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         pyfast.changed_answers(run("other", ("z", "x", [])), new)
 
 
+def test_changed_answers_say_which_wording_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text, extra in (("old", "Who?", []), ("new", "Who else?", [{"id": "c", "question": "When?"}])):
+        asked = [{"id": "a", "question": text}, {"id": "b", "question": "Where?"}, *extra]
+        pyfast.answer(asked, llm="instant", system="direct", run=tmp_path / name)
+    pyfast.changed_answers(tmp_path / "old", tmp_path / "new")
+    left_out, wording = caplog.messages[-2:]
+    assert left_out == "1 question is left out, because only one run has finished it: c"
+    assert wording.startswith("the wording of 1 question in ") and wording.endswith("are compared: a")
+
+
 def test_many_differences_leave_room_for_small_p() -> None:
     """If 31 questions all get worse, this is significant among 140 differences too: the sign test says 2 / 2^31.
     But 2,000 exchanges can only say that p is below 0.0005."""

@@ -222,6 +222,52 @@ def test_questions_on_another_sheet_and_below_titles(tmp_path: Path, caplog: pyt
     assert answers(titled) == {"1": ("question",), "2": ("x",)}
 
 
+def test_columns_are_named_below_titles(tmp_path: Path) -> None:
+    rows = ("Nr", "Question text", "Expected answer"), (1, "Who?", "He"), (2, "When?", None)
+    path = book_of(tmp_path / "q.xlsx", ("Questions of May",), (), *rows)
+    with pytest.raises(InputError, match="no column 'Question txt'; did you mean Question text"):
+        list(read_questions(path, columns={"question": "Question txt"}))
+    with pytest.raises(InputError, match=r"row 4: expected a `question`.* \(it has: Nr, Question text"):
+        list(read_questions(path))
+    columns = {"id": "Nr", "question": "Question text", "answers": "Expected answer"}
+    expected = pyfast.estimate(path, system="direct", columns=columns)
+    assert expected.questions == 2
+    options = pyfast.RunOptions(columns=columns)
+    pyfast.answer(path, llm="instant", system="direct", run=tmp_path / "run", options=options)
+    columns_of = [f"--column={name}={column}" for name, column in columns.items()]
+    done = pyfast_command("estimate", "--questions", path, "--from", tmp_path / "run", *columns_of)
+    assert done.stdout.startswith("estimate for 2 questions"), done.stderr
+    tried = ["answer", path, "--system", "direct", "--dry-run", "--reuse", tmp_path / "run", *columns_of]
+    assert pyfast_command(*tried).stdout.splitlines()[-1] == (
+        "calls that --reuse takes from an earlier run are counted as new calls"
+    )
+    with pytest.raises(InputError, match="can only be used with a question file"):
+        pyfast.estimate(3, columns=columns, based_on=tmp_path / "run", system="direct")
+
+
+def test_notes_below_the_questions_of_a_sheet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [("Nr", "question", "answer"), (1, "Who?", "He"), (), ("Sent by Ada",), ("on 3 May",)]
+    path = book_of(tmp_path / "q.xlsx", *rows)
+    assert [one.text for one in read_questions(path)] == ["Who?"] and len(answers(path)) == 1
+    assert f"{path}: row 4 and below are left out, because they have no question" in caplog.messages
+    for more in (
+        (2, "When?", "1970"),
+        (2, None, "1970"),
+    ):  # A question may be missing in the middle or beside gold.
+        path = book_of(tmp_path / "more.xlsx", *rows, more)
+        with pytest.raises(InputError, match="row 4: expected a `question`"):
+            list(read_questions(path))
+
+
+def test_one_uri_needs_no_list(tmp_path: Path) -> None:
+    rows = [("a", "Who?", "x.md", "y.md"), ("b", "When?", '["x.md", "y.md"]', None)]
+    path = written(tmp_path / "q.csv", ("id", "question", "documents", "supporting"), *rows)
+    assert [one.documents for one in read_questions(path)] == [("x.md",), ("x.md", "y.md")]
+    assert [one.supporting for one in read_gold(path)] == [("y.md",), None]
+    done = pyfast.answer([{"id": "a", "question": "Who?", "documents": "x.md"}], llm="instant", system="direct")
+    assert done._questions is not None and [one.documents for one in done._questions.read()] == [("x.md",)]
+
+
 def test_the_command_says_where_the_gold_is_and_what_it_made(tmp_path: Path) -> None:
     path = book_of(tmp_path / "q.xlsx", ("question", "answer"), (ASKED, "no"))
     assert (

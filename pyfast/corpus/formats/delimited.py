@@ -25,6 +25,7 @@ from pyfast.corpus.grids import (
     by_group,
     is_number,
     is_only_header,
+    is_remark,
     pack,
     remarks_beside,
     runs_of,
@@ -106,7 +107,8 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
         ):
             cuts.append(begin)
             before = names
-        title = begin if head == len(block) else None
+        is_below = title is None and all(is_remark(next(filter(None, row))) for row in block)
+        title = begin if head == len(block) and not is_below else None
     return cuts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from pyfast.errors import InputError
@@ -84,8 +85,13 @@ def read_text(path: Path) -> str:
     if encoding is None:
         raise not_text(path)
     if encoding not in _CERTAIN:
-        LOG.info("%s: read as %s", path, encoding)
+        _tell_encoding(path, encoding)
     return _decoded(path, data, encoding)
+
+
+@lru_cache(256)  # A file is read more than once, and the first time tells it.
+def _tell_encoding(path: Path, encoding: str) -> None:
+    LOG.info("%s: read as %s", path, encoding)
 
 
 def without_colours(text: str) -> str:

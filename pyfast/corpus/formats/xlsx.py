@@ -26,6 +26,7 @@ from pyfast.corpus.grids import (
     by_group,
     is_number,
     is_only_header,
+    is_remark,
     parts_of_grid,
     raised,
     runs_of,
@@ -265,8 +266,10 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
         begin = first if title is None else title
         if begin not in begun and _has_header(part(begin, end), part(begun[-1], begin), path):
             begun.append(begin)
-        alone = all(sum(map(bool, row)) == 1 for row in sheet.rows[first:end])
-        title = begin if alone else None
+        block = sheet.rows[first:end]
+        alone = all(sum(map(bool, row)) == 1 for row in block)
+        is_below = title is None and all(is_remark(next(filter(None, row))) for row in block)
+        title = begin if alone and not is_below else None
     return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
 
 
