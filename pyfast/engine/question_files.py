@@ -100,7 +100,7 @@ def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def _until_bad(records: Iterator[T]) -> Iterator[T]:
-    """Yield the records before the first that cannot be read. Whoever reads so far is told of it then."""
+    """Yield the records before the first that cannot be read. The reader that comes to it raises the error."""
     with suppress(InputError):
         yield from records
 

@@ -310,7 +310,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_own_columns_with_names_of_gold(office: Path) -> None:
-    """Beside the answers, `answer`, `gold` or `expected` is a column like any other, whatever is in it."""
+    """Beside the answers, `answer`, `gold` or `expected` is a column like any other, with any value."""
     table = "id,question,answers,Answer,gold,expected\n1,What of Borage?,x,old,g,x\n2,What of Thyme?,,new,,\n"
     (office / "names.csv").write_text(table)
     run = pyfast.answer(office / "names.csv", index=office / "IDX", llm="instant", system="rag", run=office / "n")
