@@ -64,8 +64,8 @@ def read_question_records(
         for place, record in _records(path, columns):
             theirs = {name: column if column in record else _key(column) for name, column in columns.items()}
             renamed = {name: record[column] for name, column in theirs.items() if column in record}
-            others = {name: record[name] for name in record if name not in {*columns, *theirs.values()}}
-            yield place, record, others | renamed
+            others = record.keys() - {*columns, *theirs.values()} if columns else record
+            yield place, record, {name: record[name] for name in record if name in others} | renamed
 
     gold: str | None = None
     for place, record, fields in named():
@@ -109,7 +109,7 @@ def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[st
     """Yield what `read_question_records` does. `columns` are those of the questions. The gold may have pyfast's
     names in place of some of them, or none of them."""
     known = {name for _, record in _records(path, columns) for name in record}
-    theirs = {name: column for name, column in columns.items() if _key(column) in known and name not in known}
+    theirs = {name: column for name, column in columns.items() if known & {column, _key(column)}}
     return read_question_records(path, theirs)
 
 
