@@ -217,7 +217,7 @@ def _of_table(
     elif start:
         _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
-    gold: str | None = None
+    gold_at = 0
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
         if isinstance(row, Unread):  # A question that is left out would not be missed.
@@ -225,6 +225,7 @@ def _of_table(
         if header is None:
             header = tuple(_key(name) for name in row)
             gold = _key(columns["answers"]) if "answers" in columns else gold_field([dict.fromkeys(header)])
+            gold_at = header.index(gold) + 1 if gold in header else 0
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
             for (row_number, column), cell in lacking.items():  # A row of only such a cell does not come.
@@ -243,8 +244,8 @@ def _of_table(
                 record[name] = value if cell.strip() else None
             # A prompt has a date in the form of the corpus. With `all`, these would be two answers.
             is_set = record.get(_key(columns.get("answer_mode", "answer_mode"))) == "all"
-            if gold is not None and gold in header and not is_set and (date := dates.get((number, header.index(gold) + 1))):
-                record[gold] = [record[gold], date]
+            if not is_set and (date := dates.get((number, gold_at))):
+                record[header[gold_at - 1]] = [record[header[gold_at - 1]], date]
             yield place, record
 
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import logging
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,21 @@ def test_notes_below_the_questions_of_a_sheet(tmp_path: Path, caplog: pytest.Log
         path = book_of(tmp_path / "more.xlsx", *rows, more)
         with pytest.raises(InputError, match="row 4: expected a `question`"):
             list(read_questions(path))
+
+
+def test_a_date_in_a_column_that_was_named(tmp_path: Path) -> None:
+    """It also has the form of prompts; a column of the asker's own has only that of the sheet."""
+    path = book_of(tmp_path / "q.xlsx", ("id", "Frage", "Antwort", "answer"), ("a", "When?", "x", "y"))
+    book = openpyxl.load_workbook(path)
+    for cell in ("C2", "D2"):
+        book.active[cell], book.active[cell].number_format = date(2025, 3, 14), "dd.mm.yyyy"
+    book.save(path)
+    columns = {"question": "Frage", "answers": "Antwort"}
+    options = pyfast.RunOptions(columns=columns)
+    run = pyfast.answer(path, llm="instant", system="direct", run=tmp_path / "run", options=options)
+    for gold in (None, path):
+        (row,) = run.to_arrow(gold).to_pylist()
+        assert row["gold"] == ["14.03.2025", "2025-03-14"] and row["question.answer"] == "14.03.2025"
 
 
 def test_one_uri_needs_no_list(tmp_path: Path) -> None:
