@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pydantic import ValidationError
@@ -58,6 +58,15 @@ class RunError(PyfastError):
 
 class RunInUseError(InputError):
     """Another process is working on the run."""
+
+
+class OtherRunError(InputError):
+    """A run was started with other values, and resumes only with the same."""
+
+    def __init__(self, message: str, changed: Sequence[str] = ()) -> None:
+        """Make the error. `changed` has a line such as `system.set_k was 20 and is now 5` for each other value."""
+        super().__init__(message)
+        self.changed = changed
 
 
 class LLMUnavailableError(RunError):

@@ -6,7 +6,16 @@ import asyncio
 import contextlib
 import gc
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -45,6 +54,7 @@ from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError, PyfastError, QuestionError
+from pyfast.llm import Role
 from pyfast.llm.protocol import OnText
 from pyfast.llm.roles import check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
@@ -102,7 +112,7 @@ class Engine:
         budget: Mapping[str, Any] | None = None,
         outage: float = 0.0,
         prompts: str | Path | None = None,
-        follow_ups: FollowUps = "off",
+        follow_ups: FollowUps = "rewrite",
         journal: str | Path | None = None,
         follow: bool = False,
         views: int = 32,
@@ -122,9 +132,10 @@ class Engine:
                 errors. 0: `LLMUnavailableError` is raised when all attempts at a call and at a test call have
                 failed. The model's options `attempts` and `backoff_s` set how long this takes.
             prompts: A TOML file with prompts that replace prompts of the systems.
-            follow_ups: What to do with a question that has a `history`, if the system can answer only single
-                questions. The values are those of `pyfast.answer`. Other systems read the history themselves,
-                and this argument has no effect on them.
+            follow_ups: What to do with a question that has a `history`, and with later turns of a conversation,
+                if the system can answer only single questions. The values are those of `pyfast.RunOptions`. Other
+                systems read the history themselves, and this argument has no effect on them. Without a history, it
+                has no effect either.
             journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
                 traces and times, as a run does. A reply is stored before the question that asked for the
                 reply continues. You cannot resume from this folder. None: these methods write nothing.
@@ -238,10 +249,7 @@ class Engine:
                 filter.
             LLMUnavailableError: The model can no longer be reached.
         """
-        past = tuple(
-            (Question(f"turn {number}", asked), Answer(answer))
-            for number, (asked, answer) in enumerate(history, 1)
-        )
+        past = tuple(_turn(number, pair) for number, pair in enumerate(history, 1))
         turns = [turn for _, turn in read_question(question, 1)]
         if len(turns) != 1:
             raise InputError("a conversation has several answers: pass it to answer_many")
@@ -281,7 +289,8 @@ class Engine:
                 the error is raised after the records of all earlier questions.
             LLMUnavailableError: The model can no longer be reached.
         """
-        async with self.view(filter) as view:
+        # An asynchronous context manager is a generator, which a loop that ends may close before this one.
+        with self._using(await self._viewed(filter)) as view:
             prepared = await self._prepare(view, system, settings)
             working: deque[asyncio.Task[list[Record]]] = deque()
             asked = _conversations(questions)
@@ -336,8 +345,8 @@ class Engine:
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            options: As in `pyfast.answer`. `outage`, `keep_prompts`, `retry_failed`, `ask_once` and `reuse` have
-                an effect here; other options are rejected.
+            options: As in `pyfast.answer`. `follow_ups`, `outage`, `keep_prompts`, `retry_failed`, `ask_once` and
+                `reuse` have an effect here; other options are rejected.
             on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
             stop: After you set this event, no new question starts. Questions in progress finish, and you can
                 resume the run.
@@ -353,7 +362,7 @@ class Engine:
         """
         self._entered()
         _refuse_module(system)
-        options.only("answer_run", "outage", "keep_prompts", "retry_failed", "ask_once", "reuse")
+        options.only("answer_run", "follow_ups", "outage", "keep_prompts", "retry_failed", "ask_once", "reuse")
         async with self.view(filter) as view:
             given = AnswerArguments(
                 index=view.index,
@@ -363,7 +372,7 @@ class Engine:
                 run=run,
                 concurrency=self._concurrency,
                 budget=self._budget.model_dump(exclude_none=True),
-                options=replace(options, follow_ups="off" if reads_history(system) else self._follow_ups),
+                options=options,
                 replaced=self._prompts,
             )
             job, _ = await asyncio.to_thread(job_of, questions, given)
@@ -450,8 +459,15 @@ class Engine:
         Raises:
             InputError: The engine has no index, a condition cannot be read, or no document meets the conditions.
         """
+        with self._using(await self._viewed(filter)) as view:
+            yield view
+
+    async def _viewed(self, filter: Filter) -> View:
         self._entered()
-        view = filter if isinstance(filter, View) else await self._view(tuple(dict.fromkeys(parse_filter(filter))))
+        return filter if isinstance(filter, View) else await self._view(tuple(dict.fromkeys(parse_filter(filter))))
+
+    @contextlib.contextmanager
+    def _using(self, view: View) -> Iterator[View]:
         view.users += 1
         try:
             yield view
@@ -501,7 +517,12 @@ class Engine:
     def _is_changed(self) -> bool:
         if not self._follow or self.index is None:
             return False
-        return (state := state_of(self.index.folder)) is not None and state != self._state
+        if (state := state_of(self.index.folder)) is None:
+            if self._state is not None:
+                LOG.error("%s is not there any more; it stays at commit %d", self.index.folder, self.index.commit)
+                self._state = None  # Said once. An index that comes back may be another one.
+            return False
+        return state != self._state
 
     async def _move(self) -> None:
         """Open the current commit of the index. If it cannot be opened, the engine keeps its commit."""
@@ -553,7 +574,9 @@ class Engine:
         on_text: OnText | None = None,
     ) -> list[Record]:
         """Answer one question, or the turns of one conversation. Return the record of each, in order."""
-        ask, replaced, system = prepared
+        ask, replaced, system, roles = prepared
+        if past or len(turns) > 1:
+            check_given(system, roles, self._llm.by_role)
         records = []
         task = asyncio.current_task()
         assert task is not None
@@ -584,7 +607,7 @@ class Engine:
         if opening is None:
             follow_ups = "off" if reads_history(system) else self._follow_ups
             configured = configure(system, settings, view.index, self._prompts, follow_ups)
-            check_given(configured.system.name, configured.roles, self._llm.by_role)
+            check_given(configured.system.name, configured.system.roles, self._llm.by_role)
             opening = asyncio.ensure_future(asyncio.to_thread(_opened, configured))
             opening.add_done_callback(partial(_forget, view.prepared, key))
         view.prepared[key] = opening  # the one used last is the last
@@ -605,6 +628,14 @@ def _forget(kept: dict[Any, asyncio.Future[Any]], key: object, opening: asyncio.
     again to open it."""
     if (opening.cancelled() or opening.exception() is not None) and kept.get(key) is opening:
         del kept[key]
+
+
+def _turn(number: int, pair: object) -> tuple[Question, Answer]:
+    """Return an earlier turn of a conversation. Raises `InputError` if it is not a question and its answer."""
+    match pair:
+        case (str(asked), str(answer)):
+            return Question(f"turn {number}", asked), Answer(answer)
+    raise InputError(f"history, item {number}: expected a pair of texts (question, answer)")
 
 
 def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: View) -> list[Question]:
@@ -642,11 +673,12 @@ def _refuse_module(system: str | System) -> None:
         raise InputError(f"{system}: expected a System or the name of an installed system")
 
 
-_Prepared = tuple[Ask, PromptOverrides | None, str]
+_Prepared = tuple[Ask, PromptOverrides | None, str, Collection[Role]]
 
 
 def _opened(configured: ConfiguredSystem) -> _Prepared:
-    return configured.ask(configured.open(None)), configured.replaced, configured.system.name
+    ask = configured.ask(configured.open(None))
+    return ask, configured.replaced, configured.system.name, configured.roles
 
 
 async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:

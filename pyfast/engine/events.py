@@ -26,6 +26,8 @@ class Event:
     total: int
     record: Record | None = None
     """For `answered`: the record"""
+    failed: int = 0
+    """For `started`: how many of those that have their records failed"""
     waiting: Waiting | None = None
     """For `waiting`: when the outage started, and its reason"""
 

@@ -279,7 +279,7 @@ async def _answered(
     written, total = done, job.questions.count
     if job.index is not None:
         job.questions.tell_limited()
-    on_event(Event("started", done, total))
+    on_event(Event("started", done, total, failed=failed))
 
     def ended(record: Record) -> None:
         nonlocal written

@@ -50,7 +50,7 @@ from pyfast.engine.outages import Waiting
 from pyfast.engine.questions import Question, Questions, write_questions
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
-from pyfast.errors import InputError, LLMUnavailableError, RunError, RunInUseError
+from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
 from pyfast.llm import Message
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
@@ -78,7 +78,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             compared.
 
     Raises:
-        InputError: `path` has another run, or something that is not a run.
+        OtherRunError: `path` has another run.
+        InputError: `path` has something that is not a run.
         OtherBuildError: The run has another format.
     """
     if path.exists() and not path.is_dir():
@@ -92,10 +93,11 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         return
     if changed := differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
-            raise InputError(
+            raise OtherRunError(
                 f"{path} was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
                 " but only the same code resumes it; use another folder, --restart or --accept-code (its "
-                "answers then come from both)"
+                "answers then come from both)",
+                changed,
             )
         *others, last = changed  # Checksums come last. Fewer questions explain theirs.
         if last.startswith("questions.digest "):
@@ -106,9 +108,10 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             count = before.get("count") if isinstance(before, dict) else None
             fewer = isinstance(count, int) and described["questions"]["count"] < count
             changed = others if fewer else [*others, told]
-        raise InputError(
+        raise OtherRunError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
-            "folder, or --restart"
+            "folder, or --restart",
+            changed,
         )
     check_journal(path)
 

@@ -61,6 +61,7 @@ _REFUSALS = {
     404: "the server does not know this model or this path; check both",
 }
 _ALONE = "; the server answers other calls, so this call is the cause"
+_NO_SUCH_PAGE = 501
 _TOO_LARGE = (413, 414, 431)
 _PASSING = (408, 409, 424, 425, 429, 498, 499)  # 424: TGI, 498: Groq; both say that the call may be repeated
 _NEVER_FITS = re.compile(r"request too large|must be reduced", re.IGNORECASE)
@@ -146,7 +147,7 @@ class OpenAI:
 
     async def start(self) -> None:
         """Check that the server answers, and ask it for the context window. Raises `OutageError` if the server
-        does not answer."""
+        does not answer, or fails to say it."""
         if self._session is not None:
             return
         self._rate = http.limit_of(str(self._chat_url))
@@ -163,22 +164,40 @@ class OpenAI:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
         )
+        ask = partial(self._models, self._session)
         try:
-            models = await asyncio.wait_for(self._models(self._session), PROBE_TIMEOUT_S)
+            models = await self._options.persist(
+                ask, http.Again, tenacity.stop_after_attempt(self._options.attempts)
+            )
+        except http.Again as again:
+            # The default is no answer: with another window, a run would have other prompts.
+            if self._options.context_window is None:
+                await self.close()
+                hint = "; if it never lists its models, set the option context_window"
+                raise OutageError(f"{again}{hint}", again.error.kind, again.error.retry_after) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
             reason = one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
             raise OutageError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
-        if self._options.context_window is None:
-            self.context_window = http.context_window_in(models, self._model) or self.context_window
+        else:
+            if self._options.context_window is None:
+                self.context_window = http.context_window_in(models, self._model) or self.context_window
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
-        such page."""
+        such page. Raises `Again` if the server is overloaded or has an internal error."""
         url = self._models_url.update_query(self._query)
-        async with session.get(url, proxy=self._proxy, allow_redirects=False) as response:
+        async with (
+            asyncio.timeout(PROBE_TIMEOUT_S),
+            session.get(url, proxy=self._proxy, allow_redirects=False) as response,
+        ):
             try:
-                return orjson.loads(await http.read_body(response))
+                answer = await http.read_body(response)
+                if response.status >= 400 and response.status != _NO_SUCH_PAGE:
+                    fault = self._refused(response.status, response.headers, answer)
+                    if isinstance(fault, http.Again):
+                        raise fault
+                return orjson.loads(answer)
             except (ValueError, CallError):
                 return None
 

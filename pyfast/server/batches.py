@@ -2,7 +2,7 @@
 folder with a run. The folder stays when the server ends.
 
     JOBS/files           the uploads, and the results of batches
-    JOBS/batches/ID      batch.json, the questions, and the run
+    JOBS/batches/ID      batch.json, the questions, the settings of the system, and the run
     JOBS/keys/NAME       the same for each API key with a filter
 
 If the server ends before a batch has ended, the batch continues when the server starts again. It repeats no
@@ -15,7 +15,8 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import Context
 from hashlib import blake2b
 from operator import attrgetter
@@ -29,7 +30,9 @@ from pydantic import ValidationError
 import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Ledger, Record
-from pyfast.errors import InputError, LLMUnavailableError, PyfastError, RunInUseError
+from pyfast.engine.configuration import CONFIGURATION
+from pyfast.engine.run_folder import is_running
+from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, PyfastError, RunInUseError
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
@@ -129,7 +132,16 @@ class Batches:
         the block, it continues in the next `with` block, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
-            self._know(schemas.BatchObject.model_validate_json(path.read_bytes()))
+            batch = schemas.BatchObject.model_validate_json(path.read_bytes())
+            if batch.status in _OPEN and _has_run(path.parent):
+                try:
+                    told = await asyncio.to_thread(_counts, path.parent)
+                    batch = batch.model_copy(
+                        update={"request_counts": batch.request_counts.model_copy(update=told)}
+                    )
+                except (PyfastError, OSError) as error:
+                    LOG.error("%s: its progress cannot be read: %s", batch.id, error)
+            self._know(batch)
         try:
             yield
             self._ending.set()
@@ -217,51 +229,105 @@ class Batches:
 
     async def _work(self, id: str) -> None:
         """Work on a batch until it ends, or the server stops."""
-        stop, folder = self._stops[id], self._folder / id
         async with self._turn:
+            if self.service.down:
+                self._say(id, _WAITS_FOR_LLM)
             await self.service.started.wait()
-            pause = _FIRST_PAUSE_S
-            while not self._ending.is_set():
-                try:
-                    await self._try(id, folder, stop)
+            goes_on = await self._persist(id, self._answer)
+        if not goes_on:  # Meanwhile the server works on other batches.
+            while not self._stops[id].is_set():
+                if await self._has_ended(id, _LONGEST_PAUSE_S):
                     return
-                except (PyfastError, OSError) as error:  # such as a full disk
-                    LOG.error("%s cannot go on: %s; the server tries it again in %g s", id, error, pause)
-                    code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
-                self._say(
-                    id, _fault("the batch is interrupted, but the server tries again; the log says why", code)
-                )
-                with contextlib.suppress(TimeoutError):
-                    # A client that cancels need not wait for the end of the pause.
-                    await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
-                if (stored := self._stored(id)) is not None and stored.status not in _OPEN:
-                    self._known[id] = stored  # Another server with the same folder has ended it.
-                    return
+            await self._persist(id, self._end)
 
-    async def _try(self, id: str, folder: Path, stop: asyncio.Event) -> None:
-        """Work on a batch until it ends, or the server stops. Raises `PyfastError` or `OSError` if it may go on
-        later."""
+    async def _persist(self, id: str, work: Callable[[str], Awaitable[bool]]) -> bool:
+        """Do work on a batch, and repeat it after a pause if something interrupts it, such as a full disk. Returns
+        False if this server cannot go on with the batch."""
+        pause = _FIRST_PAUSE_S
+        while not self._ending.is_set():
+            try:
+                try:
+                    return await work(id)
+                except (PyfastError, OSError):
+                    raise
+                except Exception as error:
+                    LOG.error("%s failed", id, exc_info=error)
+                    self._fail(id, _fault("the server failed; the reason is in its log"))
+                    break
+            except (PyfastError, OSError) as error:
+                LOG.error("%s cannot go on: %s; the server tries it again in %g s", id, error, pause)
+                code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
+            self._say(id, _fault("the batch is interrupted, but the server tries again; the log says why", code))
+            if await self._has_ended(id, pause):
+                break
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return True
+
+    async def _has_ended(self, id: str, seconds: float) -> bool:
+        """Wait some seconds, but not longer than until the batch is cancelled or the server ends. Returns whether
+        another server with the same folder has ended the batch."""
+        stop = self._stops[id]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), seconds)
+        stored = self._stored(id)
+        if stored is None or stored.status in _OPEN:
+            return False
+        self._known[id] = stored
+        return True
+
+    async def _answer(self, id: str) -> bool:
+        """Work on a batch until it ends, or the server stops. Returns False if its run was begun with other
+        options than those of this server. Raises `PyfastError` or `OSError` if it may go on later."""
+        if self._known[id].status == "finalizing":
+            return await self._end(id)
         try:
-            await self._answer(id, folder, stop)
+            await self._answer_run(id, self._folder / id)
         except RunInUseError:  # The server before this one has not ended yet.
             raise
         except (ApiError, InputError) as error:
-            self._fail(id, _fault(str(error)))
-        except (PyfastError, OSError):
-            raise
-        except Exception as error:
-            LOG.error("%s failed", id, exc_info=error)
-            self._fail(id, _fault("the server failed; the reason is in its log"))
+            if not _has_run(self._folder / id):
+                self._fail(id, _fault(str(error)))
+                return True
+            self._check_unused(id)
+            changed = error.changed if isinstance(error, OtherRunError) else ()
+            told = "%s waits for a server with the options with which it was begun, or until it is cancelled: %s"
+            LOG.error(told, id, "; ".join(changed) or error)
+            why = str(error) if isinstance(error, ApiError) else _in_words(changed)
+            more = "it goes on when this is as before, or cancel it to get the answers that it has"
+            self._say(id, _fault(f"this server cannot go on with the batch: {why}; {more}", "options_changed"))
+            return False
+        return True
+
+    async def _end(self, id: str) -> bool:
+        """Write the answers of a batch whose questions are finished, or that is cancelled."""
+        self._check_unused(id)
+        title: Titles = _untitled
+        async with contextlib.AsyncExitStack() as stack:
+            with contextlib.suppress(ApiError, InputError):  # The index may not be there any more.
+                _, index = self.service.resolve(_model(self._known[id]))
+                view = await stack.enter_async_context(self.service.engine(index).view(self._key.filter))
+                title = view.title
+            await self._finish(id, title)
+        return True
+
+    def _check_unused(self, id: str) -> None:
+        """Raise `RunInUseError` if another server works on a batch."""
+        if is_running(run := self._folder / id / "run"):
+            raise RunInUseError(f"another process is working on {run}")
+
+    async def _finish(self, id: str, title: Titles) -> None:
+        outputs = await asyncio.to_thread(self._write_out, self._known[id], self._folder / id, title)
+        status: schemas.State = "cancelled" if self._known[id].status == "cancelling" else "completed"
+        self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
         """Tell clients why a batch cannot go on, or with no fault, that it goes on. This is only in memory."""
         errors = schemas.BatchFaults(object="list", data=list(faults)) if faults else None
         self._known[id] = self._known[id].model_copy(update={"errors": errors})
 
-    async def _answer(self, id: str, folder: Path, stop: asyncio.Event) -> None:
+    async def _answer_run(self, id: str, folder: Path) -> None:
         service = self.service
-        questions = folder / "questions.jsonl"
+        questions, kept = folder / "questions.jsonl", folder / "settings.json"
         if self._known[id].model is None:  # A killed server may have left questions without what they share.
             shared, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
@@ -271,31 +337,32 @@ class Batches:
             self._move(id, **shared, request_counts=counts)
         batch = self._known[id]
         system, index = service.resolve(_model(batch))
-        settings, conditions = service.settings(system, batch.settings), (*self._key.filter, *(batch.filter or ()))
+        if not kept.exists():  # A server that starts with other settings goes on with these.
+            described = service.described_settings(system, batch.settings)
+            write_atomically(kept, orjson.dumps(described), durable=True)
+        settings = orjson.loads(kept.read_bytes())
+        conditions = (*self._key.filter, *(batch.filter or ()))
         if self._known[id].status == "validating":
             self._move(id, "in_progress")
         engine = service.engine(index)
         async with engine.view(conditions) as view:
-            if self._known[id].status != "finalizing":
-                run = await engine.answer_run(
-                    questions,
-                    folder / "run",
-                    system=system,
-                    settings=settings,
-                    options=RunOptions(outage=_PATIENCE_MINUTES),
-                    on_event=lambda event: self._heard(id, event),
-                    stop=stop,
-                    filter=view,
-                )
-                done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
-                is_cancelled = self._known[id].status == "cancelling"
-                if done < run.status.questions and not is_cancelled:
-                    return  # the server ends: it goes on when that starts again
-                counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
-                self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
-            outputs = await asyncio.to_thread(self._write_out, self._known[id], folder, view.title)
-        status: schemas.State = "cancelled" if self._known[id].status == "cancelling" else "completed"
-        self._move(id, status, errors=None, **outputs)
+            run = await engine.answer_run(
+                questions,
+                folder / "run",
+                system=system,
+                settings=settings,
+                options=RunOptions(outage=_PATIENCE_MINUTES),
+                on_event=lambda event: self._heard(id, event),
+                stop=self._stops[id],
+                filter=view,
+            )
+            done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
+            is_cancelled = self._known[id].status == "cancelling"
+            if done < run.status.questions and not is_cancelled:
+                return  # the server ends: it goes on when that starts again
+            counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
+            self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
+            await self._finish(id, view.title)
 
     def _heard(self, id: str, event: Event) -> None:
         """Count an event of a batch's run, so that clients see the progress. The counts are only in memory,
@@ -316,8 +383,11 @@ class Batches:
             else:
                 counts.completed += 1
         elif event.kind == "started":
-            # Those of earlier sessions are separated at the end.
-            counts.completed, counts.failed = event.done, 0
+            counts.completed, counts.failed = event.done - event.failed, event.failed
+        elif event.kind == "waiting":
+            self._say(id, _WAITS_FOR_LLM)
+        elif event.kind == "answering":
+            self._say(id)
 
     def _fail(self, id: str, *faults: schemas.BatchFault) -> None:
         self._move(id, "failed", errors=schemas.BatchFaults(object="list", data=list(faults)))
@@ -352,7 +422,7 @@ class Batches:
                 if line.isspace():
                     continue
                 try:
-                    custom_id, asked = self._line(line, batch.endpoint)
+                    custom_id, asked = self._line(line.removeprefix(BOM_UTF8), batch.endpoint)
                     conditions = [asked.filter] if isinstance(asked.filter, str) else asked.filter
                     common = {"model": asked.model, "filter": conditions, "settings": asked.settings}
                     if custom_id in seen:
@@ -410,9 +480,8 @@ class Batches:
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")
-        failed = sum(one.state == "failed" for one in run.records)
         # The journal may know more answers: if a killed server had not written them, a cancelled run does not.
-        counts = {"completed": len(run.records) - failed, "failed": failed}
+        counts = _counts(folder)
         for name in ("output_file_id", "error_file_id"):
             records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
             path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")
@@ -435,6 +504,46 @@ class Batches:
         return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}
 
 
+def _has_run(folder: Path) -> bool:
+    """Return whether the run of a batch has been begun."""
+    return (folder / "run" / CONFIGURATION).exists()
+
+
+def _counts(folder: Path) -> dict[str, int]:
+    """Count the written answers of a batch."""
+    records = Run(folder / "run").records
+    failed = sum(one.state == "failed" for one in records)
+    return {"completed": len(records) - failed, "failed": failed}
+
+
+_OTHER = {
+    "system": "the code of the system is another one",
+    "llm": "the LLM is another one",
+    "index": "the documents are not the same any more",
+    "knowledge": "the knowledge graph is not the same any more",
+    "prompts": "the prompts are not the same any more",
+    "code": "pyfast has another version",
+}
+
+
+def _in_words(changed: Sequence[str]) -> str:
+    """Say to a client what has changed since its batch began, from the lines of an `OtherRunError`. Only values
+    of settings and budgets are said, because others may name what is only the server's."""
+    said = []
+    for line in changed:
+        table, _, rest = line.partition(".")
+        if table == "budget" or rest.startswith(("set_", "context_window ")):
+            kind = {"budget": "budget ", "system": "setting "}.get(table, "")
+            said.append(f"the {kind}{rest.removeprefix('set_')}")
+        else:
+            said.append(_OTHER.get(table, "the log of the server says why"))
+    return "; ".join(dict.fromkeys(said)) or "the log of the server says why"
+
+
+def _untitled(uri: str) -> str:
+    return ""
+
+
 def _model(batch: schemas.BatchObject) -> str:
     assert batch.model is not None
     return batch.model
@@ -448,3 +557,6 @@ def _fault(
     message: str, code: str = "failed", line: int | None = None, param: str | None = None
 ) -> schemas.BatchFault:
     return schemas.BatchFault(code=code, line=line, message=message, param=param)
+
+
+_WAITS_FOR_LLM = _fault("the LLM does not answer; the batch goes on when it answers again", "llm_unavailable")

@@ -246,6 +246,12 @@ class Service:
             raise ApiError(400, str(error), "invalid_setting", param="settings") from None
         return settings
 
+    def described_settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Return what `settings` returns, in JSON types."""
+        settings = self.settings(system, given)
+        described = load_system(system).configure(settings).model_dump(mode="json")
+        return {name: described.get(name, value) for name, value in settings.items()}  # `preset` is no setting.
+
     def narrowed(self, request: ChatRequest | RetrieveRequest, key: ApiKey) -> tuple[str, ...]:
         """Return the conditions of the key, and then those of the request. Raises `ApiError` if a condition cannot
         be read, or if there are too many documents or conditions."""

@@ -13,6 +13,9 @@ class FailingLLM:
     def __init__(self) -> None:
         self.mode, self.url = "ok", ""
         self.retry_after = "1"
+        self.window: int | None = None
+        """The context window that it reports. None: it does not list its models"""
+        self.delay_s = 0.0
         self.questions = self.probes = 0
         self._runner: web.AppRunner | None = None
 
@@ -22,6 +25,7 @@ class FailingLLM:
             self.probes += 1
         else:
             self.questions += 1
+        await asyncio.sleep(self.delay_s)
         if self.mode == "hang":
             await asyncio.sleep(3600)
         if self.mode != "ok":
@@ -29,9 +33,17 @@ class FailingLLM:
         choice = {"message": {"content": '{"answer": "Huygens"}'}, "finish_reason": "stop"}
         return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
 
+    async def models(self, request: web.Request) -> web.Response:
+        if self.window is None:
+            return web.Response(status=404)
+        if self.mode != "ok":
+            return web.Response(status=int(self.mode))
+        return web.json_response({"data": [{"id": "m", "max_model_len": self.window}]})
+
     async def listen(self, port: int = 0) -> None:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_get("/v1/models", self.models)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port, reuse_address=True)

@@ -13,11 +13,13 @@ from typing import Any
 
 import openai
 import pytest
+from failing_llm import FailingLLM, failing_llm
 from hostile_server import hostile
 from http_server import Gate, Served, process, serving, until
 from processes import Session
 
 import pyfast
+from pyfast.engine.configuration import recorded_value
 from pyfast.llm import Completion, Request
 
 
@@ -355,3 +357,147 @@ def test_a_batch_goes_on_when_the_server_starts_again(number: signal.Signals, tm
     )
     run = pyfast.Run(tmp_path / "jobs" / "batches" / batch.id / "run")
     assert [record.answer for record in run.records] == [record.answer for record in whole.records]
+
+
+async def unfinished(llm: FailingLLM, jobs: Path, index: Any = None, system: str = "direct", **given: Any) -> str:
+    """Begin a batch of 40 questions on a server that stops when some are answered. Returns its id."""
+    llm.delay_s = 0.05
+
+    def work(url: str) -> str:
+        with client(url) as ask:
+            batch = begin(ask, "\n".join(line(f"q{number}", system) for number in range(40)).encode())
+            while (now := ask.batches.retrieve(batch.id)).request_counts.completed < 8:
+                assert now.status in ("validating", "in_progress"), now
+                time.sleep(0.02)
+            return str(batch.id)
+
+    options = pyfast.ServerOptions(jobs=jobs, grace=5.0)
+    async with serving(index, f"openai:m@{llm.url}", concurrency=2, options=options, **given) as served:
+        return await asyncio.to_thread(work, served.url)
+
+
+async def until_told(ask: openai.OpenAI, id: str) -> Any:
+    async with asyncio.timeout(30):
+        while (batch := await asyncio.to_thread(ask.batches.retrieve, id)).errors is None:
+            await asyncio.sleep(0.05)
+    return batch
+
+
+OTHER_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "budget": ({"budget": {"calls": 9}}, "the budget calls was not set and is now 9"),
+    "model": ({"llm": "n"}, "the LLM is another one"),
+    "systems": ({"systems": ["cot"]}, "there is no model 'direct'"),
+    "prompts": ({}, "the prompts are not the same any more"),
+}
+
+
+@pytest.mark.parametrize("how", OTHER_OPTIONS)
+async def test_a_batch_waits_for_the_options_with_which_it_was_begun(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server with other options neither fails the batch nor holds up others. Cancelled, it has its answers."""
+    other, told = OTHER_OPTIONS[how]
+    given = {"systems": ["direct"], **other}
+    jobs = tmp_path / "jobs"
+    (tmp_path / "prompts.toml").write_text('[direct]\nsystem = "Answer."\n')
+    others = pyfast.ServerOptions(jobs=jobs, prompts=tmp_path / "prompts.toml" if how == "prompts" else None)
+    async with failing_llm() as llm:
+        ids = [await unfinished(llm, jobs, systems=["direct"])]
+        ids.append(await unfinished(llm, tmp_path / "jobs2", systems=["direct"]))
+        (tmp_path / "jobs2" / "batches" / ids[1]).rename(jobs / "batches" / ids[1])
+        spec = f"openai:{given.pop('llm', 'm')}@{llm.url}"
+        async with serving(None, spec, options=others, **given) as served:
+            with client(served.url) as ask:
+                for id in ids:
+                    batch = await until_told(ask, id)
+                    (fault,) = batch.errors.data
+                    assert (batch.status, fault.code) == ("in_progress", "options_changed")
+                    assert told in fault.message
+                    assert str(tmp_path) not in fault.message and "--" not in fault.message
+                    assert 8 <= batch.request_counts.completed < 40
+                    lines_of = [record for record in caplog.records if id in record.getMessage()]
+                    assert [record.levelname for record in lines_of] == ["ERROR"]
+                late = await asyncio.to_thread(begin, ask, line("a", given["systems"][0]).encode())
+                assert (await asyncio.to_thread(ended, ask, late.id)).status == "completed"
+                await asyncio.to_thread(ask.batches.cancel, ids[1])
+                done = await asyncio.to_thread(ended, ask, ids[1])
+                assert (done.status, done.errors) == ("cancelled", None)
+                found = await asyncio.to_thread(results, ask, done.output_file_id)
+                assert len(found) == done.request_counts.completed >= 8
+        asked, llm.delay_s = llm.questions, 0.0
+        options = pyfast.ServerOptions(jobs=jobs)
+        async with serving(None, f"openai:m@{llm.url}", systems=["direct"], options=options) as served:
+            with client(served.url) as ask:
+                counts = (await asyncio.to_thread(ask.batches.retrieve, ids[0])).request_counts
+                assert counts.completed >= 8  # from the start
+                done = await asyncio.to_thread(ended, ask, ids[0])
+                assert (done.status, done.errors, done.request_counts.completed) == ("completed", None, 40)
+        assert llm.questions - asked <= 32
+
+
+async def test_a_batch_keeps_its_settings_when_the_server_has_others(small: pyfast.Index, tmp_path: Path) -> None:
+    async with failing_llm() as llm:
+        id = await unfinished(llm, tmp_path, small, "rag", systems={"rag": {"k": 3}})
+        options = pyfast.ServerOptions(jobs=tmp_path, follow_ups="off")
+        async with serving(small, f"openai:m@{llm.url}", systems={"rag": {"k": 5}}, options=options) as served:
+            with client(served.url) as ask:
+                done = await asyncio.to_thread(ended, ask, id)
+                assert (done.status, done.request_counts.completed) == ("completed", 40)
+    run = tmp_path / "batches" / id / "run"
+    assert recorded_value(run, "system", "set_k") == 3
+
+
+async def test_a_batch_whose_documents_are_gone_can_still_be_cancelled(tmp_path: Path) -> None:
+    index = pyfast.build_index([{"id": "titan", "text": "Titan is a moon of Saturn."}], tmp_path / "IDX")
+    async with failing_llm() as llm:
+        id = await unfinished(llm, tmp_path, index, "rag", systems=["rag"])
+        pyfast.add_documents(index.folder, [{"id": "rhea", "text": "Rhea is a moon of Saturn."}])
+        pyfast.compact_index(index.folder, erase=True)
+        options = pyfast.ServerOptions(jobs=tmp_path)
+        async with serving(index.folder, f"openai:m@{llm.url}", systems=["rag"], options=options) as served:
+            with client(served.url) as ask:
+                batch = await until_told(ask, id)
+                assert "the documents are not the same any more" in batch.errors.data[0].message
+                await asyncio.to_thread(ask.batches.cancel, id)
+                done = await asyncio.to_thread(ended, ask, id)
+                assert done.status == "cancelled" and done.request_counts.completed >= 8
+
+
+async def test_a_context_window_that_cannot_be_asked_is_not_assumed(tmp_path: Path) -> None:
+    """A gateway answers 503 while the server starts: the batch waits, as when nothing answers."""
+    async with failing_llm() as llm:
+        llm.window = 4096
+        id = await unfinished(llm, tmp_path, systems=["direct"])
+        llm.mode, llm.delay_s = "503", 0.0
+        given: dict[str, Any] = {"systems": ["direct"], "llm_options": {"attempts": 1}}
+        options = pyfast.ServerOptions(jobs=tmp_path)
+        async with serving(None, f"openai:m@{llm.url}", options=options, **given) as served:
+            with client(served.url) as ask:
+                batch = await until_told(ask, id)
+                assert (batch.status, batch.errors.data[0].code) == ("in_progress", "llm_unavailable")
+                assert batch.request_counts.completed >= 8
+                assert (await served.ask())[0] == 503
+                llm.mode = "ok"
+                done = await asyncio.to_thread(ended, ask, id)
+                assert (done.status, done.errors, done.request_counts.completed) == ("completed", None, 40)
+
+
+async def test_a_batch_says_that_it_waits_for_the_llm(tmp_path: Path) -> None:
+    async with failing_llm() as llm:
+        llm.mode = "500"
+        given: dict[str, Any] = {"systems": ["direct"], "llm_options": {"attempts": 1}}
+        options = pyfast.ServerOptions(jobs=tmp_path)
+        async with serving(None, f"openai:m@{llm.url}", options=options, **given) as served:
+            with client(served.url) as ask:
+                batch = await asyncio.to_thread(begin, ask, lines(3))
+                now = await until_told(ask, batch.id)
+                assert (now.status, now.errors.data[0].code) == ("in_progress", "llm_unavailable")
+                llm.mode = "ok"
+                assert (await asyncio.to_thread(ended, ask, batch.id)).errors is None
+
+
+async def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    async with serving(None, "instant", options=pyfast.ServerOptions(jobs=tmp_path)) as served:
+        with client(served.url) as ask:
+            batch = await asyncio.to_thread(begin, ask, b"\xef\xbb\xbf" + lines(2))
+            assert (await asyncio.to_thread(ended, ask, batch.id)).status == "completed"
