@@ -228,7 +228,8 @@ class Engine:
             history: The earlier (question, answer) pairs, if the question continues a conversation.
             on_step: A function that is called in this event loop with each `pyfast.engine.Step`. A step is one
                 call that the question makes: to the model, or to a batched function such as a search. The function
-                is called twice for each step: when the step begins and when it ends.
+                is called twice for each step: when the step begins and when it ends. It is called once, with
+                `fell_back`, if the system goes on without a usable reply.
             ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
                 stage into it.
             filter: Conditions as in `pyfast.open_index`, in addition to those with which the index was opened.
@@ -362,6 +363,7 @@ class Engine:
         """
         self._entered()
         _refuse_module(system)
+        RunOptions.require(options)
         options.only("answer_run", "follow_ups", "outage", "keep_prompts", "retry_failed", "ask_once", "reuse")
         async with self.view(filter) as view:
             given = AnswerArguments(
@@ -405,6 +407,8 @@ class Engine:
         """
         at_least_one("k", k)
         async with self.view(filter) as view:
+            if view.index is None:
+                raise InputError("there is no index to search")
             (question,) = _narrowed([Question("retrieve", query)], documents, view)
             context = Context(view.runtime, question)
             try:

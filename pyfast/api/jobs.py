@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.configured_system import configure
+from pyfast.api.configured_system import configure, reads_history
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import (
@@ -44,6 +44,7 @@ from pyfast.systems import System
 from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
+from pyfast.utils.text_forms import counted
 
 QuestionLike = str | Mapping[str, Any] | Question
 ManyQuestions = Iterable[QuestionLike] | AsyncIterable[QuestionLike] | str | Path
@@ -67,6 +68,10 @@ class AnswerArguments:
     options: RunOptions = RUN_DEFAULTS
     replaced: PromptOverrides | None = None
     """What `options.prompts` names, if it is read already"""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if `options` are no options."""
+        RunOptions.require(self.options)
 
 
 def job_of(
@@ -94,6 +99,9 @@ def job_of(
     is_kept = kept is not None and bool(asked.place) and Path(asked.place).resolve() == kept.resolve()
     if not asked.place and kept is not None:
         asked = replace(asked, place=str(kept))
+    if asked.later and not joins and options.follow_ups == "off" and not reads_history(configured.system):
+        told = "%s asks %s as the user wrote them, without the earlier ones; see the option follow_ups"
+        LOG.warning(told, configured.system.name, counted(asked.later, "later turn"))
     failures = allowed_failures(options.max_failures, asked.count)
     if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):
         raise InputError("restart, retry_failed, ask_once and reuse need the folder of a run")

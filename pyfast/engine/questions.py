@@ -136,6 +136,8 @@ class Questions:
     """Whether the field `documents` of the file counts"""
     limited: int = 0
     """How many questions search only the documents that they name"""
+    later: int = 0
+    """How many questions are later turns of a conversation"""
     records: Callable[[], Iterator[tuple[str, dict[str, Any]]]] | None = None
     """A function that yields (place, record) for all records of a file whose columns have other names. None: there
     is no such file"""
@@ -164,10 +166,10 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path} must be a regular file, because pyfast reads it twice (first to check it)")
-    count, digest, limited = _checked(islice(_read(path, columns), limit), str(path))
+    count, digest, limited, later = _checked(islice(_read(path, columns), limit), str(path))
     read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
     records = partial(read_question_records, path, columns) if columns else None
-    return Questions(read, count, digest, place, limited=limited, records=records)
+    return Questions(read, count, digest, place, limited=limited, later=later, records=records)
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
@@ -189,8 +191,8 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         ['1', '2']
     """
     placed = list(islice(_placed(given), limit))
-    count, digest, limited = _checked(iter(placed), "the questions")
-    return Questions(lambda: (question for _, question in placed), count, digest, limited=limited)
+    count, digest, limited, later = _checked(iter(placed), "the questions")
+    return Questions(lambda: (question for _, question in placed), count, digest, limited=limited, later=later)
 
 
 def sampled(questions: Questions, size: int) -> Questions:
@@ -216,7 +218,7 @@ def unrestricted(questions: Questions) -> Questions:
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
 
-    _, digest, _ = _checked((("", question) for question in read()), questions.place)
+    _, digest, *_ = _checked((("", question) for question in read()), questions.place)
     return replace(questions, read=read, digest=digest, restricted=False, limited=0)
 
 
@@ -289,15 +291,16 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
         raise InputError(f"{place}: expected a string, a mapping or a Question, got {type(given).__name__}")
 
 
-def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str, int]:
-    """Return (the number of questions, their digest, how many of them name the documents that they search).
+def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str, int, int]:
+    """Return (the number of questions, their digest, how many of them name the documents that they search, and how
+    many are later turns of a conversation).
 
     Raises `InputError` for a repeated id or if there is no question.
     """
     digest = blake2b(digest_size=16)
     seen: set[str] = set()
     conversations: set[str] = set()
-    current, limited = None, 0
+    current, limited, later = None, 0, 0
     for place, question in placed:
         limited += bool(question.documents)
         if question.id in seen:
@@ -309,10 +312,11 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
             begins = question.conversation != current or place.endswith(", turn 1")
             if begins and question.conversation in conversations:
                 raise InputError(f"{place}: the conversation {question.conversation!r} occurs twice")
+            later += not begins
             conversations.add(question.conversation)
             turn = (question.id, question.text, question.conversation, question.answers, *question.documents)
             digest.update(_json(turn))
         current = question.conversation
     if not seen:
         raise InputError(f"{where}: there is no question")
-    return len(seen), digest.hexdigest(), limited
+    return len(seen), digest.hexdigest(), limited, later

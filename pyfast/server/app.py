@@ -89,6 +89,7 @@ def create_app(
         >>> app.title
         'pyfast'
     """
+    ServerOptions.require(options)
     limits = Limits.of(limits)
     service = Service(index, llm, llm_options, systems, limits, concurrency, budget, options)
     known = {key: ApiKey(key) for key in keys}

@@ -44,7 +44,7 @@ async def upload(request: Request) -> FileObject:
     """Upload a file with the questions of a batch."""
     batches = _batches(request)
     limits = batches.service.limits
-    limited = Request(request.scope, limited_to(limits.file_bytes + _ASIDE, "file", request.receive))
+    limited = Request(request.scope, limited_to(limits.file_bytes, "file", request.receive, _ASIDE))
     try:
         async with asyncio.timeout(limits.seconds), limited.form(max_files=1, max_fields=8) as form:
             given, purpose = form.get("file"), form.get("purpose")

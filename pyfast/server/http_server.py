@@ -75,6 +75,7 @@ def serve(
         >>> threading.Timer(1, stop.set).start()
         >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
     """
+    ServerOptions.require(options)
     keys = tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
     has_keys = bool(keys) or options.keys is not None
     if not has_keys and not is_local(host):

@@ -135,15 +135,16 @@ def too_large(what: str, most: int) -> ApiError:
     return ApiError(413, f"the {what} is larger than {most} bytes", f"{what}_too_large")
 
 
-def limited_to(most: int, what: str, receive: Receive) -> Receive:
-    """Return a function like `receive`. It raises `ApiError` when the body has more than `most` bytes."""
+def limited_to(most: int, what: str, receive: Receive, aside: int = 0) -> Receive:
+    """Return a function like `receive`. It raises `ApiError` when the body has more than `most` bytes, and `aside`
+    bytes that do not count."""
     size = 0
 
     async def limited() -> Message:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > most:
+        if size > most + aside:
             raise too_large(what, most)
         return message
 

@@ -7,6 +7,7 @@ clients of OpenAI's API send some fields by themselves. Those that cannot change
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
@@ -49,7 +50,8 @@ class _Request(BaseModel):
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
                     raise FieldError(name, "this value is not supported here")
             elif value is not None:
-                near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *cls._IGNORED])
+                accepted = [other for other, values in cls._IGNORED.items() if not values]
+                near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *accepted])
                 lacks = [
                     own for own, field in cls.model_fields.items() if field.is_required() and own not in given
                 ]
@@ -66,11 +68,13 @@ def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
     for fault in faults:
         places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
         cause = fault.get("ctx", {}).get("error")
-        found.append((places, fault["msg"], cause if isinstance(cause, FieldError) else None))
+        # Of several possible types, one that fits says more than those that do not.
+        rank = len(places), not fault["type"].endswith("_type")
+        found.append((places, fault["msg"], cause if isinstance(cause, FieldError) else None, rank))
     first = found[0][0]
     within = [one for one in found if one[0][: len(first)] == first]
     # One that names a field, or a place within another, says more than "not a string".
-    places, said, named = next((one for one in found if one[2]), max(within, key=lambda one: len(one[0])))
+    places, said, named, _ = next((one for one in found if one[2]), max(within, key=itemgetter(3)))
     place = ".".join(places)
     return (place, str(named), ".".join([*places, named.name])) if named else (place, said, place)
 

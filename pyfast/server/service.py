@@ -22,7 +22,7 @@ from pyfast.errors import InputError, LLMUnavailableError, OutageError
 from pyfast.llm.protocol import OnText
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.commit import parse_filter
-from pyfast.server.errors import ApiError, llm_unavailable
+from pyfast.server.errors import ApiError, llm_unavailable, stopping
 from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
@@ -200,11 +200,17 @@ class Service:
 
     def engine(self, index: str) -> Engine:
         """Return the engine of an index. Raises `ApiError` 404 if there is no such index, and 503 if the LLM has
-        not started yet."""
+        not started yet or the server stops."""
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
         if self.down:
             raise llm_unavailable(_RETRY_S)
+        if not self.started.is_set():
+            raise RuntimeError(
+                "the application has not started: run its lifespan in that of the one that mounts it"
+            )
+        if not self.is_ready:
+            raise stopping()
         return self._served[index]
 
     @property

@@ -120,6 +120,12 @@ class Options:
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return of(**{one.name: own[one.name] for one in fields(of) if one.name in own} | others)  # type: ignore[arg-type]
 
+    @classmethod
+    def require(cls, given: object) -> None:
+        """Raise `InputError` if `given` is not an object of this class."""
+        if not isinstance(given, cls):
+            raise InputError(f"options: expected pyfast.{cls.__name__}(...), got a {type(given).__name__}")
+
     def only(self, function: str, *names: str) -> Self:
         """Return the options. Raises `InputError` if an option that is not in `names` differs from its default.
         `function` is the name of the function that uses only the options in `names`."""

@@ -220,6 +220,8 @@ async def test_hits(small: pyfast.Index) -> None:
         ({"system": "os:system"}, "expected a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
         ({"system": "rag", "question": ""}, "expected a `question`"),
+        ({"system": "rag", "history": ["Who is Huygens?"]}, "history, item 1: expected a pair of texts"),
+        ({"system": "rag", "history": [("Who?", None)]}, "history, item 1: expected a pair of texts"),
     ],
 )
 async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], said: str) -> None:
@@ -230,6 +232,60 @@ async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], sai
         assert (await engine.answer("Who?", system="rag")).state == "answered"
         with pytest.raises(InputError, match="expected a question as text"):
             await anext(engine.answer_many(b"Who?", system="rag"))  # type: ignore[arg-type]
+
+
+def test_options_are_options() -> None:
+    given: Any = {"outage": 1}
+    with pytest.raises(InputError, match=r"options: expected pyfast.RunOptions\(...\), got a dict"):
+        pyfast.answer(["Who?"], llm="instant", system="direct", options=given)
+    with pytest.raises(InputError, match=r"options: expected pyfast.ServerOptions\(...\), got a dict"):
+        pyfast.serve(llm="instant", options=given)
+
+
+@pytest.mark.parametrize("how", ["answer", "answer_many"])
+async def test_a_question_with_a_past_is_rewritten(small: pyfast.Index, how: str) -> None:
+    """By default, for a system that answers single questions. Only such a question needs an LLM that rewrites."""
+    turns = [pyfast.Question("a", "Who is Huygens?", "c"), pyfast.Question("b", "When?", "c")]
+
+    async def ask(engine: pyfast.Engine) -> pyfast.Record:
+        if how == "answer":
+            return await engine.answer("When?", system="rag", history=[("Who is Huygens?", "A man.")])
+        return [record async for record in engine.answer_many(turns, system="rag")][1]
+
+    async with pyfast.Engine(small, "instant") as engine:
+        assert "asked" in (await ask(engine)).trace
+    async with pyfast.Engine(small, {"answer": "instant"}) as engine:
+        assert (await engine.answer("When?", system="rag")).state == "answered"
+        with pytest.raises(InputError, match="no LLM for its roles plan"):
+            await ask(engine)
+
+
+def test_an_error_of_the_caller_in_a_loop_over_answers_is_the_only_one(
+    small: pyfast.Index, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with pyfast.Engine(small, "instant") as engine:
+            many = engine.answer_many(["a"], system="rag")
+            async for _ in many:
+                raise KeyError("my own")
+
+    with pytest.raises(KeyError):
+        asyncio.run(work())
+    assert not caplog.records
+
+
+async def test_a_folder_that_is_moved_away_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "IDX"
+    pyfast.build_index([{"id": "titan", "text": "Titan is a moon of Saturn."}], folder)
+    async with pyfast.Engine(folder, "instant", follow=True) as engine:
+        assert await engine.retrieve("moon")
+        folder.rename(tmp_path / "away")
+        for _ in range(2):
+            assert await engine.retrieve("moon")
+        (tmp_path / "away").rename(folder)
+        assert await engine.retrieve("moon")
+    told = [record.getMessage() for record in caplog.records if "not there any more" in record.getMessage()]
+    assert told == [f"{folder} is not there any more; it stays at commit 1"]
 
 
 async def test_a_model_that_is_gone_and_comes_back(small: pyfast.Index) -> None:

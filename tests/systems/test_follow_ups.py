@@ -134,9 +134,18 @@ def test_entities_of_any_systems_evidence_normalise_its_answers(
     assert (scored("Titan"), scored("titn"), scored("Xyzzy plugh")) == (1.0, 1.0, 0.0)
 
 
+def test_a_run_that_drops_what_came_before_says_so(small: pyfast.Index, caplog: pytest.LogCaptureFixture) -> None:
+    told = "rag asks 2 later turns as the user wrote them, without the earlier ones; see the option follow_ups"
+    ask(small, "instant", follow_ups="off")
+    assert [record.getMessage() for record in caplog.records].count(told) == 1
+    caplog.clear()
+    ask(small, rewriting(), follow_ups="rewrite")
+    assert told not in caplog.text
+
+
 async def test_an_engine_does_so_too(small: pyfast.Index) -> None:
     llm = rewriting()
-    async with pyfast.Engine(small, llm, follow_ups="rewrite") as engine:
+    async with pyfast.Engine(small, llm) as engine:
         before = [("Who discovered Titan?", "Christiaan Huygens")]
         record = await engine.answer("When was he born?", system="rag", history=before)
         assert record.trace["asked"] == OWN["When was he born?"]
