@@ -28,7 +28,8 @@ from pyfast.llm.protocol import PROBE
 THE_LLM = "the LLM"
 _PROBES_S = 2.0, 8.0, 20.0
 """How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast
-sends the next one, because a probe may be lost. After the third wait, the LLM counts as unreachable """
+sends the next one, because a probe may be lost, unless it is repeated after an error. After the third wait, the
+LLM counts as unreachable"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
 """By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the
@@ -498,11 +499,15 @@ class Outages:
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
         if busy_s:
             works.append(asyncio.ensure_future(self._passed.wait()))
+        fault, is_sent = getattr(self._llm, "fault", None), False
         try:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
-                works.append(asyncio.ensure_future(self._probe()))
+                # A probe with a failed attempt is not lost: it is sent again.
+                if not is_sent or getattr(self._llm, "fault", None) is fault:
+                    works.append(asyncio.ensure_future(self._probe()))
+                    is_sent = True
                 if await _first(seconds, [*stopped, *works]):
                     return any(work.done() for work in works)
             raise TimeoutError

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from pydantic import BaseModel
 from servers import ASK, body, replying, serving
 
@@ -91,6 +92,34 @@ async def test_the_request_says_all() -> None:
         },
     }
     assert asked[1]["messages"] == [{"role": "user", "content": "u"}] and "response_format" not in asked[1]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 404, 501])
+async def test_a_context_window_is_not_assumed_while_the_server_fails(status: int) -> None:
+    """A server without the page has the default window. One that fails has not said that it has none."""
+    asked, is_error = 0, status not in (404, 501)
+
+    async def models(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.Response(status=status)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        spec, options = f"openai:m@http://127.0.0.1:{server.port}", {"attempts": 3, "backoff_s": 0.001}
+        backend = open_llm(spec, **options)
+        if is_error:
+            with pytest.raises(OutageError, match=f"answered {status}.*set the option context_window"):
+                await backend.start()
+        else:
+            await backend.start()
+        assert asked == (3 if is_error else 1)
+        await backend.close()
+        known = open_llm(spec, **options, context_window=1000)
+        await known.start()
+        assert known.context_window == 1000
+        await known.close()
 
 
 async def test_usage_and_context_window() -> None:

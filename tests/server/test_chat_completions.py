@@ -12,6 +12,7 @@ from http_server import TITAN, Gate, serving
 
 import pyfast
 from pyfast.llm import Completion, Request
+from pyfast.server import create_app
 from pyfast.systems.prompts import INSUFFICIENT
 
 QUESTION = "Who discovered Titan?"
@@ -212,3 +213,33 @@ async def test_all_requests_share_the_batches(small: pyfast.Index) -> None:
         found = await asyncio.gather(*(served.ask(system) for system in ("rag", "n2n", "hseq") * 10))
     assert {status for status, _, _ in found} == {200}
     assert max(searched) > 3
+
+
+async def test_faults_are_told_in_words_that_fit(small: pyfast.Index) -> None:
+    async with serving(small, "instant", systems=["rag"]) as served:
+        told = (await served.ask("rag", filter=[]))[1]["error"]["message"]
+        assert told == "filter: List should have at least 1 item after validation, not 0"
+        message = {"role": "user", "content": "Who?", "tool_call_id": "x"}
+        told = (await served.ask("rag", messages=[message]))[1]["error"]["message"]
+        assert told == "messages.0: tool_call_id: there is no such field"  # None that it also refuses.
+    async with serving(None, "instant", systems=["direct"]) as served:
+        status, told, _ = await served.post("/v1/retrieve", {"query": "moons"})
+        assert (status, told["error"]["message"]) == (400, "there is no index to search")
+
+
+async def test_an_application_whose_lifespan_does_not_run_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(None, "instant", systems=["direct"])
+    body = json.dumps({"model": "direct", "messages": TITAN}).encode()
+    kind = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": kind, "client": None}
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app({**scope, "query_string": b"", "root_path": ""}, receive, send)
+    assert sent[0]["status"] == 500
+    assert "run its lifespan" in caplog.text

@@ -38,6 +38,15 @@ async def test_a_rate_limit_that_lets_no_call_through_counts_as_attempts(attempt
             assert await ready(served) == 503
 
 
+async def test_a_test_call_that_is_repeated_is_the_only_one() -> None:
+    async with failing_llm() as llm:
+        llm.mode = "500"
+        options = {"llm_options": {"attempts": 5}}
+        async with serving(None, f"openai:m@{llm.url}", systems=["direct"], **options) as served:
+            assert (await served.ask())[0] == 503
+            assert (llm.questions, llm.probes) == (5, 5)
+
+
 async def test_test_calls_respect_the_pause_that_the_llm_asks_for() -> None:
     async with failing_llm() as llm:
         llm.mode, llm.retry_after = "429", "100"
