@@ -242,7 +242,7 @@ class Batches:
 
     async def _persist(self, id: str, work: Callable[[str], Awaitable[bool]]) -> bool:
         """Do work on a batch, and repeat it after a pause if something interrupts it, such as a full disk. Returns
-        False if this server cannot go on with the batch."""
+        False if this server cannot continue the batch."""
         pause = _FIRST_PAUSE_S
         while not self._ending.is_set():
             try:
@@ -276,7 +276,7 @@ class Batches:
         return True
 
     async def _answer(self, id: str) -> bool:
-        """Work on a batch until it ends, or the server stops. Returns False if its run was begun with other
+        """Work on a batch until it ends, or the server stops. Returns False if its run was started with other
         options than those of this server. Raises `PyfastError` or `OSError` if it may go on later."""
         if self._known[id].status == "finalizing":
             return await self._end(id)
@@ -290,11 +290,11 @@ class Batches:
                 return True
             self._check_unused(id)
             changed = error.changed if isinstance(error, OtherRunError) else ()
-            told = "%s waits for a server with the options with which it was begun, or until it is cancelled: %s"
+            told = "%s waits for a server with the options with which it was started, or until it is cancelled: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
             more = "it goes on when this is as before, or cancel it to get the answers that it has"
-            self._say(id, _fault(f"this server cannot go on with the batch: {why}; {more}", "options_changed"))
+            self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True
 
@@ -337,7 +337,7 @@ class Batches:
             self._move(id, **shared, request_counts=counts)
         batch = self._known[id]
         system, index = service.resolve(_model(batch))
-        if not kept.exists():  # A server that starts with other settings goes on with these.
+        if not kept.exists():  # A server that starts with other settings continues with these.
             described = service.described_settings(system, batch.settings)
             write_atomically(kept, orjson.dumps(described), durable=True)
         settings = orjson.loads(kept.read_bytes())
@@ -505,7 +505,7 @@ class Batches:
 
 
 def _has_run(folder: Path) -> bool:
-    """Return whether the run of a batch has been begun."""
+    """Return whether the run of a batch has started."""
     return (folder / "run" / CONFIGURATION).exists()
 
 
