@@ -37,6 +37,7 @@ from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service, conversation
+from pyfast.systems import load_system
 from pyfast.utils.files import make_folder, sync_to_disk, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
@@ -349,7 +350,7 @@ class Batches:
             run = await engine.answer_run(
                 questions,
                 folder / "run",
-                system=system,
+                system=load_system(system),
                 settings=settings,
                 options=RunOptions(outage=_PATIENCE_MINUTES),
                 on_event=lambda event: self._heard(id, event),

@@ -18,7 +18,7 @@ from pyfast.engine import Evidence
 from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
 from pyfast.server.limits import is_local
-from pyfast.systems import System
+from pyfast.systems import System, load_system
 from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 from pyfast.utils.version import __version__
@@ -110,6 +110,7 @@ def mcp_server(
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 
+    chosen = load_system(system) if isinstance(system, str) else system
     own = index if isinstance(index, Index) else open_index(index)
     engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage, follow=True)
 
@@ -170,7 +171,7 @@ def mcp_server(
             asked = {"id": "question", "question": question}
             async with engine.view(filter) as view:
                 record = await engine.answer(
-                    asked, system=system, settings=settings, filter=view, documents=documents
+                    asked, system=chosen, settings=settings, filter=view, documents=documents
                 )
                 evidence = shown(view, record.evidence, max_tokens)
         return Answered(

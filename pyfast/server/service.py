@@ -291,7 +291,7 @@ class Service:
                 async with asyncio.timeout(self.limits.seconds), engine.view(asked.filter) as view:
                     record = await engine.answer(
                         {"id": id, "question": asked.question},
-                        system=asked.system,
+                        system=load_system(asked.system),  # The engine does not accept MODULE:NAME.
                         settings=asked.settings,
                         history=asked.history,
                         on_step=on_step,

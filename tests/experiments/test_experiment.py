@@ -315,6 +315,87 @@ def test_published_figures_are_those_of_the_papers_page(name: str, page: str) ->
             assert any(shape in text for shape in shapes), (row.name, pair)
 
 
+def changed(file: Path, before: str, after: str) -> None:
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+
+
+def test_a_changed_corpus_is_refused_until_a_restart(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data / "moons", tmp_path / "DATA" / "moons")
+    corpus = tmp_path / "DATA" / "moons" / "corpus.jsonl"
+    plan = {"sets": ["moons"], "rows": PLAN["rows"][:1]}
+    more = {**plan, "rows": [*plan["rows"], {"name": "three", "system": "rag", "settings": {"k": 3}}]}
+
+    def go(plan: dict[str, Any], **options: Any) -> list[pyfast.Run]:
+        given = pyfast.RunOptions(**options)
+        cells = pyfast.experiment(plan, tmp_path / "DATA", tmp_path / "E", llm="instant", options=given).cells
+        return [pyfast.Run(cell.runs[0]) for cell in cells]
+
+    go(plan)
+    changed(corpus, "made by maker 4", "made by builder 4")
+    for one in (plan, more):
+        with pytest.raises(
+            InputError, match=r"moons/corpus.jsonl has changed since .*another --out, or --restart"
+        ):
+            go(one)
+    for run in go(more, restart=True):
+        assert "made by builder 4" in str([item.snippet for item in run.records[4].evidence])
+    assert (tmp_path / "E" / "indexes" / "moons.old-1" / "manifest.json").exists()
+    assert [run.status.states for run in go(more)] == [{"answered": 12}] * 2
+
+
+def test_an_index_of_an_unknown_corpus_is_said(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = {"sets": ["moons"], "rows": PLAN["rows"][:1]}
+    pyfast.build_index(data / "moons" / "corpus.jsonl", tmp_path / "E" / "indexes" / "moons")
+    for said in (1, 0):
+        pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=2)
+        assert caplog.text.count("moons: not known whether") == said
+        caplog.clear()
+
+
+def test_changed_gold_changes_the_figures(data: Path, tmp_path: Path) -> None:
+    """Of finished runs, which stay as they are."""
+    shutil.copytree(data / "moons", tmp_path / "DATA" / "moons")
+    plan, questions = (
+        {"sets": ["moons"], "rows": PLAN["rows"][:1]},
+        tmp_path / "DATA" / "moons" / "questions.jsonl",
+    )
+    (cell,) = pyfast.experiment(plan, tmp_path / "DATA", tmp_path / "E", llm="instant").cells
+    before = (cell.runs[0] / "answers.jsonl").read_bytes()
+    given = pyfast.Run(cell.runs[0]).records[1].answer
+    changed(questions, '"42"', json.dumps(given))
+    (cell,) = pyfast.experiment(plan, tmp_path / "DATA", tmp_path / "E", llm="instant").cells
+    assert cell.scored[1].figures["em"] == 1.0 and (cell.runs[0] / "answers.jsonl").read_bytes() == before
+    changed(questions, "Who made moon 3?", "Who made moon 5?")
+    with pytest.raises(InputError, match="questions"):
+        pyfast.experiment(plan, tmp_path / "DATA", tmp_path / "E", llm="instant")
+
+
+def test_a_system_of_a_module_has_a_latency(data: Path, tmp_path: Path) -> None:
+    plan = {"sets": ["moons"], "rows": [{"name": "own", "system": "test_experiment:OWN"}], "latency": 2}
+    cells = pyfast.experiment(plan, data, tmp_path / "E", llm="instant").cells
+    assert cells[0].latency["p50"] > 0
+    file = tmp_path / "E" / "runs" / "moons" / "own" / "instant" / "latency-2" / "bench.json"
+    before = file.read_bytes()
+    pyfast.experiment(plan, data, tmp_path / "E", llm="instant", options=pyfast.RunOptions(restart=True))
+    assert file.read_bytes() != before  # The row may have other settings now.
+
+
+def test_tables_are_written_even_if_a_latency_cannot_be_measured(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "E"
+    for row in ("RAG", "N2N-graph"):
+        (out / "runs" / "moons" / row / "instant").mkdir(parents=True)
+    (out / "runs" / "moons" / "N2N-graph" / "instant" / "latency-2").write_text("a file where a folder must be")
+    with pytest.raises(OSError, match="latency-2"):
+        pyfast.experiment({**PLAN, "sets": ["moons"], "latency": 2}, data, out, llm="instant")
+    table = list(csv.DictReader((out / "tables.csv").open(encoding="utf-8-sig")))
+    assert [one["row"] for one in table] == ["RAG", "N2N/graph"]
+    assert [bool(one["p50_seconds"]) for one in table] == [True, False]
+
+
 async def _broken(question: Question, ctx: Context, settings: Settings) -> Answer:
     if question.id not in ("q0", "q1"):
         raise CallError(f"{question.id}: the server\nsaid <b>no</b> & more")
@@ -325,6 +406,11 @@ async def _lost(question: Question, ctx: Context, settings: Settings) -> Answer:
     raise CallError("nobody is there")
 
 
+async def _own(question: Question, ctx: Context, settings: Settings) -> Answer:
+    return Answer("42")
+
+
+OWN = System("mine", _own, Settings, (), needs_index=False)
 BROKEN = System("broken", _broken, Settings, (), needs_index=False)
 LOST = System("lost", _lost, Settings, (), needs_index=False)
 

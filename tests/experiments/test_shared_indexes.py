@@ -18,8 +18,9 @@ import pyfast.api.summaries
 from pyfast.api.knowledge import open_knowledge
 from pyfast.engine import Event, Watch
 from pyfast.engine.status import read_status
-from pyfast.errors import RunError
+from pyfast.errors import InputError, RunError
 from pyfast.knowledge import build, session
+from pyfast.llm.instant import Instant
 from pyfast.utils.text_forms import counted
 
 TREES: dict[str, Any] = {
@@ -58,6 +59,12 @@ def data(tmp_path: Path) -> Path:
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
     return tmp_path / "data"
+
+
+class Other(Instant):
+    """Another model, by its fingerprint."""
+
+    fingerprint = "other"
 
 
 def notes(out: Path) -> list[str]:
@@ -103,6 +110,24 @@ def test_a_stopped_experiment_goes_on_with_its_summaries(data: Path, tmp_path: P
     assert notes(tmp_path / "E") == notes(tmp_path / "again")
 
 
+def test_a_changed_model_does_not_read_what_another_wrote(data: Path, tmp_path: Path) -> None:
+    """Neither its summaries nor its knowledge graph, even before the first run."""
+    graphs = {**GRAPHS, "rows": [{"name": "one", "system": "mtqa"}], "seeds": [0], "knowledge": "llm"}
+    for number, (plan, what) in enumerate(((TREES, "summaries"), (graphs, "knowledge graph"))):
+        out = tmp_path / f"E{number}"
+
+        def go(model: str, plan: dict[str, Any] = plan, out: Path = out, **options: Any) -> None:
+            pyfast.experiment(
+                {**plan, "models": {"m": {"llm": model}}}, data, out, options=pyfast.RunOptions(**options)
+            )
+
+        go("instant")
+        with pytest.raises(InputError, match=f"the model of the {what} has changed since"):
+            go("test_shared_indexes:Other")
+        go("test_shared_indexes:Other", restart=True)
+        go("test_shared_indexes:Other")
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -115,7 +140,7 @@ def test_where_summaries_are_not_read_none_are_written(
 ) -> None:
     pyfast.experiment({**TREES, **change}, data, tmp_path / "E", llm="instant")
     assert notes(tmp_path / "E") == [f"Summaries of towns: none, because {why}."]
-    assert [one.name for one in (tmp_path / "E" / "indexes").iterdir()] == ["towns"]
+    assert {one.name for one in (tmp_path / "E" / "indexes").iterdir()} == {"towns", "made_of.json"}
     pyfast.experiment({**TREES, **change, "rows": TREES["rows"][1:]}, data, tmp_path / "rag", llm="instant")
     assert notes(tmp_path / "rag") == []
 

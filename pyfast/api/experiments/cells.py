@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from hashlib import file_digest
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -31,6 +32,7 @@ from pyfast.api.experiments.writing import (
 from pyfast.api.index import build_index, open_index
 from pyfast.api.jobs import AnswerArguments, job_of
 from pyfast.api.knowledge import build_knowledge, open_knowledge
+from pyfast.api.models import opened
 from pyfast.api.run import Run
 from pyfast.api.summaries import SUMMARIES, summarize_index
 from pyfast.engine import Event, Watch, read_questions
@@ -47,9 +49,11 @@ from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
 from pyfast.evaluation.evaluate import names_of, rows_of, unanswered_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, notes_of, write_table
 from pyfast.knowledge import has_knowledge
+from pyfast.llm import DEFAULT_ROLE
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import load_system
+from pyfast.utils.files import free_name, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
 from pyfast.utils.text_forms import counted
@@ -201,14 +205,16 @@ def experiment(
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
         if not row.not_run:
             load_system(row.system).configure(row.settings)
+    corpora = {name: _digest(source / "corpus.jsonl") for name, source in sources.items()}
     bare = replace(options, sample=None)
     given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
-    planned, todo = [], []
+    planned, todo, timed = [], [], []
     sets: dict[tuple[str, str], Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            plain = _index(read, name, source, folder / "indexes", model_name, given)
-            tree, summaries = _summarized(read, name, source, plain, model_name, given)
+            same = partial(_check_same, source / "corpus.jsonl", corpora[name], options.restart)
+            plain = _index(read, name, source, folder / "indexes", model_name, given, same)
+            tree, summaries = _summarized(read, name, source, plain, model_name, given, same)
             sets[name, model_name] = searched(
                 _questions(source), plain, summaries, _extracted(read, plain, model_name)
             )
@@ -217,8 +223,8 @@ def experiment(
                     index = tree if load_system(row.system).reads_summaries else plain
                     place = folder / "runs" / folder_name(name) / folder_name(row.name) / folder_name(model_name)
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
-                    timed = partial(_latency, read, row, model, index, source, place)
-                    planned.append((read, name, row, model_name, runs, source, listed, timed))
+                    planned.append((read, name, row, model_name, runs, source, listed))
+                    timed.append(partial(_latency, read, row, model, index, source, place, options.restart))
                     todo += [
                         partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
                         for run, seed in zip(runs, read.seeds, strict=True)
@@ -234,7 +240,11 @@ def experiment(
         raise InputError(
             f"`columns` of the plan: unknown figure {unknown[0]!r}; known: {', '.join(known)} (the runs are kept)"
         )
-    write_tables(read, cells, folder, sets)
+    try:
+        for number, measure in enumerate(timed):
+            cells[number] = replace(cells[number], latency=measure())
+    finally:  # The runs were paid for, even if the latency cannot be measured.
+        write_tables(read, cells, folder, sets)
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
@@ -331,7 +341,6 @@ def _cell(
     runs: tuple[Path, ...],
     source: Path,
     prices: Prices | None,
-    timed: Callable[[], Mapping[str, float]],
 ) -> Cell:
     gold = source / "gold.jsonl"
     reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
@@ -352,17 +361,17 @@ def _cell(
     failed = unanswered_of([one for report in reports for one in report.questions])
     # The table says itself how many questions of a set were run.
     spent, notes = mean_cost(costs), notes_of(replace(reports[0], not_run=()))
-    return Cell(
-        *(name, row.name, model, runs, figures, paper, spent, scored, failed, notes, rate, timed(), spread)
-    )
+    return Cell(*(name, row.name, model, runs, figures, paper, spent, scored, failed, notes, rate), spread=spread)
 
 
-def _latency(plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path) -> Mapping[str, float]:
-    """Measure the latency of a cell with one client, or read what was measured before."""
+def _latency(
+    plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path, restart: bool
+) -> Mapping[str, float]:
+    """Measure the latency of a cell with one client, or without `restart`, read what was measured before."""
     if not plan.latency:
         return {}
     out = place / f"latency-{plan.latency}"
-    if not (out / "bench.json").exists():
+    if restart or not (out / "bench.json").exists():
         bench(
             list(read_questions(_questions(source), plan.latency)),
             Load(clients=[1], count=plan.latency, warm_up=1, repeats=1, documents=plan.documents),
@@ -408,7 +417,51 @@ def _questions(source: Path) -> Path:
     return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
 
 
-def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, given: Mapping[str, Any]) -> Index:
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "blake2b").hexdigest()
+
+
+def _check_same(corpus: Path, digest: str, restart: bool, place: Path, **more: Any) -> None:
+    """Compare what an index of the experiment was made of with what it would be made of now, and note it beside
+    the index: its corpus, and in `more`, the models that read the corpus. With `restart`, an index that was made
+    of something else gets another name. Otherwise it is an error."""
+    now, notes = {"corpus": digest, **more}, place.parent / "made_of.json"
+    noted = orjson.loads(notes.read_bytes()) if notes.exists() else {}
+    before = noted.get(place.name, {}) if place.exists() else {}
+    if place.exists() and not before:
+        LOG.warning("%s: not known whether %s has changed since this index was built", place, corpus)
+    if changed := next((one for one, value in now.items() if before.get(one, value) != value), None):
+        what = corpus if changed == "corpus" else f"the {changed.replace('_', ' ')}"
+        if not restart:
+            raise InputError(
+                f"{what} has changed since {place} was made; use another --out, or --restart to make the index"
+                " again and answer all questions again"
+            )
+        aside = free_name(place, "old")
+        place.rename(aside)
+        LOG.info("%s has changed; the old index was moved to %s", what, aside)
+        before = {}
+    if before != (now := {**before, **now}):
+        write_atomically(notes, orjson.dumps({**noted, place.name: now}, option=orjson.OPT_INDENT_2))
+
+
+def _reader(model: Model) -> str:
+    """Return what identifies the model that reads the documents."""
+    models = opened(model.llm, model.options).full()
+    reads = models.get("read", models.get(DEFAULT_ROLE))
+    return "" if reads is None else reads.fingerprint  # Without a model, the call that needs it says so.
+
+
+def _index(
+    plan: Plan,
+    name: str,
+    source: Path,
+    folder: Path,
+    model_name: str,
+    given: Mapping[str, Any],
+    check_same: Callable[..., None],
+) -> Index:
     """Build or open the index of a data set, with its knowledge graph if a system uses one. If the LLM of the
     table extracts the graph, each model has an index of its own with this graph."""
     used = [(load_system(row.system), row.settings) for row in plan.rows if not row.not_run]
@@ -416,9 +469,12 @@ def _index(plan: Plan, name: str, source: Path, folder: Path, model_name: str, g
     extracts = plan.knowledge == "llm" and bool(embedders)
     place = folder / (f"{name}-{folder_name(model_name)}" if extracts else name)
     folder.mkdir(parents=True, exist_ok=True)
-    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
     # A graph has the vectors of one model. If systems use several, rules build a graph for each run.
-    if (extracts or len(embedders) == 1) and not has_knowledge(index):
+    has_graph = extracts or len(embedders) == 1
+    read_by = {"model_of_the_knowledge_graph": _reader(plan.models[model_name])} if extracts else {}
+    check_same(place, **read_by, **({"embedder_of_the_knowledge_graph": min(embedders)} if has_graph else {}))
+    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
+    if has_graph and not has_knowledge(index):
         LOG.info("%s: building the knowledge graph", place)
         model = plan.models[model_name]
         llm, options = (model.llm, model.options) if extracts else (None, None)
@@ -440,7 +496,13 @@ def _extracted(plan: Plan, index: Index, model_name: str) -> str:
 
 
 def _summarized(
-    plan: Plan, name: str, source: Path, index: Index, model_name: str, given: Mapping[str, Any]
+    plan: Plan,
+    name: str,
+    source: Path,
+    index: Index,
+    model_name: str,
+    given: Mapping[str, Any],
+    check_same: Callable[..., None],
 ) -> tuple[Index, str]:
     """Return the index for systems that read summaries, and say in words which summaries it has."""
     if not any(one.reads_summaries for one in systems_of(plan)):
@@ -450,6 +512,7 @@ def _summarized(
     if not plan.summaries:
         return index, "none, because the plan does not ask for them"
     model, place = plan.models[model_name], index.folder.parent / f"{name}-{folder_name(model_name)}-summaries"
+    check_same(place, model_of_the_summaries=_reader(model))
     if not place.exists():
         LOG.info("%s: writing the summaries", place)
         summarize_index(index, model.llm, out=place, llm_options=model.options, **given)

@@ -227,8 +227,9 @@ def bench(
     names = [one if isinstance(one, str) else one.name for one in systems]
     if not systems or len(set(names)) < len(names) or (load.sweep and len(names) > 1):
         raise InputError(f"system: expected one system{'' if load.sweep else ', or several different ones'}")
-    for one in systems:
-        (one if isinstance(one, System) else load_system(one)).configure(settings or {})
+    loaded = [one if isinstance(one, System) else load_system(one) for one in systems]
+    for one in loaded:
+        one.configure(settings or {})
     asked, given = _questions(questions, load.documents), opened(llm, llm_options)
 
     def open_load(rate: float, name: str = "") -> _Load:
@@ -259,7 +260,7 @@ def bench(
                 return loads[-1]
 
             most = None
-            for name, one in zip(names, systems, strict=True):
+            for name, one in zip(names, loaded, strict=True):
                 ask = generator.asker(engine, one, settings)
                 if load.sweep:
                     most = await _saturation(partial(measure, ask))

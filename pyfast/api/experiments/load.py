@@ -121,7 +121,7 @@ Ask = Callable[[Question, float], Awaitable[Sample]]
 question is due, on the event loop's clock"""
 
 
-def asker(engine: Engine, system: str | System, settings: Mapping[str, Any] | None) -> Ask:
+def asker(engine: Engine, system: System, settings: Mapping[str, Any] | None) -> Ask:
     """Make a function that asks the engine one question and measures it."""
 
     async def ask(question: Question, due: float) -> Sample:
