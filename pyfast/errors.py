@@ -228,4 +228,4 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     """Return (field, error) for the first error that pydantic reports. The field is empty if the error concerns
     the whole object."""
     first = error.errors(include_url=False, include_input=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"]
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

@@ -18,7 +18,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.cost import Price, Prices, money_of, read_prices
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
-from pyfast.systems import System
+from pyfast.systems import System, load_system
 from pyfast.utils.options import RunOptions, at_least_one
 
 _DRAWS = 2_000
@@ -192,9 +192,10 @@ def _folder(run: Run | str | Path, system: str | System) -> Path:
     path = folder_of(run)
     if path is None:
         raise InputError("based_on: expected a run with a folder")
-    name = system if isinstance(system, str) else system.name
-    if (other := recorded_value(path, "system", "name")) != name:
-        raise InputError(f"{path}: a run of {other}, not of {name}")
+    of_run = recorded_value(path, "system", "name")
+    chosen = load_system(system) if isinstance(system, str) and system != of_run else system
+    if (name := chosen if isinstance(chosen, str) else chosen.name) != of_run:
+        raise InputError(f"{path}: a run of {of_run}, not of {name}")
     return path
 
 

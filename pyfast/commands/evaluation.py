@@ -272,6 +272,7 @@ def _show_changes(changes: list[AnswerChange]) -> None:
 
 
 def _show_comparison(comparison: Comparison) -> None:
+    from pyfast.evaluation.compare import few_note
     from pyfast.evaluation.tables import cost_grid, difference_grid, notes_of
 
     runs = [cost.run for cost in comparison.costs]
@@ -282,13 +283,8 @@ def _show_comparison(comparison: Comparison) -> None:
         if one.note:
             say(f"run {number}: {plain(one.note)}")
     show_table(*difference_grid(comparison.differences, runs), keys=2)
-    if comparison.differences and comparison.independent < comparison.least:
-        few = counted(comparison.independent, "independent question")
-        say(
-            f"{few} cannot show a difference, regardless of p: with"
-            f" {counted(len(comparison.differences), 'difference')}, at least {comparison.least} questions"
-            " must change, all in the same direction"
-        )
+    if few := few_note(comparison.independent, len(comparison.differences)):
+        say(few)
     for flips in comparison.flips:
         for right, wrong, ids in ((flips.b, flips.a, flips.gained), (flips.a, flips.b, flips.lost)):
             if ids:

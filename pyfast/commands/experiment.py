@@ -51,7 +51,7 @@ def experiment(
         list_plans: Show the plans that come with pyfast.
     """
     import pyfast.api.experiments.cells
-    from pyfast.api.experiments.plan import ready_plans
+    from pyfast.api.experiments.plan import read_plan, ready_plans
 
     if list_plans:
         for name, title in ready_plans().items():
@@ -59,6 +59,12 @@ def experiment(
         return
     if plan is None or out is None:
         raise InputError("pass a plan and --out")
+    if baseline is not None:
+        if not compare:
+            raise InputError("--baseline: can only be used with --compare")
+        rows = [row.name for row in read_plan(plan).rows if not row.not_run]
+        if baseline not in rows:
+            raise InputError(f"--baseline: no row {baseline!r} is run; the rows that are run: {', '.join(rows)}")
     llms = read_models(llm)
     work = partial(
         pyfast.api.experiments.cells.experiment,

@@ -17,6 +17,7 @@ from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Unanswered, groups_of, names_of, table_of
 from pyfast.evaluation.metrics import Scored
+from pyfast.utils.text_forms import counted
 
 _LEVEL = 0.05
 _MOST_EXACT = 12
@@ -243,6 +244,18 @@ def least_to_differ(differences: int) -> int:
         (6, 8)
     """
     return ceil(log2(2 * max(differences, 1) / _LEVEL))
+
+
+def few_note(independent: int, differences: int) -> str:
+    """Return a remark for people if so many independent questions are too few for so many differences. Otherwise
+    return an empty text."""
+    least = least_to_differ(differences)
+    if not differences or independent >= least:
+        return ""
+    return (
+        f"{counted(independent, 'independent question')} cannot show a difference, regardless of p: with"
+        f" {counted(differences, 'difference')}, at least {least} questions must change, all in the same direction"
+    )
 
 
 def holm(p: Sequence[float]) -> list[float]:

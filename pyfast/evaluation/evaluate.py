@@ -273,14 +273,14 @@ def with_figures(scored: Sequence[Scored], figures: Sequence[str]) -> Sequence[S
 
 
 def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
-    names = names_of(scored)
+    # A ratio without a denominator has no value, and no draw of the bootstrap would have one.
+    names = [name for name in names_of(scored) if any(one.shares.get(name, (0, 0))[1] for one in scored)]
     above, below = table_of(scored, names)
     sums, totals = above.sum(axis=0), below.sum(axis=0)
     low, high = ratio_intervals(above, below, groups_of(scored)) if names else (sums, sums)
     figures = {
         name: Figure(float(sums[i] / totals[i]), float(low[i]), float(high[i]), int((below[:, i] > 0).sum()))
         for i, name in enumerate(names)
-        if totals[i]
     }
     return Row(by, value, len(scored), figures)
 

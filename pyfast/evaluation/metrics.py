@@ -111,6 +111,28 @@ def open_metric(name: str) -> Metric:
     return metric
 
 
+_OF_ANSWER = ("em", "f1", "precision", "recall")
+_OF_FACTS = tuple(f"sp_{name}" for name in _OF_ANSWER)
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("em_f1", "squad", "hybridqa"), _OF_ANSWER),
+    "hotpotqa": (*_OF_ANSWER, *_OF_FACTS, *(f"joint_{name}" for name in _OF_ANSWER)),
+    "2wiki": (*_OF_ANSWER, *_OF_FACTS),
+    "musique": (
+        *(*_OF_ANSWER, "support_f1"),
+        *(f"group_{part}_sufficiency_f1" for part in ("answer", "support")),
+    ),
+    "metaqa": ("hits@1", *_OF_ANSWER),
+    "tatqa": ("em", "f1"),
+    "hits": ("h@1", "h@5", "mrr"),
+    "evidence": ("evidence_precision", "evidence_recall"),
+    "selection": ("selection_precision", "selection_recall", "selection_f1"),
+    "abstention": ("coverage", "risk"),
+    "rouge_l": ("rouge_l",),
+    "bertscore": ("bertscore",),
+}
+"""The figures that each of pyfast's own metrics can have. A question has only those for which it has gold"""
+
+
 def measured(name: str, metric: Metric, questions: Sequence[tuple[Record, Gold]]) -> list[dict[str, Share]]:
     """Apply a metric to many questions, and return the values of each question by name.
 

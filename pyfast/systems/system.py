@@ -208,7 +208,7 @@ class System:
         except ValidationError as error:
             setting, fault = first_fault(error)
             where = f"setting {setting}: " if setting else ""
-            raise InputError(f"{self.name}: {where}{fault.removeprefix('Value error, ')}") from None
+            raise InputError(f"{self.name}: {where}{fault}") from None
         if (wrong := inert_fault(settings, values, settings.inert)) is not None:
             raise InputError(f"{self.name}: {wrong}")
         return settings

@@ -346,3 +346,10 @@ def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
         pyfast.convert("hipporag", source, tmp_path / "other")
     with pytest.raises(InputError, match="expected the corpus, NAME"):
         pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")
+
+
+def test_the_folder_of_the_questions_itself_can_be_passed(tmp_path: Path) -> None:
+    file = layout("hybridqa", tmp_path / "raw")
+    for number, source in enumerate((file, file.parent, tmp_path / "raw")):
+        made = pyfast.convert("hybridqa", source, tmp_path / str(number))
+        assert [one["id"] for one in lines(made.questions)] == ["h"]

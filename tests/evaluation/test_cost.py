@@ -186,6 +186,14 @@ def test_an_estimate_from_a_run_multiplies_its_means(runs: list[Path], questions
     assert expected.seconds is not None and expected.money is None
 
 
+def test_an_estimate_from_a_run_of_a_system_of_a_module(tmp_path: Path) -> None:
+    pyfast.answer(["a?", "b?"], index=None, llm="instant", system="echo_system:SYSTEM", run=tmp_path / "R")
+    for system in ("echo_system:SYSTEM", "echo"):
+        assert pyfast.estimate(10, system=system, based_on=tmp_path / "R").llm_calls.value == 0
+    with pytest.raises(InputError, match="a run of echo, not of rag"):
+        pyfast.estimate(10, system="rag", based_on=tmp_path / "R")
+
+
 def test_an_estimate_from_a_run_without_times_has_calls_and_no_hours(runs: list[Path], tmp_path: Path) -> None:
     run = shutil.copytree(runs[0], tmp_path / "run")
     with closing(sqlite3.connect(run / "journal.sqlite")) as journal, journal:

@@ -13,12 +13,14 @@ import pytest
 from scipy.stats import bootstrap
 
 import pyfast
+import pyfast.utils.plugins as plugins
 from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, TraceWriter
 from pyfast.errors import InputError
 from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
 from pyfast.evaluation.bootstrap import ratio_intervals
 from pyfast.evaluation.gold import answer_type
+from pyfast.evaluation.metrics import FIGURES
 from pyfast.evaluation.texts import bertscore_of, rouge_l
 
 
@@ -191,6 +193,26 @@ def length(record: Record, gold: Gold) -> dict[str, float]:
 @of_each
 def bad(record: Record, gold: Gold) -> dict[str, float]:
     return {"bad": float("nan")}
+
+
+def test_every_metric_has_only_the_figures_that_it_declares(tmp_path: Path) -> None:
+    facts = {"supporting": ["x"], "supporting_facts": [["x", 0]], "sentence_starts": {"x": [0]}}
+    gold = [
+        {"id": "a", "answers": ["Io"], "pair": "p", **facts},
+        {"id": "b", "answerable": False, "answers": [], "pair": "p"},
+    ]
+    folder = run(tmp_path / "run", answered("a", "Io", "x"), answered("b", None, state="abstained"))
+    assert set(FIGURES) == set(plugins.names("metrics"))
+    for name in FIGURES.keys() - {"bertscore"}:  # which needs a model
+        (scored, *_) = pyfast.evaluate(folder, gold, metrics=[name]).questions
+        assert set(scored.figures) == set(FIGURES[name])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_ratio_without_a_denominator_has_no_figure(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", answered("a", None, state="abstained"))
+    row = pyfast.evaluate(folder, [{"id": "a", "answers": ["Io"]}], metrics=["abstention"]).rows[0]
+    assert values(row) == {"coverage": 0}
 
 
 def test_metrics_of_others(tmp_path: Path) -> None:

@@ -220,6 +220,14 @@ def test_several_systems_get_the_same_loads(
             pyfast.bench(["?"], pyfast.Load(clients=[1], sweep=sweep), system=systems, **given)
 
 
+def test_a_system_of_a_module() -> None:
+    """Its name stays as it was given, in the names of loads too."""
+    load, names = pyfast.Load(clients=[2], count=4, repeats=1), ["echo_system:SYSTEM", "direct"]
+    result = pyfast.bench(["Who?"], load, llm="instant", system=names)
+    assert [one["load"] for one in result.loads] == [f"{name}, 2 clients" for name in names]
+    assert [one["completed"] for one in result.loads] == [4, 4]
+
+
 def test_files_and_the_command(url: str, tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"id": "a", "question": "wait 3000 us"}\n{"id": "b", "question": "wait 4000 us"}\n')

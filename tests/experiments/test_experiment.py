@@ -36,6 +36,7 @@ from pyfast.api.knowledge import open_knowledge
 from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import CallError, InputError
+from pyfast.evaluation import of_each
 from pyfast.evaluation.tables import shown
 from pyfast.systems import Settings, System, load_system
 
@@ -213,7 +214,9 @@ def test_differences_have_holms_correction_over_all(data: Path, tmp_path: Path, 
         result.compare(None, tmp_path / "plan.json")
 
 
-def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path, tmp_path: Path) -> None:
+def test_the_command_names_the_set_of_each_comparison_and_writes_them(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     plan = tmp_path / "plan.toml"
     rows = "".join(f'[[rows]]\nname = "{row["name"]}"\nsystem = "{row["system"]}"\n' for row in PLAN["rows"][:2])
     plan.write_text(f'sets = ["moons", "films"]\nmetrics = ["em_f1"]\n{rows}')
@@ -221,6 +224,8 @@ def test_the_command_names_the_set_of_each_comparison_and_writes_them(data: Path
     done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
     assert done.exit_code == 0, done.output
     assert "compared with N2N/graph; also in" in done.output and "failed" not in done.output
+    few = "films: 4 independent questions cannot show a difference, regardless of p: with 4 differences, at least"
+    assert few in caplog.text and f"- {few} 8 questions" in (tmp_path / "E" / "comparisons.md").read_text()
     for kind, rule in ((".md", "| set"), (".tex", r"\toprule")):  # as they are in a paper, without a script
         table = (tmp_path / "E" / f"comparisons{kind}").read_text()
         assert rule in table and table.count("N2N/graph") == 4 and "p (Holm)" in table
@@ -375,7 +380,7 @@ def test_changed_gold_changes_the_figures(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_system_of_a_module_has_a_latency(data: Path, tmp_path: Path) -> None:
-    plan = {"sets": ["moons"], "rows": [{"name": "own", "system": "test_experiment:OWN"}], "latency": 2}
+    plan = {"sets": ["moons"], "rows": [{"name": "own", "system": "echo_system:SYSTEM"}], "latency": 2}
     cells = pyfast.experiment(plan, data, tmp_path / "E", llm="instant").cells
     assert cells[0].latency["p50"] > 0
     file = tmp_path / "E" / "runs" / "moons" / "own" / "instant" / "latency-2" / "bench.json"
@@ -396,6 +401,12 @@ def test_tables_are_written_even_if_a_latency_cannot_be_measured(data: Path, tmp
     assert [bool(one["p50_seconds"]) for one in table] == [True, False]
 
 
+@of_each
+def brevity(record: pyfast.Record, gold: Any) -> dict[str, tuple[float, float]]:
+    text = record.answer or ""
+    return {"words": (float(len(text.split())), float(record.answer is not None))}
+
+
 async def _broken(question: Question, ctx: Context, settings: Settings) -> Answer:
     if question.id not in ("q0", "q1"):
         raise CallError(f"{question.id}: the server\nsaid <b>no</b> & more")
@@ -406,11 +417,6 @@ async def _lost(question: Question, ctx: Context, settings: Settings) -> Answer:
     raise CallError("nobody is there")
 
 
-async def _own(question: Question, ctx: Context, settings: Settings) -> Answer:
-    return Answer("42")
-
-
-OWN = System("mine", _own, Settings, (), needs_index=False)
 BROKEN = System("broken", _broken, Settings, (), needs_index=False)
 LOST = System("lost", _lost, Settings, (), needs_index=False)
 
@@ -503,8 +509,19 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
     [
         ({"rows": []}, "rows"),
         ({"sets": []}, "sets"),
-        ({"rows": [{"name": "a", "system": "rag"}, {"name": "a", "system": "n2n"}]}, "two rows are called 'a'"),
-        ({"colums": ["em"]}, "colums"),
+        (
+            {"rows": [{"name": "a", "system": "rag"}, {"name": "a", "system": "n2n"}]},
+            "^the experiment: two rows are called 'a'",
+        ),
+        ({"colums": ["em"]}, "^the experiment: colums: unknown key; did you mean columns\\?; known: title, sets"),
+        (
+            {"rows": [{"name": "a", "sytem": "rag"}]},
+            r"rows.0.sytem: unknown key; did you mean system\?; known: name",
+        ),
+        ({"models": {"m": {"lm": "instant"}}}, r"models.m.l"),
+        ({"metrics": ["no_such:metric"]}, "no_such:metric cannot be imported"),
+        ({"columns": ["f1x"]}, r"unknown figure 'f1x'; did you mean f1\?; known: em, f1"),
+        ({"metrics": None, "columns": ["f1x"]}, "unknown figure 'f1x'"),
         ({"columns": ["em", "f1", "em"]}, "'em' is named twice"),
         ({"seeds": [1, 2, 1]}, "1 is named twice"),
         ({"limit": 0}, "limit"),
@@ -518,6 +535,7 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[str, float, float]])
 def test_bad_plans_are_refused(data: Path, tmp_path: Path, change: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         pyfast.experiment({**PLAN, **change}, data, tmp_path / "E", llm="instant")
+    assert not (tmp_path / "E").exists()
 
 
 @pytest.mark.parametrize("place", ["rows", "models"])
@@ -541,12 +559,14 @@ def test_a_wrong_setting_of_the_last_row_is_found_before_the_first_is_run(data: 
 
 
 def test_an_unknown_figure_is_refused_and_the_runs_are_kept(data: Path, tmp_path: Path) -> None:
+    """The figures of a user's own metric are only known after the runs."""
     plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag"}], "columns": ["em", "f1x"]}
+    plan["metrics"] = ["em_f1", "test_experiment:brevity"]
     with pytest.raises(InputError, match="unknown figure 'f1x'; known: em, f1, "):
         pyfast.experiment(plan, data, tmp_path / "E", llm="instant")
     journal = next((tmp_path / "E" / "runs").glob("**/journal.sqlite"))
     before = journal.read_bytes()
-    result = pyfast.experiment({**plan, "columns": ["em", "f1"]}, data, tmp_path / "E", llm="instant")
+    result = pyfast.experiment({**plan, "columns": ["em", "f1", "words"]}, data, tmp_path / "E", llm="instant")
     assert len(result.cells) == 1 and journal.read_bytes() == before
 
 
@@ -583,8 +603,17 @@ def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
     assert shown.exit_code == 0 and "n2n-table-2: N2N-GQA, table 2: HybridQA" in shown.stdout
     lacking = CliRunner().invoke(app, ["experiment", "n2n-table-2"])
     assert isinstance(lacking.exception, InputError) and "--out" in str(lacking.exception)
-    unknown = CliRunner().invoke(app, ["experiment", "n2n-table-9", "--out", str(tmp_path / "E")])
-    assert isinstance(unknown.exception, InputError) and "n2n-table-9" in str(unknown.exception)
+    given = ["--out", str(tmp_path / "E"), "--llm", "instant"]
+    for arguments, fault in (
+        (["n2n-table-9"], "n2n-table-9: there is no such file or plan; did you mean n2n-table-2?"),
+        (["quality", "--baseline", "RAG"], "--baseline: can only be used with --compare"),
+        (
+            ["quality", "--compare", "--baseline", "RAGS"],
+            "--baseline: no row 'RAGS' is run; the rows that are run: ",
+        ),
+    ):
+        refused = CliRunner().invoke(app, ["experiment", *arguments, *given])
+        assert isinstance(refused.exception, InputError) and str(refused.exception).startswith(fault)
 
 
 def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:

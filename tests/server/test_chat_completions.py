@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -39,6 +40,27 @@ async def test_the_official_client_gets_the_answer_and_its_evidence(small: pyfas
         assert (await ask.models.retrieve("n2n@space")).id == "n2n@space"
         on_index = await ask.chat.completions.create(model="n2n@space", messages=TITAN)  # type: ignore[arg-type]
         assert on_index.choices[0].message.content == record.answer
+
+
+async def test_a_system_of_a_module_is_served(tmp_path: Path) -> None:
+    """Whoever starts the server names the module. A request cannot."""
+    options, name = pyfast.ServerOptions(jobs=tmp_path), "echo_system:SYSTEM"
+    async with serving(None, "instant", systems=[name], options=options) as served, client(served.url) as ask:
+        said = await ask.chat.completions.create(model=name, messages=TITAN)  # type: ignore[arg-type]
+        assert said.choices[0].message.content == QUESTION
+        with pytest.raises(openai.NotFoundError):
+            await ask.chat.completions.create(model="echo_system:OTHER", messages=TITAN)  # type: ignore[arg-type]
+        body = {"model": name, "messages": TITAN}
+        line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body}
+        file = await ask.files.create(file=("questions.jsonl", json.dumps(line).encode()), purpose="batch")
+        batch = await ask.batches.create(
+            input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
+        )
+        while batch.status not in ("completed", "failed"):
+            await asyncio.sleep(0.05)
+            batch = await ask.batches.retrieve(batch.id)
+        assert batch.output_file_id is not None, batch.errors
+        assert QUESTION in (await ask.files.content(batch.output_file_id)).text
 
 
 async def test_the_official_client_streams_steps_and_the_same_answer(small: pyfast.Index) -> None:

@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters
 
 import pyfast
 from pyfast.errors import InputError
+from pyfast.server.mcp import mcp_server
 
 ARGUMENTS = ["--llm", "instant", "--system", "rag", "--set", "k=3"]
 
@@ -101,6 +102,13 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
             if tool == "read_source":
                 assert "no document 'nowhere'" in str(result.content)
         assert (await called(client, "search", query="moon"))["passages"]
+
+
+async def test_a_system_of_a_module_answers(small: pyfast.Index) -> None:
+    async with Client(mcp_server(small, "instant", system="echo_system:SYSTEM")) as client:
+        assert (await called(client, "answer", question="Who discovered Titan?"))[
+            "answer"
+        ] == "Who discovered Titan?"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])

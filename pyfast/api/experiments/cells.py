@@ -18,7 +18,7 @@ import orjson
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
 from pyfast.api.experiments.latency import bench
-from pyfast.api.experiments.plan import Model, Plan, Row, folder_name, read_plan
+from pyfast.api.experiments.plan import Model, Plan, Row, check_figures, folder_name, is_published, read_plan
 from pyfast.api.experiments.writing import (
     Cell,
     Searched,
@@ -43,10 +43,10 @@ from pyfast.engine.journal.journal_reader import service_times
 from pyfast.engine.status import read_status
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
-from pyfast.evaluation.compare import Difference, holm
+from pyfast.evaluation.compare import Difference, few_note, holm
 from pyfast.evaluation.compare import compare as differences_of
 from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
-from pyfast.evaluation.evaluate import names_of, rows_of, unanswered_of
+from pyfast.evaluation.evaluate import groups_of, names_of, rows_of, unanswered_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, notes_of, write_table
 from pyfast.knowledge import has_knowledge
 from pyfast.llm import DEFAULT_ROLE
@@ -91,7 +91,7 @@ class Experiment:
             baseline: The name of the row to compare all other rows with. None: the first row that was run.
             out: A file for the differences with their intervals and p-values, or several. The name of each ends
                 in .md, .tex, .csv, .jsonl, .parquet or .xlsx. Replaces existing files. Below the table, Markdown
-                and LaTeX name the rows with questions that failed.
+                and LaTeX name the rows with questions that failed, and the sets with too few questions.
 
         Returns:
             The differences in each column of the plan, with p-values. Holm's correction over all differences
@@ -119,6 +119,11 @@ class Experiment:
                     places += [{"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}] * len(
                         pairs
                     )
+        bases = [cell for cell in self.cells if cell.row == name]
+        few = {cell.set: few_note(len(set(groups_of(cell.scored))), len(differences)) for cell in bases}
+        notes = [f"{of_set}: {note}" for of_set, note in few.items() if note]
+        for note in notes:
+            LOG.warning("%s", note)
         corrected = holm([one.p for one in differences])
         differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
         both = list(zip(places, differences, strict=True))
@@ -132,7 +137,7 @@ class Experiment:
             [[*place.values(), *difference_cells(one)] for place, one in both],
         )
         for file in files:
-            write_table(file, records, [grid], failures(self.cells))
+            write_table(file, records, [grid], [*failures(self.cells), *notes])
         return differences
 
 
@@ -202,6 +207,7 @@ def experiment(
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
+    check_figures(read)
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
         if not row.not_run:
             load_system(row.system).configure(row.settings)
@@ -236,7 +242,7 @@ def experiment(
         _run_on_workers(todo, cluster, watch)
     cells = [_cell(*one) for one in planned]
     known = list(dict.fromkeys(name for cell in cells for name in names_of(cell.scored)))
-    if unknown := [name for name in read.columns if name not in known and not _is_published(read, name)]:
+    if unknown := [name for name in read.columns if name not in known and not is_published(read, name)]:
         raise InputError(
             f"`columns` of the plan: unknown figure {unknown[0]!r}; known: {', '.join(known)} (the runs are kept)"
         )
@@ -248,10 +254,6 @@ def experiment(
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
-
-
-def _is_published(plan: Plan, column: str) -> bool:
-    return any(column in figures for row in plan.rows for figures in row.paper.values())
 
 
 def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:

@@ -11,7 +11,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from pyfast.errors import InputError, first_fault
+import pyfast.utils.plugins as plugins
+from pyfast.errors import InputError, did_you_mean, first_fault
+from pyfast.evaluation.metrics import FIGURES, open_metric
 
 READY = files("pyfast.api.experiments") / "tables"
 
@@ -101,6 +103,29 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "row"
 
 
+def is_published(plan: Plan, column: str) -> bool:
+    """Return whether a row of the plan has a published figure for this column."""
+    return any(column in figures for row in plan.rows for figures in row.paper.values())
+
+
+def check_figures(plan: Plan) -> None:
+    """Import the metrics of a plan, and check its columns before anything is run. Raises `InputError` if a metric
+    cannot be imported, or if no metric has the figure of a column. The figures of metrics outside of pyfast are
+    only known after the runs."""
+    for name in plan.metrics or ():
+        open_metric(name)
+    metrics = plugins.names("metrics") if plan.metrics is None else plan.metrics
+    known = list(dict.fromkeys(figure for name in metrics for figure in FIGURES.get(name, ())))
+    # A figure of two metrics has the name METRIC.FIGURE for the second.
+    also = {f"{name}.{figure}" for name in metrics for figure in FIGURES.get(name, ())}
+    unknown = [one for one in plan.columns if one not in (*known, *also) and not is_published(plan, one)]
+    if unknown and all(name in FIGURES for name in metrics):
+        raise InputError(
+            f"`columns` of the plan: unknown figure {unknown[0]!r}{did_you_mean(unknown[0], known)}; known:"
+            f" {', '.join(known)}"
+        )
+
+
 def _check_folders(what: str, names: Iterable[str]) -> None:
     """Raise `ValueError` if two names are equal, or their runs would have the same folder."""
     taken: dict[str, str] = {}
@@ -115,8 +140,11 @@ def _check_folders(what: str, names: Iterable[str]) -> None:
 
 def ready_plans() -> dict[str, str]:
     """Return the title of each plan that comes with pyfast, by the name of the plan."""
-    names = sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
-    return {name: read_plan(name).title for name in names}
+    return {name: read_plan(name).title for name in _names()}
+
+
+def _names() -> list[str]:
+    return sorted(path.name.removesuffix(".toml") for path in READY.iterdir() if path.name.endswith(".toml"))
 
 
 def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
@@ -130,6 +158,7 @@ def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
     if isinstance(given, Plan):
         return given
     content: Any = given
+    names = _names()
     try:
         if isinstance(given, str | Path):
             path = Path(given)
@@ -137,8 +166,19 @@ def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
             text = path.read_text(encoding="utf-8") if path.is_file() or not ready.is_file() else ready.read_text()
             content = tomllib.loads(text)
         return Plan.model_validate(content)
+    except FileNotFoundError:
+        near = did_you_mean(str(given), names)
+        known = f"the plans of pyfast: {', '.join(names)}"
+        raise InputError(f"{given}: there is no such file or plan{near}; {known}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{given}: {error}") from None
     except ValidationError as error:
-        where = given if isinstance(given, str | Path) else "the experiment"
-        raise InputError("{}: {}: {}".format(where, *first_fault(error))) from None
+        where = str(given) if isinstance(given, str | Path) else "the experiment"
+        place, fault = first_fault(error)
+        first, _, rest = place.rpartition(".")
+        kinds: dict[str, type[_Strict]] = {"": Plan, "rows": Row, "models": Model}
+        of = kinds.get(first.partition(".")[0])
+        if error.errors()[0]["type"] == "extra_forbidden" and of is not None:
+            keys = list(of.model_fields)
+            fault = f"unknown key{did_you_mean(rest, keys)}; known: {', '.join(keys)}"
+        raise InputError(": ".join(filter(None, (where, place, fault)))) from None

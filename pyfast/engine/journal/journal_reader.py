@@ -194,6 +194,7 @@ def service_times(run: Path) -> ServiceTimes | None:
     # Questions that end together would give any rate, but at most `peak` are in progress (Little's law).
     peak = int((np.arange(1, len(ends) + 1) - np.searchsorted(ended, starts, side="right")).max())
     rate = min(len(gaps) / max(float(gaps.sum()), 1e-9), peak / float(np.mean(seconds)))
+    rate = rate or 1 / float(np.mean(seconds))  # Between all questions was a pause, so one at a time.
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
     throughput = len(ends) / max(working_seconds(np.subtract(ends, seconds), ends), 1e-9)

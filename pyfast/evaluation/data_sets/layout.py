@@ -109,7 +109,8 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
     """
     if source.is_file():
         return source
-    paths = sorted(source.rglob(pattern))
+    is_parent = source.resolve().name == Path(pattern).parent.name  # such as released_data itself
+    paths = sorted(source.glob(Path(pattern).name) if is_parent else source.rglob(pattern))
     if len(paths) != 1:
         listed = "none" if not paths else ", ".join(path.name for path in paths[:5])
         raise InputError(f"{source}: expected one file of {what} ({pattern}), found {listed}: pass one of them")
