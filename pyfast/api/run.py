@@ -411,7 +411,9 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
         assert isinstance(run, Run)
         return run.records, "the run"
     if not (path / ANSWERS).is_file():
-        raise InputError(f"{path} is not a run folder (it has no {ANSWERS})")
+        inside = next(iter(sorted(path.glob(f"*/{ANSWERS}"))), None)  # such as the runs of a cell of an experiment
+        hint = "" if inside is None else f"; pass a run inside it, such as {inside.parent}"
+        raise InputError(f"{path} is not a run folder (it has no {ANSWERS}){hint}")
     if (path / CONFIGURATION).exists():
         read_configuration(path / CONFIGURATION)  # a run of another format is refused
     return path / ANSWERS, str(path)

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 from test_bench import url  # noqa: F401
 from typer.testing import CliRunner
+from vector_server import vector_server
 
 import pyfast
 from pyfast.api.experiments.plan import read_plan, ready_plans
@@ -359,6 +360,43 @@ def test_an_index_of_an_unknown_corpus_is_said(
         pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=2)
         assert caplog.text.count("moons: not known whether") == said
         caplog.clear()
+
+
+def test_indexes_of_another_experiment_can_be_copied(data: Path, tmp_path: Path) -> None:
+    plan = {"sets": ["moons"], "rows": PLAN["rows"][:1], "sample": 3}
+    (first,) = pyfast.experiment(plan, data, tmp_path / "E", llm="instant", limit=6).cells
+    shutil.copytree(tmp_path / "E" / "indexes", tmp_path / "F" / "indexes")
+    before = (tmp_path / "F" / "indexes" / "moons" / "manifest.json").stat().st_ino
+    (cell,) = pyfast.experiment(plan, data, tmp_path / "F", llm="instant", limit=6).cells
+    assert cell.figures == first.figures and {one.id for one in cell.scored} <= {f"q{i}" for i in range(6)}
+    assert (tmp_path / "F" / "indexes" / "moons" / "manifest.json").stat().st_ino == before
+    said = "Questions of moons: 3 of the 12 in the data set, drawn at random from the first 6."
+    assert said in (tmp_path / "F" / "tables.md").read_text()
+    with pytest.raises(InputError, match=r"not a run folder .*; pass a run inside it, such as .*/seed-0$"):
+        pyfast.evaluate(cell.runs[0].parent, data / "moons" / "questions.jsonl")
+
+
+def test_rows_with_other_retrievers(data: Path, tmp_path: Path) -> None:
+    """Each finds what `answer` finds with it, and the tables name it."""
+    with vector_server() as server:
+        dense = f"dense:openai:m@{server}"
+        names = {"BM25": "bm25", "dense": dense}
+        rows = [{"name": name, "system": "rag", "retriever": it, "rerank": "off"} for name, it in names.items()]
+        plan = {"sets": ["moons"], "rows": rows, "vectors": [dense]}
+        cells = pyfast.experiment(plan, data, tmp_path / "E", llm="instant").cells
+        for cell in cells:
+            index = pyfast.open_index(tmp_path / "E" / "indexes" / "moons", names[cell.row])
+            alone = pyfast.answer(data / "moons" / "questions.jsonl", index=index, llm="instant", system="rag")
+            assert [one.line() for one in pyfast.Run(cell.runs[0]).records] == [
+                one.line() for one in alone.records
+            ]
+        with pytest.raises(InputError, match="`vectors` of the plan has changed since"):
+            pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "E", llm="instant")
+    said = f"- dense: searches with the retriever {dense} and the reranker off.\n"
+    assert said in (tmp_path / "E" / "tables.md").read_text().replace("\\", "")
+    with pytest.raises(InputError, match="dense"):
+        pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "F", llm="instant")
+    assert not (tmp_path / "F" / "runs").exists()
 
 
 def test_changed_gold_changes_the_figures(data: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ async def test_the_official_client_gets_the_answer_and_its_evidence(small: pyfas
 
 
 async def test_a_system_of_a_module_is_served(tmp_path: Path) -> None:
-    """Whoever starts the server names the module. A request cannot."""
+    """The user who starts the server names the module. A request cannot."""
     options, name = pyfast.ServerOptions(jobs=tmp_path), "echo_system:SYSTEM"
     async with serving(None, "instant", systems=[name], options=options) as served, client(served.url) as ask:
         said = await ask.chat.completions.create(model=name, messages=TITAN)  # type: ignore[arg-type]

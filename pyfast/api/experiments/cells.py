@@ -218,7 +218,8 @@ def experiment(
     sets: dict[tuple[str, str], Searched] = {}
     for name, source in sources.items():
         for model_name, model in read.models.items():
-            same = partial(_check_same, source / "corpus.jsonl", corpora[name], options.restart)
+            corpus = source / "corpus.jsonl"
+            same = partial(_check_same, corpus, corpora[name], options.restart, vectors=read.vectors)
             plain = _index(read, name, source, folder / "indexes", model_name, given, same)
             tree, summaries = _summarized(read, name, source, plain, model_name, given, same)
             sets[name, model_name] = searched(
@@ -227,6 +228,8 @@ def experiment(
             for row in read.rows:
                 if not row.not_run:
                     index = tree if load_system(row.system).reads_summaries else plain
+                    if (row.retriever, row.rerank) != index.opened_with[:2]:
+                        index = open_index(index.folder, row.retriever, row.rerank)
                     place = folder / "runs" / folder_name(name) / folder_name(row.name) / folder_name(model_name)
                     runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
                     planned.append((read, name, row, model_name, runs, source, listed))
@@ -424,17 +427,20 @@ def _digest(path: Path) -> str:
         return file_digest(file, "blake2b").hexdigest()
 
 
-def _check_same(corpus: Path, digest: str, restart: bool, place: Path, **more: Any) -> None:
+def _check_same(
+    corpus: Path, digest: str, restart: bool, place: Path, *, vectors: Sequence[str], **more: str
+) -> None:
     """Compare what an index of the experiment was made of with what it would be made of now, and note it beside
-    the index: its corpus, and in `more`, the models that read the corpus. With `restart`, an index that was made
-    of something else gets another name. Otherwise it is an error."""
-    now, notes = {"corpus": digest, **more}, place.parent / "made_of.json"
+    the index: its corpus, its vectors, and in `more`, the models that read the corpus. With `restart`, an index
+    that was made of something else gets another name. Otherwise it is an error."""
+    now, notes = {"corpus": digest, "vectors": list(vectors), **more}, place.parent / "made_of.json"
     noted = orjson.loads(notes.read_bytes()) if notes.exists() else {}
     before = noted.get(place.name, {}) if place.exists() else {}
     if place.exists() and not before:
         LOG.warning("%s: not known whether %s has changed since this index was built", place, corpus)
     if changed := next((one for one, value in now.items() if before.get(one, value) != value), None):
-        what = corpus if changed == "corpus" else f"the {changed.replace('_', ' ')}"
+        known = {"corpus": str(corpus), "vectors": "the key `vectors` of the plan"}
+        what = known.get(changed) or f"the {changed.replace('_', ' ')}"
         if not restart:
             raise InputError(
                 f"{what} has changed since {place} was made; use another --out, or --restart to make the index"
@@ -475,7 +481,9 @@ def _index(
     has_graph = extracts or len(embedders) == 1
     read_by = {"model_of_the_knowledge_graph": _reader(plan.models[model_name])} if extracts else {}
     check_same(place, **read_by, **({"embedder_of_the_knowledge_graph": min(embedders)} if has_graph else {}))
-    index = open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place)
+    index = (
+        open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place, vectors=plan.vectors)
+    )
     if has_graph and not has_knowledge(index):
         LOG.info("%s: building the knowledge graph", place)
         model = plan.models[model_name]

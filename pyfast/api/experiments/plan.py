@@ -29,6 +29,8 @@ class Row(_Strict):
     system: str = ""
     """The name of the system. Only a row that is not run can lack it"""
     settings: Mapping[str, Any] = {}
+    retriever: str = "bm25"
+    rerank: str = "off"
     follow_ups: str = "off"
     paper: Mapping[str, Mapping[str, float]] = {}
     """Published figures of the row, by data set and then by column"""
@@ -74,6 +76,8 @@ class Plan(_Strict):
     """What extracts the knowledge graph of a set, for systems that use one: rules, or the model of the table"""
     summaries: bool = False
     """Whether the model of the table writes the summaries of a set, for systems that read them"""
+    vectors: tuple[str, ...] = ()
+    """The models that encode the passages of a set, for retrievers other than BM25, as in `pyfast.build_index`"""
     documents: Literal["own", "all"] = "own"
     """What a question with the field `documents` searches: these documents, or the whole corpus"""
     seeds: tuple[int, ...] = (0,)

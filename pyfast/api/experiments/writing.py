@@ -173,13 +173,17 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
         if row.settings and not row.not_run:
             settings = ", ".join(f"{name} = {value}" for name, value in row.settings.items())
             lines.append(f"{row.name}: the system {row.system} with {settings}.")
+        if (row.retriever, row.rerank) != ("bm25", "off") and not row.not_run:
+            lines.append(f"{row.name}: searches with the retriever {row.retriever} and the reranker {row.rerank}.")
     if published:
         other = plan.paper_model or "the paper's model"
         lines.append(f"Model: the measured figures are from {model}, the published figures (paper) from {other}.")
     for name, of_set in sets.items():
         scored = max((len(cell.scored) for cell in cells if (cell.set, cell.model) == (name, model)), default=0)
         paper = f", in the paper {plan.paper_questions[name]:,}" if name in plan.paper_questions else ""
-        lines.append(f"Questions of {name}: {scored:,} of the {of_set.questions:,} in the data set{paper}.")
+        first = "" if plan.limit is None else f" from the first {plan.limit:,}"
+        how = f", drawn at random{first}" if plan.sample is not None and scored < of_set.questions else ""
+        lines.append(f"Questions of {name}: {scored:,} of the {of_set.questions:,} in the data set{how}{paper}.")
         if of_set.own is None or plan.documents == "all":
             where = f"all {of_set.documents:,} documents of the corpus"
         else:
