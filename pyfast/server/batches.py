@@ -280,7 +280,8 @@ class Batches:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with other
         options than those of this server. Raises `PyfastError` or `OSError` if it may go on later."""
         if self._known[id].status == "finalizing":
-            return await self._end(id)
+            with contextlib.suppress(InputError):  # A power cut took files of the run: resuming writes them again.
+                return await self._end(id)
         try:
             await self._answer_run(id, self._folder / id)
         except RunInUseError:  # The server before this one has not ended yet.

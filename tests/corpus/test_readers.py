@@ -46,7 +46,7 @@ def test_a_folder(tmp_path: Path) -> None:
         KnowledgeGraph("sub/triples_all.tsv", "triples all", (Triple("h", "r", "t"),)),
     ]
     reason = "there is no reader for this kind of file; convert the file, or name a reader with --reader"
-    assert unread == [Unread(tmp_path / "c.PNG", reason)]
+    assert unread == [Unread(tmp_path / "c.PNG", reason, whole=True)]
 
 
 def test_uris_that_would_clash_get_the_folder_before_them(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_question_with_a_document_that_is_missing_fails_alone(small: Index) ->
     assert other.state == "answered"
 
 
-@pytest.mark.parametrize("documents", [[], "titan.md", [1], {"titan.md": 1}])
+@pytest.mark.parametrize("documents", [[], [1], 1, {"titan.md": 1}])
 def test_documents_of_a_wrong_form_are_refused(small: Index, documents: Any) -> None:
     with pytest.raises(InputError, match="`documents` must be a non-empty list of uris"):
         pyfast.answer([{"id": "a", "question": "Titan?", "documents": documents}], index=small, llm="instant")

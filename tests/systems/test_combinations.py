@@ -316,6 +316,7 @@ UNSEEN = {
     **{(name, "embedder"): "it opens the store, and another is refused" for name in OVER_UNITS},
     **{(name, "relations"): "the example's store has few relations of a keyword's kind" for name in OVER_UNITS},
     ("mtqa", "weights_seed"): "with weights=uniform and gaussian alone",
+    ("mtqa", "earlier_units"): "all prompts of this test have the same keywords, and so the same units",
     ("mtqa", "relations"): "the example's store has few relations of a keyword's kind",
     ("graph_convqa", "graph"): "with graph=on alone, which needs a training",
     ("graph_convqa", "embedder"): "with memory=on alone, which needs a model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
+from pyfast.utils.log import LOG
 
 PATIENCE_S = 600.0
 
@@ -43,16 +45,21 @@ def answered(
 
     Raises the errors of `pyfast.answer`. A run that hangs is ended after `PATIENCE_S` seconds.
     """
-    answer(
-        questions,
-        index=subject.index,
-        llm=llm,
-        system=subject.system,
-        settings=subject.settings,
-        run=folder,
-        concurrency=concurrency,
-        budget={"run_seconds": PATIENCE_S, **budget},
-    )
+    before = LOG.level
+    LOG.setLevel(logging.ERROR)  # A check reports itself: the warnings of its runs would repeat with each run.
+    try:
+        answer(
+            questions,
+            index=subject.index,
+            llm=llm,
+            system=subject.system,
+            settings=subject.settings,
+            run=folder,
+            concurrency=concurrency,
+            budget={"run_seconds": PATIENCE_S, **budget},
+        )
+    finally:
+        LOG.setLevel(before)
     return recorded(folder)
 
 
