@@ -114,7 +114,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         and any(said in told for said in ("answers only the smallest calls", "its prompt may be the reason")),
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
         "start": bool(scenario.batches)
-        and any(one <= session.began + 1.0 < end for one, end, _ in scenario.outages),
+        and any(one <= session.began + 1.0 and session.began < end for one, end, _ in scenario.outages),
         "batch": bool(scenario.provider) and any(said in told for said in _ENDED_BATCHES),
         "late": {"late", "call_seconds"} & {*scenario.moods, *scenario.budget}
         and ("did not answer" in told or "only the smallest calls" in told),

@@ -457,14 +457,14 @@ def _session(
                 loop.call_later(moment + chance.choice((0.0, 0.01, 0.5, 3.0)), interrupt)
         if scenario.second:
             await asyncio.sleep(chance.expovariate(1 / 3))
-            if not working.done():
-                try:
-                    other = _job(scenario, session, history.world, folder, False)
-                    await other.llm.start()  # type: ignore[union-attr]
+            other = _job(scenario, session, history.world, folder, False)
+            try:
+                await other.llm.start()  # type: ignore[union-attr]
+                if not working.done():
                     await work_on(other)
                     history.refused.append("")
-                except (InputError, RunError) as error:
-                    history.refused.append(str(error))
+            except (InputError, RunError) as error:
+                history.refused.append(str(error))
         return await working
 
     def heard(event: Event) -> None:
