@@ -253,8 +253,10 @@ def _answers(
 
 
 def _calls(history: History) -> Iterator[str]:
-    """What was answered and stored is not asked again (G1)."""
+    """What was answered and stored is not asked again (G1), unless it is to be tried again."""
     scenario = history.scenario
+    if scenario.retries_failed and not (scenario.flips or scenario.budget or history.cut):
+        yield from _asked_again(history)
     if scenario.flips or scenario.retries_failed:
         return
     paid: dict[str, list[int]] = {}
@@ -271,6 +273,18 @@ def _calls(history: History) -> Iterator[str]:
         if len(sessions) > 1 + len(crashed) or len(set(sessions)) < len(sessions):
             yield f"the call {request[:8]} was answered in the sessions {sessions}"
     yield from _progress(history)
+
+
+def _asked_again(history: History) -> Iterator[str]:
+    """Each question that had failed is asked again, and what was said before is not used again."""
+    last = len(history.sessions) - 1
+    asked = {_id(call.prompt) for call in history.world.asked if call.session == last}
+    for number, session in enumerate(history.sessions[:last]):
+        for event in session.events if session.error is None and not session.killed else ():
+            if event.record is None or event.record.state != "failed":
+                continue
+            if user(f"<{event.record.id}") not in asked:
+                yield f"{event.record.id} failed in session {number}, and was not asked again"
 
 
 def _paid_in_batches(history: History) -> Iterator[str]:
