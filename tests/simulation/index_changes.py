@@ -89,14 +89,17 @@ def drawn(seed: int) -> Changes:
         if chance.random() < 0.3:
             steps[-1].other = step(number if chance.random() < 0.3 else 10 + number, (*CHANGES, "read"))
             steps[-1].fault = chance.choice(("none", "none", "none", "kill"))
-    return Changes(seed, list(_with_some_back(steps, Random(seed + 2))), flips=chance.random() < 0.2)
+    return Changes(seed, list(_with_more(steps, Random(seed + 2))), flips=chance.random() < 0.2)
 
 
-def _with_some_back(steps: Sequence[Step], chance: Random) -> Iterator[Step]:
-    """After some deletions, give the index the same documents again."""
+def _with_more(steps: Sequence[Step], chance: Random) -> Iterator[Step]:
+    """Add so many documents to some new indexes, one by one, that their parts are merged. After some deletions,
+    give the index the same documents again."""
     texts = State()
-    for step in steps:
+    for place, step in enumerate(steps):
         yield step
+        for number in range(3 if not place and chance.random() < 0.2 else 0):
+            yield Step("add", {f"m{number}": chance.choice(WORDS)}, "none", chance.randrange(1 << 30))
         if step.change == "delete" and chance.random() < 0.4:
             back = {uri: texts[uri] for uri in step.documents if uri in texts}
             yield Step("update", back, "none", chance.randrange(1 << 30))

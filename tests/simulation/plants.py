@@ -115,6 +115,11 @@ PLANTS |= {
         "pause = min(2 * pause, _LONGEST_PAUSE_S)",
         "pause = self._pause = min(2 * max(pause, getattr(self, '_pause', 0.0)), _LONGEST_PAUSE_S)",
     ),
+    "a call that has failed counts as one that runs": Plant(
+        "engine/outages.py",
+        "                finally:\n                    self._in_work -= 1\n                    if not self._in_work:\n                        self._idle.set()\n",
+        "                except ZeroDivisionError:\n                    pass\n                self._in_work -= 1\n                if not self._in_work:\n                    self._idle.set()\n",
+    ),
     "a failed write wakes only its own calls": Plant(
         _FOLDER,
         "self._gathered.waiting + (self._group.waiting if self._broken else [])",
@@ -299,6 +304,11 @@ PLANTS |= {
             _CHANGES,
             "add_sums(int(self._facts['corpus'], 16), digests, sign)",
             "add_sums(int(self._facts['corpus'], 16), digests, 1)",
+        ),
+        "merging the last parts loses the others": (
+            _CHANGES,
+            "self._parts[first:] = [_Entry",
+            "self._parts[:] = [_Entry",
         ),
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()

@@ -11,7 +11,7 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
+from simulation.llm import FELLS, HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
 from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected, user
 
@@ -182,7 +182,7 @@ def _waits(scenario: Scenario, session: Session, calls: list[Asked]) -> Iterator
     for prompt, count in Counter(call.prompt for call in online).items():
         if count > _TRIES:
             yield f"{prompt} was asked {count} times"
-    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED}:
+    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED, FELLS}:
         return
     until = session.began
     most = _IDLE_S + SLEEP_S * len(scenario.questions) * scenario.stages.count("sleep")

@@ -31,7 +31,7 @@ from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.batches import Provider, over_batches
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, STALLED, SimulatedLLM, World, over_http
+from simulation.llm import FELLS, POISONS, STALLED, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -202,6 +202,8 @@ def drawn(seed: int) -> Scenario:
         scenario.poisoned = {f"<{chance.choice(questions).id}>": chance.choice(STALLED)}
         if "always late" in scenario.poisoned.values() and not scenario.http:
             scenario.budget["call_seconds"] = 60.0
+    elif not scenario.outages and chance.random() < 0.04:
+        scenario.poisoned, scenario.moods, scenario.budget = {f"<{chance.choice(questions).id}>": FELLS}, {}, {}
     return scenario
 
 
