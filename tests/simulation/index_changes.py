@@ -123,12 +123,12 @@ smaller = without_one_step
 def install() -> None:
     """Let the threads that sync files take turns with the rest, and temporary names come from the seed."""
     pyfast.retrieval.index.manifest.ThreadPoolExecutor = _Inline  # type: ignore[misc, assignment]
-    changes: Any = pyfast.retrieval.index.changes
-    changes._TIER, changes._SMALLEST = 2, 2  # so that few and small parts are merged
+    _index._SMALLEST = 2
     secrets.token_hex = lambda count=None: f"{_names.getrandbits(8 * (count or 4)):0{2 * (count or 4)}x}"
 
 
 _names = Random(0)
+_index: Any = pyfast.retrieval.index.changes
 
 
 def seed_names(seed: int) -> None:
@@ -150,6 +150,7 @@ class _Inline:
 
 
 def _carry_out(folder: Path, step: Step, state: State) -> set[str] | None:
+    _index._TIER = 2 if step.seed % 2 else 8  # so that few parts are merged: all of them, or the last ones
     documents = [{"id": uri, "text": text} for uri, text in step.documents.items()]
     match step.change:
         case "build":
