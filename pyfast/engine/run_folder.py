@@ -52,6 +52,7 @@ from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
 from pyfast.llm import Message
+from pyfast.llm.batch_interface import BatchLog
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Sync
@@ -272,10 +273,11 @@ class RunFolder:
         self._writing: Future[None] | None = None
         self._broken: BaseException | None = None
 
-    def batches(self) -> JournalledBatches:
+    def batches(self) -> BatchLog:
         """Return the object that stores in the journal which batches the run has submitted to an LLM
         provider."""
-        return JournalledBatches(lambda: self.journal, self._writer)
+        # A run that is done makes no calls, and the rows of its batches and calls were not checked.
+        return BatchLog() if self._done is not None else JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
         """Note in the folder that the run waits for an LLM, so that `pyfast status` can show it. None: the

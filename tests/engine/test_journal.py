@@ -271,7 +271,7 @@ def test_a_changed_definition_is_damage(tmp_path: Path) -> None:
     content, chance = path.read_bytes(), random.Random(5)
     first, last = content.index(b"CREATE TABLE"), content.index(b"CREATE TABLE run") + 30
     for at in chance.sample(range(first, last), 60):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << chance.randrange(7)]) + content[at + 1 :])
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << chance.randrange(8)]) + content[at + 1 :])
         assert has_calls(path)
         with contextlib.suppress(InputError), reading(path) as database:
             database.execute("SELECT question, entry FROM completions").fetchall()

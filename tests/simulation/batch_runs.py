@@ -9,7 +9,7 @@ from typing import Any
 
 from simulation import runs, scenario
 from simulation.batches import MOODS
-from simulation.llm import WRONG
+from simulation.llm import FELLS, WRONG
 from simulation.scenario import Scenario
 from simulation.systems import STAGES
 
@@ -36,6 +36,7 @@ def drawn(seed: int) -> Scenario:
         stages=tuple(chance.choices((*STAGES, "twins", "twins"), k=chance.choice((1, 1, 2, 3)))),
         moods={mood: share for mood, share in of.moods.items() if mood in WRONG},
         outages=[(begins, ends, "down" if how == "hangs" else how) for begins, ends, how in of.outages],
+        poisoned={part: "always down" if what == FELLS else what for part, what in of.poisoned.items()},
         budget=budget,
         patience=chance.choice((5.0, 30.0)),
         concurrency=chance.choice((2, 8, 64)),

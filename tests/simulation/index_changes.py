@@ -10,8 +10,10 @@ from functools import partial
 from itertools import permutations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyfast
+import pyfast.retrieval.index.changes
 import pyfast.retrieval.index.manifest
 from pyfast.api.search import retrieve
 from pyfast.errors import InputError, PyfastError
@@ -87,7 +89,22 @@ def drawn(seed: int) -> Changes:
         if chance.random() < 0.3:
             steps[-1].other = step(number if chance.random() < 0.3 else 10 + number, (*CHANGES, "read"))
             steps[-1].fault = chance.choice(("none", "none", "none", "kill"))
-    return Changes(seed, steps, flips=chance.random() < 0.2)
+    return Changes(seed, list(_with_more(steps, Random(seed + 2))), flips=chance.random() < 0.2)
+
+
+def _with_more(steps: Sequence[Step], chance: Random) -> Iterator[Step]:
+    """Add so many documents to some new indexes, one by one, that their parts are merged. After some deletions,
+    give the index the same documents again."""
+    texts = State()
+    for place, step in enumerate(steps):
+        yield step
+        for number in range(3 if not place and chance.random() < 0.2 else 0):
+            yield Step("add", {f"m{number}": chance.choice(WORDS)}, "none", chance.randrange(1 << 30))
+        if step.change == "delete" and chance.random() < 0.4:
+            back = {uri: texts[uri] for uri in step.documents if uri in texts}
+            yield Step("update", back, "none", chance.randrange(1 << 30))
+        elif step.change != "delete":
+            texts |= step.documents
 
 
 def after(state: State, step: Step) -> State:
@@ -106,10 +123,12 @@ smaller = without_one_step
 def install() -> None:
     """Let the threads that sync files take turns with the rest, and temporary names come from the seed."""
     pyfast.retrieval.index.manifest.ThreadPoolExecutor = _Inline  # type: ignore[misc, assignment]
+    _index._SMALLEST = 2
     secrets.token_hex = lambda count=None: f"{_names.getrandbits(8 * (count or 4)):0{2 * (count or 4)}x}"
 
 
 _names = Random(0)
+_index: Any = pyfast.retrieval.index.changes
 
 
 def seed_names(seed: int) -> None:
@@ -131,6 +150,7 @@ class _Inline:
 
 
 def _carry_out(folder: Path, step: Step, state: State) -> set[str] | None:
+    _index._TIER = 2 if step.seed % 2 else 8  # so that few parts are merged: all of them, or the last ones
     documents = [{"id": uri, "text": text} for uri, text in step.documents.items()]
     match step.change:
         case "build":
@@ -316,11 +336,17 @@ def _documents(folder: Path) -> tuple[State, str]:
 
 
 def _same_as_new(folder: Path, state: State) -> str:
-    """Whether the index finds what a new one of the same documents finds, with the same scores."""
+    """Whether the index counts and finds what a new one of the same documents does, with the same scores."""
     new = folder.with_name("NEW")
     stemmer = pyfast.open_index(folder).manifest["parameters"]["analysis"]["stemmer"]
     documents = [{"id": uri, "text": text} for uri, text in state.items()]
     pyfast.build_index(documents, new, options=pyfast.IndexOptions(stemmer=stemmer))
+    counted, right = (
+        {name: pyfast.open_index(one).manifest[name] for name in ("documents", "passages", "corpus")}
+        for one in (folder, new)
+    )
+    if counted != right:
+        return f"has {counted}, a new index {right}"
     ours, theirs = (
         [[(one.uri, one.score) for one in found] for found in retrieve(WORDS, one, k=10)] for one in (folder, new)
     )

@@ -231,7 +231,8 @@ def fault_of(builds: Builds, disk: Disk, trace: bool = False) -> str:
                 return f"build {number} ({step.fault if step else 'last'}): {fault}"
             if step:
                 disk.remove()
-        return next(_faults(builds, state, disk.folder / "IDX", world, lossy), "")
+        cut = any(step.fault.startswith("power cut") for step in builds.steps)  # It may take many replies.
+        return next(_faults(builds, state, disk.folder / "IDX", world, lossy, cut), "")
     except StuckError as error:
         return str(error)
     finally:
@@ -290,7 +291,7 @@ def _session(process: _Process, folder: Path, step: Step | None, disk: Disk) -> 
     return image, wrong, error is None and not is_cut
 
 
-def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set[int]) -> Iterator[str]:
+def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set[int], cut: bool) -> Iterator[str]:
     index = pyfast.open_index(folder)
     if not has_knowledge(index):
         yield "there is no graph"
@@ -316,6 +317,9 @@ def _faults(builds: Builds, state: State, folder: Path, world: World, lossy: set
     for request, sessions in calls.items():
         if len(sessions) > 1 + len(lossy & {*sessions}) or len({*sessions}) < len(sessions):
             yield f"{request[:8]} was extracted in the builds {sessions}, of which {lossy} were broken off"
+    repeats = sum(len(sessions) - 1 for sessions in calls.values())
+    if not cut and repeats > builds.concurrency * len(lossy):
+        yield f"{repeats} calls were made again after {len(lossy)} builds that were broken off"
     alone = folder.with_name("NEW")
     pyfast.build_index(_documents(state), alone)
     process = _Process(builds, None, _NoDisk(), replace(world, asked=[], chance=Random(0)), 0.0)  # type: ignore[arg-type]

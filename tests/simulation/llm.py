@@ -30,6 +30,7 @@ HTTP_S = 300.0
 """How many seconds a call over HTTP may take"""
 STALLED = ("always late", "always busy", "always down")
 """What keeps a prompt from being answered at all, while the LLM answers others"""
+FELLS = "takes the server down"
 POISONS = ("error", "refused", "filtered", "always malformed", "always cut", "not unicode")
 """What is wrong with a prompt for good"""
 
@@ -82,6 +83,8 @@ class World:
     """From when until when it answers nobody, and how: "down", "busy" or "hangs" """
     reply: Callable[[str], dict[str, Any]] = in_fields
     """The fields of the right reply to a user's message"""
+    is_felled_until: float = 0.0
+    """Until when it answers nobody, because of a prompt that takes it down"""
     session: int = 0
     asked: list[Asked] = field(default_factory=list)
     in_flight: int = 0
@@ -90,7 +93,8 @@ class World:
     """Of a run whose LLM is behind a Batch API (see `batches`)"""
 
     def is_out(self, now: float) -> str:
-        return next((how for first, end, how in self.outages if first <= now < end), "")
+        how = next((how for first, end, how in self.outages if first <= now < end), "")
+        return how or ("down" if now < self.is_felled_until else "")
 
     def poison(self, prompt: str) -> str:
         return next((what for part, what in self.poisoned.items() if part in prompt), "")
@@ -157,6 +161,9 @@ class SimulatedLLM:
     async def _reply(self, user: str, call: Asked, temperature: float) -> Completion:
         world, chance = self._world, self._world.chance
         await self._outage()
+        if world.poison(user) == FELLS:
+            await asyncio.sleep(chance.random())
+            world.is_felled_until = asyncio.get_running_loop().time() + chance.uniform(2.0, 6.0)
         mood, wait = world.mood(), world.latency * chance.expovariate(1.0)
         mood = "late" if world.poison(user) == "always late" else mood
         await asyncio.sleep(1000.0 * world.latency + 1000.0 if mood == "late" else wait)

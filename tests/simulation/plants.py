@@ -115,6 +115,11 @@ PLANTS |= {
         "pause = min(2 * pause, _LONGEST_PAUSE_S)",
         "pause = self._pause = min(2 * max(pause, getattr(self, '_pause', 0.0)), _LONGEST_PAUSE_S)",
     ),
+    "a call that has failed counts as one that runs": Plant(
+        "engine/outages.py",
+        "                finally:\n                    self._in_work -= 1\n                    if not self._in_work:\n                        self._idle.set()\n",
+        "                except ZeroDivisionError:\n                    pass\n                self._in_work -= 1\n                if not self._in_work:\n                    self._idle.set()\n",
+    ),
     "a failed write wakes only its own calls": Plant(
         _FOLDER,
         "self._gathered.waiting + (self._group.waiting if self._broken else [])",
@@ -221,6 +226,11 @@ PLANTS |= {
             "                if request.call:\n",
             "                if False:\n",
         ),
+        "a question that is tried again gets its results of before": (
+            _JOURNAL,
+            '                execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)\n',
+            "",
+        ),
         "a probe joins a batch": (_BATCH_LLM, "if request.messages == PROBE.messages:", "if False:"),
         "a failed batch of an earlier session stops the run": (
             _BATCH_LLM,
@@ -285,6 +295,21 @@ PLANTS |= {
             "if same or writer.parameters != parameters:",
             "if same:",
         ),
+        "what is deleted is there already": (
+            _CHANGES,
+            "places |= {uri: (number, document) for uri, document in found.items() if entry.live[document]}",
+            "places |= {uri: (number, document) for uri, document in found.items()}",
+        ),
+        "what is deleted counts for the digest of all documents": (
+            _CHANGES,
+            "add_sums(int(self._facts['corpus'], 16), digests, sign)",
+            "add_sums(int(self._facts['corpus'], 16), digests, 1)",
+        ),
+        "merging the last parts loses the others": (
+            _CHANGES,
+            "self._parts[first:] = [_Entry",
+            "self._parts[:] = [_Entry",
+        ),
         "verify compares no documents": ("api/verification.py", "        index.check_all()\n", ""),
     }.items()
 }
@@ -306,6 +331,11 @@ PLANTS |= {
             _BUILD,
             "known = store.extracted_chunks() | failed",
             "known = failed",
+        ),
+        "an extraction is put aside before it is in the graph": (
+            _BUILD,
+            "    store = make_snapshot(index, embedder, write, notes)\n    if finished:\n        keep_extraction(folder)\n",
+            "    if finished:\n        keep_extraction(folder)\n    store = make_snapshot(index, embedder, write, notes)\n    if finished:\n        pass\n",
         ),
         "an extraction is noted again after a kill": (
             _BUILD,

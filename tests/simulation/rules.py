@@ -11,7 +11,7 @@ from typing import Any
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
+from simulation.llm import FELLS, HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
 from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected, user
 
@@ -114,7 +114,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         and any(said in told for said in ("answers only the smallest calls", "its prompt may be the reason")),
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
         "start": bool(scenario.batches)
-        and any(one <= session.began + 1.0 < end for one, end, _ in scenario.outages),
+        and any(one <= session.began + 1.0 and session.began < end for one, end, _ in scenario.outages),
         "batch": bool(scenario.provider) and any(said in told for said in _ENDED_BATCHES),
         "late": {"late", "call_seconds"} & {*scenario.moods, *scenario.budget}
         and ("did not answer" in told or "only the smallest calls" in told),
@@ -182,7 +182,7 @@ def _waits(scenario: Scenario, session: Session, calls: list[Asked]) -> Iterator
     for prompt, count in Counter(call.prompt for call in online).items():
         if count > _TRIES:
             yield f"{prompt} was asked {count} times"
-    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED}:
+    if scenario.moods or scenario.slow_disk or {*scenario.poisoned.values()} & {*STALLED, FELLS}:
         return
     until = session.began
     most = _IDLE_S + SLEEP_S * len(scenario.questions) * scenario.stages.count("sleep")
@@ -253,8 +253,10 @@ def _answers(
 
 
 def _calls(history: History) -> Iterator[str]:
-    """What was answered and stored is not asked again (G1)."""
+    """What was answered and stored is not asked again (G1), unless it is to be tried again."""
     scenario = history.scenario
+    if scenario.retries_failed and not (scenario.flips or scenario.budget or history.cut):
+        yield from _asked_again(history)
     if scenario.flips or scenario.retries_failed:
         return
     paid: dict[str, list[int]] = {}
@@ -271,6 +273,18 @@ def _calls(history: History) -> Iterator[str]:
         if len(sessions) > 1 + len(crashed) or len(set(sessions)) < len(sessions):
             yield f"the call {request[:8]} was answered in the sessions {sessions}"
     yield from _progress(history)
+
+
+def _asked_again(history: History) -> Iterator[str]:
+    """Each question that had failed is asked again, and what was said before is not used again."""
+    last = len(history.sessions) - 1
+    asked = {_id(call.prompt) for call in history.world.asked if call.session == last}
+    for number, session in enumerate(history.sessions[:last]):
+        for event in session.events if session.error is None and not session.killed else ():
+            if event.record is None or event.record.state != "failed":
+                continue
+            if user(f"<{event.record.id}") not in asked:
+                yield f"{event.record.id} failed in session {number}, and was not asked again"
 
 
 def _paid_in_batches(history: History) -> Iterator[str]:

@@ -31,7 +31,7 @@ from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions
 from simulation.batches import Provider, over_batches
 from simulation.disk import Disk, Image, with_flips
-from simulation.llm import POISONS, STALLED, SimulatedLLM, World, over_http
+from simulation.llm import FELLS, POISONS, STALLED, SimulatedLLM, World, over_http
 from simulation.loop import SimulatedLoop, SimulatedThreads
 from simulation.systems import PROMPTS, STAGES, system
 
@@ -202,6 +202,8 @@ def drawn(seed: int) -> Scenario:
         scenario.poisoned = {f"<{chance.choice(questions).id}>": chance.choice(STALLED)}
         if "always late" in scenario.poisoned.values() and not scenario.http:
             scenario.budget["call_seconds"] = 60.0
+    elif not scenario.outages and chance.random() < 0.04:
+        scenario.poisoned, scenario.moods, scenario.budget = {f"<{chance.choice(questions).id}>": FELLS}, {}, {}
     return scenario
 
 
@@ -457,14 +459,14 @@ def _session(
                 loop.call_later(moment + chance.choice((0.0, 0.01, 0.5, 3.0)), interrupt)
         if scenario.second:
             await asyncio.sleep(chance.expovariate(1 / 3))
-            if not working.done():
-                try:
-                    other = _job(scenario, session, history.world, folder, False)
-                    await other.llm.start()  # type: ignore[union-attr]
+            other = _job(scenario, session, history.world, folder, False)
+            try:
+                await other.llm.start()  # type: ignore[union-attr]
+                if not working.done():
                     await work_on(other)
                     history.refused.append("")
-                except (InputError, RunError) as error:
-                    history.refused.append(str(error))
+            except (InputError, RunError) as error:
+                history.refused.append(str(error))
         return await working
 
     def heard(event: Event) -> None:

@@ -542,7 +542,8 @@ def _whole(path: Path, tables: Sequence[str]) -> bool:
             rows = {name: broken for name, broken in _BROKEN.items() if name in (tables or _BROKEN)}
             return not any(database.execute(broken.format(*row)).fetchone()[0] for row in rows.items())
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _OF_THE_MACHINE:
+        # Python's own errors, of a text that is not UTF-8, have no code.
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_MACHINE:
             raise
         return False
     except UnicodeDecodeError:  # SQLite quotes the damaged bytes in its message.
@@ -711,8 +712,7 @@ class JournalledBatches(BatchLog):
 
 
 def _load(database: sqlite3.Connection, llm: str) -> list[LoggedBatch]:
-    # Not all rows of a run that is done were checked.
-    stored = {call for (call,) in database.execute(f"SELECT {_CALL} FROM completions WHERE json_valid(entry)")}
+    stored = {call for (call,) in database.execute(f"SELECT {_CALL} FROM completions")}
     batches = []
     rows = database.execute("SELECT key, id, made FROM batches WHERE llm = ? ORDER BY made, rowid", (llm,))
     for key, id, made in rows.fetchall():
