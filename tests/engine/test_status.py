@@ -176,7 +176,7 @@ def test_it_can_be_asked_for_during_a_run(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         deadline = time.monotonic() + 120
         while run.poll() is None and time.monotonic() < deadline:
-            if (tmp_path / "r" / "journal.sqlite").exists():
+            if (tmp_path / "r" / "run.toml").exists():
                 status = processes.pyfast("status", tmp_path / "r")
                 told.append(status.stdout.partition("\n")[0] or status.stderr)
             else:
