@@ -130,6 +130,23 @@ def test_parts_are_joined_when_a_tier_is_full(tmp_path: Path) -> None:
     same(Index(tmp_path / "index"), pyfast.build_index(documents, tmp_path / "fresh"))
 
 
+def test_a_large_part_is_not_written_again_for_small_additions(tmp_path: Path) -> None:
+    """More than eight small parts after a large one become one part, and the large one stays."""
+    index = tmp_path / "IDX"
+    many = [TextDocument(f"{number}.txt", "", text_of(number)) for number in range(600)]
+    pyfast.build_index(many, index)
+    (large,) = pyfast.describe_index(index).parts
+    counts = []
+    for number in range(600, 630):
+        many.append(TextDocument(f"{number}.txt", "", text_of(number)))
+        pyfast.add_documents(index, many[-1:])
+        parts = pyfast.describe_index(index).parts
+        assert parts[0] == large
+        counts.append(len(parts))
+    assert max(counts) == 9 and counts.count(2) == 4
+    same(Index(index), pyfast.build_index(many, tmp_path / "NEW"))
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
     pyfast.build_index([document(name, 0) for name in range(6)], tmp_path / "index")

@@ -15,7 +15,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, takewhile
+from operator import ge
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ from pyfast.utils.log import LOG
 _TIER = 8
 """Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
 times as many documents as a part of the tier below. If more than this many of the last parts of an index
-belong to a tier or to lower tiers, pyfast merges them
+belong to one tier, pyfast merges them, with the parts of lower tiers between and after them
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier, without deleted documents"""
@@ -445,16 +447,15 @@ class _Writer:
         return entry.part
 
     def merge_full_tiers(self) -> None:
-        """For each tier, from the lowest: count the parts at the end that belong to this tier or to a lower
-        one. If there are more than eight of them, merge them.
+        """For each tier, from the lowest: count its parts among the last ones, as far as these belong to this tier
+        or to lower ones. If there are more than eight, merge these last parts. A large part is not written again
+        for a few small ones after it.
         """
         tier = 0
         while tier <= max(map(_tier, self._parts)):
-            run = 0
-            while run < len(self._parts) and _tier(self._parts[-1 - run]) <= tier:
-                run += 1
-            if run > _TIER:
-                self.merge(len(self._parts) - run)
+            last = list(takewhile(partial(ge, tier), map(_tier, reversed(self._parts))))
+            if last.count(tier) > _TIER:
+                self.merge(len(self._parts) - len(last))
             tier += 1
 
     def commit(self, **counts: Any) -> Change:
