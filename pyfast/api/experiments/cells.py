@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import file_digest
 from pathlib import Path
 from statistics import stdev
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -55,12 +55,60 @@ from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import load_system
 from pyfast.utils.files import free_name, write_atomically
 from pyfast.utils.log import LOG
-from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, Load, RunOptions, Sampling
+from pyfast.utils.options import OF_EXPERIMENT, RUN_DEFAULTS, Cluster, FollowUps, Load, RunOptions, Sampling
 from pyfast.utils.text_forms import counted
 
 _LOOK_S = 0.25
 _OF_ROWS = {"of_a": "of_baseline", "of_b": "of_row", "first": "of the baseline", "second": "of the row"}
 _QUESTIONS = ("questions.jsonl", "conversations.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What all cells of an experiment share: its plan, its folder, and how its runs are carried out."""
+
+    plan: Plan
+    folder: Path
+    options: RunOptions
+    concurrency: int | None
+    watch: Watch
+    prices: Prices | None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The arguments of a job in which a model reads a corpus"""
+        options = RunOptions(outage=self.options.outage)
+        return {"concurrency": self.concurrency, "options": options, "watch": self.watch}
+
+
+@dataclass(frozen=True, slots=True)
+class _DataSet:
+    """A data set of the plan: its folder, and the digest of its corpus."""
+
+    name: str
+    source: Path
+    digest: str
+
+    @property
+    def questions(self) -> Path:
+        return next(self.source / name for name in reversed(_QUESTIONS) if (self.source / name).is_file())
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A cell before its runs: a row on a data set with a model."""
+
+    data: _DataSet
+    row: Row
+    model: str
+    index: Index
+    folder: Path
+    seeds: Sequence[int]
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """The folder of each seed's run"""
+        return tuple(self.folder / f"seed-{seed}" for seed in self.seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,49 +259,41 @@ def experiment(
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
         if not row.not_run:
             load_system(row.system).configure(row.settings)
-    corpora = {name: _digest(source / "corpus.jsonl") for name, source in sources.items()}
-    bare = replace(options, sample=None)
-    given = {"concurrency": concurrency, "options": RunOptions(outage=options.outage), "watch": watch}
-    planned, todo, timed = [], [], []
-    sets: dict[tuple[str, str], Searched] = {}
-    for name, source in sources.items():
-        for model_name, model in read.models.items():
-            corpus = source / "corpus.jsonl"
-            same = partial(_check_same, corpus, corpora[name], options.restart, vectors=read.vectors)
-            plain = _index(read, name, source, folder / "indexes", model_name, given, same)
-            tree, summaries = _summarized(read, name, source, plain, model_name, given, same)
-            sets[name, model_name] = searched(
-                _questions(source), plain, summaries, _extracted(read, plain, model_name)
+    sets = [_DataSet(name, source, _digest(source / "corpus.jsonl")) for name, source in sources.items()]
+    work = _Work(read, folder, options, concurrency, watch, listed)
+    planned, found = [], dict[tuple[str, str], Searched]()
+    for one in sets:
+        for model_name in read.models:
+            plain = _index(work, one, model_name)
+            tree, summaries = _summarized(work, one, plain, model_name)
+            found[one.name, model_name] = searched(
+                one.questions, plain, summaries, _extracted(read, plain, model_name)
             )
             for row in read.rows:
                 if not row.not_run:
                     index = tree if load_system(row.system).reads_summaries else plain
                     if (row.retriever, row.rerank) != index.opened_with[:2]:
                         index = open_index(index.folder, row.retriever, row.rerank)
-                    place = folder / "runs" / folder_name(name) / folder_name(row.name) / folder_name(model_name)
-                    runs = tuple(place / f"seed-{seed}" for seed in read.seeds)
-                    planned.append((read, name, row, model_name, runs, source, listed))
-                    timed.append(partial(_latency, read, row, model, index, source, place, options.restart))
-                    todo += [
-                        partial(_run, read, row, model, index, source, run, seed, concurrency, bare)
-                        for run, seed in zip(runs, read.seeds, strict=True)
-                    ]
+                    names = (folder_name(one.name), folder_name(row.name), folder_name(model_name))
+                    place = folder.joinpath("runs", *names)
+                    planned.append(_Planned(one, row, model_name, index, place, read.seeds))
+    todo = [partial(_run, work, cell, seed) for cell in planned for seed in read.seeds]
     if cluster is None:
         for do in todo:
             do(watch=watch)
     else:
         _run_on_workers(todo, cluster, watch)
-    cells = [_cell(*one) for one in planned]
+    cells = [_cell(work, cell) for cell in planned]
     known = list(dict.fromkeys(name for cell in cells for name in names_of(cell.scored)))
     if unknown := [name for name in read.columns if name not in known and not is_published(read, name)]:
         raise InputError(
             f"`columns` of the plan: unknown figure {unknown[0]!r}; known: {', '.join(known)} (the runs are kept)"
         )
     try:
-        for number, measure in enumerate(timed):
-            cells[number] = replace(cells[number], latency=measure())
+        for number, cell in enumerate(planned):
+            cells[number] = replace(cells[number], latency=_latency(work, cell))
     finally:  # The runs were paid for, even if the latency cannot be measured.
-        write_tables(read, cells, folder, sets)
+        write_tables(read, cells, folder, found)
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
@@ -297,36 +337,26 @@ def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch:
             run.result()
 
 
-def _run(
-    plan: Plan,
-    row: Row,
-    model: Model,
-    index: Index,
-    source: Path,
-    run: Path,
-    seed: int,
-    concurrency: int | None,
-    options: RunOptions,
-    *,
-    watch: Watch,
-    cluster: Cluster | None = None,
-) -> None:
+def _run(work: _Work, cell: _Planned, seed: int, *, watch: Watch, cluster: Cluster | None = None) -> None:
+    """Carry out the run of a cell with a seed, or resume it. Nothing happens if it is finished."""
+    plan, row, run = work.plan, cell.row, cell.folder / f"seed-{seed}"
+    model, follow_ups = plan.models[cell.model], cast(FollowUps, row.follow_ups)
     LOG.info("%s", run)
-    follow_ups: Any = row.follow_ups
+    options = replace(work.options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents)
     given: dict[str, Any] = {
-        "index": index,
+        "index": cell.index,
         "llm": model.llm,
         "llm_options": model.options,
         "system": row.system,
         "settings": row.settings,
         "run": run,
         "limit": plan.limit,
-        "concurrency": concurrency,
+        "concurrency": work.concurrency,
         "budget": None,
         "sampling": Sampling(plan.temperature, seed),
-        "options": replace(options, follow_ups=follow_ups, sample=plan.sample, documents=plan.documents),
+        "options": options,
     }
-    questions, has_begun = _questions(source), not options.restart and (run / CONFIGURATION).exists()
+    questions, has_begun = cell.data.questions, not options.restart and (run / CONFIGURATION).exists()
     if has_begun:
         changed = job_of(questions, AnswerArguments(**given), joins=True)[0].changed_since_the_end()
         if changed:
@@ -338,23 +368,15 @@ def _run(
         raise RunError(f"{run}: stopped; the same command resumes the experiment")
 
 
-def _cell(
-    plan: Plan,
-    name: str,
-    row: Row,
-    model: str,
-    runs: tuple[Path, ...],
-    source: Path,
-    prices: Prices | None,
-) -> Cell:
-    gold = source / "gold.jsonl"
-    reports = [evaluate(run, gold if gold.is_file() else _questions(source), metrics=plan.metrics) for run in runs]
+def _cell(work: _Work, cell: _Planned) -> Cell:
+    gold, runs, metrics = cell.data.source / "gold.jsonl", cell.runs, work.plan.metrics
+    reports = [evaluate(run, gold if gold.is_file() else cell.data.questions, metrics=metrics) for run in runs]
     scored = _together([report.questions for report in reports])
     costs = [
-        cost_of(str(run), run, {record.id: record for record in Run(run).records}, report.questions, prices)
+        cost_of(str(run), run, {record.id: record for record in Run(run).records}, report.questions, work.prices)
         for run, report in zip(runs, reports, strict=True)
     ]
-    figures, paper = rows_of(scored)[0].figures, row.paper.get(name, {})
+    figures, paper = rows_of(scored)[0].figures, cell.row.paper.get(cell.data.name, {})
     times = [one for one in map(service_times, runs) if one is not None]
     # All questions by all seconds: a mean of rates would hide a slow run behind a fast one.
     counts = [len(one.seconds) for one in times]
@@ -366,25 +388,26 @@ def _cell(
     failed = unanswered_of([one for report in reports for one in report.questions])
     # The table says itself how many questions of a set were run.
     spent, notes = mean_cost(costs), notes_of(replace(reports[0], not_run=()))
-    return Cell(*(name, row.name, model, runs, figures, paper, spent, scored, failed, notes, rate), spread=spread)
+    names = cell.data.name, cell.row.name, cell.model
+    return Cell(*(*names, runs, figures, paper, spent, scored, failed, notes, rate), spread=spread)
 
 
-def _latency(
-    plan: Plan, row: Row, model: Model, index: Index, source: Path, place: Path, restart: bool
-) -> Mapping[str, float]:
-    """Measure the latency of a cell with one client, or without `restart`, read what was measured before."""
+def _latency(work: _Work, cell: _Planned) -> Mapping[str, float]:
+    """Measure the latency of a cell with one client, or unless the work starts anew, read what was measured
+    before."""
+    plan, model = work.plan, work.plan.models[cell.model]
     if not plan.latency:
         return {}
-    out = place / f"latency-{plan.latency}"
-    if restart or not (out / "bench.json").exists():
+    out = cell.folder / f"latency-{plan.latency}"
+    if work.options.restart or not (out / "bench.json").exists():
         bench(
-            list(read_questions(_questions(source), plan.latency)),
+            list(read_questions(cell.data.questions, plan.latency)),
             Load(clients=[1], count=plan.latency, warm_up=1, repeats=1, documents=plan.documents),
-            index=index,
+            index=cell.index,
             llm=model.llm,
             llm_options=model.options,
-            system=row.system,
-            settings=row.settings,
+            system=cell.row.system,
+            settings=cell.row.settings,
             out=out,
         )
     (load,) = orjson.loads((out / "bench.json").read_bytes())["loads"]
@@ -418,22 +441,17 @@ def _source(folder: Path) -> Path:
     return folder
 
 
-def _questions(source: Path) -> Path:
-    return next(source / name for name in reversed(_QUESTIONS) if (source / name).is_file())
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "blake2b").hexdigest()
 
 
-def _check_same(
-    corpus: Path, digest: str, restart: bool, place: Path, *, vectors: Sequence[str], **more: str
-) -> None:
+def _check_same(work: _Work, data: _DataSet, place: Path, **models: str) -> None:
     """Compare what an index of the experiment was made of with what it would be made of now, and note it beside
-    the index: its corpus, its vectors, and in `more`, the models that read the corpus. With `restart`, an index
-    that was made of something else gets another name. Otherwise it is an error."""
-    now, notes = {"corpus": digest, "vectors": list(vectors), **more}, place.parent / "made_of.json"
+    the index: its corpus, its vectors, and the `models` that read the corpus. With `restart`, an index that was
+    made of something else gets another name. Otherwise it is an error."""
+    corpus, notes = data.source / "corpus.jsonl", place.parent / "made_of.json"
+    now = {"corpus": data.digest, "vectors": list(work.plan.vectors), **models}
     noted = orjson.loads(notes.read_bytes()) if notes.exists() else {}
     before = noted.get(place.name, {}) if place.exists() else {}
     if place.exists() and not before:
@@ -441,7 +459,7 @@ def _check_same(
     if changed := next((one for one, value in now.items() if before.get(one, value) != value), None):
         known = {"corpus": str(corpus), "vectors": "the key `vectors` of the plan"}
         what = known.get(changed) or f"the {changed.replace('_', ' ')}"
-        if not restart:
+        if not work.options.restart:
             raise InputError(
                 f"{what} has changed since {place} was made; use another --out, or --restart to make the index"
                 " again and answer all questions again"
@@ -461,34 +479,27 @@ def _reader(model: Model) -> str:
     return "" if reads is None else reads.fingerprint  # Without a model, the call that needs it says so.
 
 
-def _index(
-    plan: Plan,
-    name: str,
-    source: Path,
-    folder: Path,
-    model_name: str,
-    given: Mapping[str, Any],
-    check_same: Callable[..., None],
-) -> Index:
+def _index(work: _Work, data: _DataSet, model_name: str) -> Index:
     """Build or open the index of a data set, with its knowledge graph if a system uses one. If the LLM of the
     table extracts the graph, each model has an index of its own with this graph."""
+    plan, folder = work.plan, work.folder / "indexes"
     used = [(load_system(row.system), row.settings) for row in plan.rows if not row.not_run]
     embedders = {getattr(one.configure(its), "embedder", DEFAULT) for one, its in used if one.opens}
     extracts = plan.knowledge == "llm" and bool(embedders)
-    place = folder / (f"{name}-{folder_name(model_name)}" if extracts else name)
+    place = folder / (f"{data.name}-{folder_name(model_name)}" if extracts else data.name)
     folder.mkdir(parents=True, exist_ok=True)
     # A graph has the vectors of one model. If systems use several, rules build a graph for each run.
     has_graph = extracts or len(embedders) == 1
     read_by = {"model_of_the_knowledge_graph": _reader(plan.models[model_name])} if extracts else {}
-    check_same(place, **read_by, **({"embedder_of_the_knowledge_graph": min(embedders)} if has_graph else {}))
-    index = (
-        open_index(place) if place.exists() else build_index(source / "corpus.jsonl", place, vectors=plan.vectors)
-    )
+    embedded_by = {"embedder_of_the_knowledge_graph": min(embedders)} if has_graph else {}
+    _check_same(work, data, place, **read_by, **embedded_by)
+    corpus = data.source / "corpus.jsonl"
+    index = open_index(place) if place.exists() else build_index(corpus, place, vectors=plan.vectors)
     if has_graph and not has_knowledge(index):
         LOG.info("%s: building the knowledge graph", place)
         model = plan.models[model_name]
         llm, options = (model.llm, model.options) if extracts else (None, None)
-        build_knowledge(index, llm, llm_options=options, embedder=min(embedders), **given)
+        build_knowledge(index, llm, llm_options=options, embedder=min(embedders), **work.reading)
     return index
 
 
@@ -505,27 +516,23 @@ def _extracted(plan: Plan, index: Index, model_name: str) -> str:
     return f"the model of this table ({model_name}), with {counted(calls, 'LLM call')} and {used:,} tokens"
 
 
-def _summarized(
-    plan: Plan,
-    name: str,
-    source: Path,
-    index: Index,
-    model_name: str,
-    given: Mapping[str, Any],
-    check_same: Callable[..., None],
-) -> tuple[Index, str]:
+def _summarized(work: _Work, data: _DataSet, index: Index, model_name: str) -> tuple[Index, str]:
     """Return the index for systems that read summaries, and say in words which summaries it has."""
+    plan = work.plan
     if not any(one.reads_summaries for one in systems_of(plan)):
         return index, ""
-    if plan.documents == "own" and all(question.documents for question in read_questions(_questions(source))):
+    if plan.documents == "own" and all(question.documents for question in read_questions(data.questions)):
         return index, "none, because each question searches its own documents"
     if not plan.summaries:
         return index, "none, because the plan does not ask for them"
-    model, place = plan.models[model_name], index.folder.parent / f"{name}-{folder_name(model_name)}-summaries"
-    check_same(place, model_of_the_summaries=_reader(model))
+    model, place = (
+        plan.models[model_name],
+        index.folder.parent / f"{data.name}-{folder_name(model_name)}-summaries",
+    )
+    _check_same(work, data, place, model_of_the_summaries=_reader(model))
     if not place.exists():
         LOG.info("%s: writing the summaries", place)
-        summarize_index(index, model.llm, out=place, llm_options=model.options, **given)
+        summarize_index(index, model.llm, out=place, llm_options=model.options, **work.reading)
     layers = [read_status(folder) for folder in place.glob(f"{SUMMARIES}/*")]
     written, calls = sum(one.states.get("answered", 0) for one in layers), sum(one.llm_calls for one in layers)
     used = sum(one.prompt_tokens + one.completion_tokens for one in layers)
