@@ -159,9 +159,11 @@ def units_of(name: str, row: Row) -> list[Unit]:
     return list(units)
 
 
-def index_of(name: str, rows: Sequence[Row], knows: bool, folder: Path) -> Index:
+def index_of(name: str, own: set[str], knows: bool, folder: Path) -> Index:
+    """The index of a set in a folder, built if it is not there yet: of all documents, or if a system `knows` a
+    graph, of the questions' own documents, with a graph that rules read from them."""
     if not folder.exists():
-        own, documents = own_documents(name, rows), read([DATA / name / "corpus.jsonl"])
+        documents = read([DATA / name / "corpus.jsonl"])
         build_index((it for it in documents if it.uri in own) if knows else documents, folder)
         if knows:
             pyfast.build_knowledge(folder)
@@ -279,7 +281,7 @@ def record(
                 graph = load_system(system).opens is not None
                 kind = f"-graph-{limit}{'-odd' * odd}" if graph else ""
                 place = (indexes or folder) / f"index-{name}{kind}"
-                record_one(rows, system, index_of(name, rows, graph, place), given, out)
+                record_one(rows, system, index_of(name, own_documents(name, rows), graph, place), given, out)
 
 
 @app.command()

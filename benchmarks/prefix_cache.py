@@ -18,7 +18,6 @@ and `subqrag` search the passages of their questions' own contexts, and a graph 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -31,20 +30,19 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+from fewer_tokens import DATA, index_of
 from rich.console import Console
 from rich.table import Table
 
 import pyfast
-from pyfast.corpus import read
 from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
 from pyfast.llm import Completion, FullLLM, Message, Request, dialogue
 from pyfast.llm.instant import Instant
-from pyfast.retrieval import Index, build_index
+from pyfast.retrieval import Index
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracle import Oracle
 
-DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SIZES = (inf, 1, 5, 20)  # GB
 TOKENS_PER_GB = 2**30 / (144 * 2**10)
 KNOWING = ("mtqa", "subqrag")
@@ -85,18 +83,6 @@ def questions_of(name: str, limit: int, even: bool) -> list[dict[str, Any]]:
     chosen = [row for row in rows if row.get("supporting") and row.get("answers")]
     chosen = list({row["question"]: row for row in chosen}.values())
     return [row for row in chosen if blake2b(row["id"].encode()).digest()[-1] % 2 != even][:limit]
-
-
-def index_of(name: str, asked: list[dict[str, Any]], knows: bool, folder: Path) -> Index:
-    own = {uri for row in asked for uri in row.get("context", ())}
-    if knows and not own:
-        raise SystemExit(f"{name}: its questions have no contexts of their own")
-    if not folder.exists():
-        documents = read([DATA / name / "corpus.jsonl"])
-        build_index((it for it in documents if it.uri in own) if knows else documents, folder)
-        if knows:
-            pyfast.build_knowledge(folder)
-    return Index(folder)
 
 
 def measured(
@@ -152,7 +138,8 @@ def main(
             knows = system in KNOWING
             if knows and name == "hybridqa":
                 continue
-            index = index_of(name, asked, knows, folder / f"{name}{'-even' * even}{f'-graph-{limit}' * knows}")
+            own = {uri for row in asked for uri in row.get("context", ())}
+            index = index_of(name, own, knows, folder / f"{name}{'-even' * even}{f'-graph-{limit}' * knows}")
             llm: Any = Oracle(asked) if reader else Same() if same else Instant()
             given = dict(one.split("=", 1) for one in setting or ())
             for row in measured(name, system, asked, index, llm, given):
