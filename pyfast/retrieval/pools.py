@@ -25,6 +25,7 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32, Int64, ends
 from pyfast.utils.sqlite_files import fault, open_database
 
+_Searching = Literal["retrievers", "rerankers"]
 RANK_CONSTANT = 10
 """Reciprocal rank fusion scores a passage by 1 / (this number + its rank) in each list. Ranks start at 1"""
 
@@ -190,13 +191,24 @@ def open_rerankers(name: str, index: object) -> tuple[Reranker, ...]:
 
     Raises `InputError` if there is no such reranker, or it does not have the interface `Reranker`.
     """
-    if name == OFF:
-        return ()
-    names = ("late", "cross") if name == BOTH else (name,)
-    return tuple(_opened("rerankers", each, index, "score", name) for each in names)
+    return tuple(_opened("rerankers", each, index, "score", name) for each in _rerankers(name))
 
 
-def _opened(kind: Literal["retrievers", "rerankers"], name: str, index: object, method: str, given: str) -> Any:
+def check_named(retriever: str, rerank: str) -> None:
+    """Raise `InputError` if there is no retriever or reranker with these names, before there is an index."""
+    named: tuple[tuple[_Searching, Sequence[str]], ...]
+    named = ("retrievers", [retriever]), ("rerankers", _rerankers(rerank))
+    for kind, names in named:
+        for name in names:
+            if name.partition(":")[0] not in plugins.names(kind):
+                plugins.load(kind, name)
+
+
+def _rerankers(name: str) -> Sequence[str]:
+    return () if name == OFF else ("late", "cross") if name == BOTH else (name,)
+
+
+def _opened(kind: _Searching, name: str, index: object, method: str, given: str) -> Any:
     """Open a plug-in for an index. For example, `cross:MODEL` opens `cross` with `MODEL` as its second argument.
 
     Raises `InputError` if there is no such plug-in, its module cannot be imported, or it lacks `method`. Such an

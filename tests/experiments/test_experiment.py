@@ -596,6 +596,19 @@ def test_a_wrong_setting_of_the_last_row_is_found_before_the_first_is_run(data: 
     assert not (tmp_path / "E").exists()
 
 
+@pytest.mark.parametrize(("key", "name"), [("retriever", "bm52"), ("rerank", "crosss")])
+def test_an_unknown_retriever_is_refused_before_an_index_is_built(
+    data: Path, tmp_path: Path, key: str, name: str
+) -> None:
+    plan = {
+        "sets": ["moons"],
+        "rows": [{"name": "RAG", "system": "rag"}, {"name": "B", "system": "rag", key: name}],
+    }
+    with pytest.raises(InputError, match=f"unknown re[a-z]+ '{name}'; known: "):
+        pyfast.experiment(plan, data, tmp_path / "OUT", llm="instant")
+    assert not (tmp_path / "OUT").exists()
+
+
 def test_an_unknown_figure_is_refused_and_the_runs_are_kept(data: Path, tmp_path: Path) -> None:
     """The figures of a user's own metric are only known after the runs."""
     plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag"}], "columns": ["em", "f1x"]}

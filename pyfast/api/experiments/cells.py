@@ -51,6 +51,7 @@ from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, no
 from pyfast.knowledge import has_knowledge
 from pyfast.llm import DEFAULT_ROLE
 from pyfast.retrieval import Index
+from pyfast.retrieval.pools import check_named
 from pyfast.retrieval.vectors.embeddings import DEFAULT
 from pyfast.systems import load_system
 from pyfast.utils.files import free_name, write_atomically
@@ -259,6 +260,7 @@ def experiment(
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
         if not row.not_run:
             load_system(row.system).configure(row.settings)
+            check_named(row.retriever, row.rerank)
     sets = [_DataSet(name, source, _digest(source / "corpus.jsonl")) for name, source in sources.items()]
     work = _Work(read, folder, options, concurrency, watch, listed)
     planned, found = [], dict[tuple[str, str], Searched]()
