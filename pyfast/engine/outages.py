@@ -45,8 +45,8 @@ _CHECK_S, _LONGEST_CHECK_S = 2.0, 60.0
 """How many seconds must pass between two probes that no call waits for. If the LLM asks for a longer pause, this
 pause counts, up to the second value"""
 _FAILED_IN_A_ROW = 3
-"""How many calls in a row may fail in transit while the LLM answers only probes. After many answered calls,
-the limit is a fifth of the number of answered calls
+"""How many questions in a row may have calls that fail in transit while the LLM answers only probes. After many
+answered calls, the limit is a fifth of the number of answered calls
 """
 
 
@@ -63,15 +63,15 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question, for its time limit. It stops in outages. While an LLM call runs, asyncio's
-    timeout is off, and the call itself checks whether the time is over."""
+    """The clock of a question. If the question has a time limit, its time stops in outages. While an LLM call
+    runs, asyncio's timeout is off, and the call itself checks whether the time is over."""
 
-    timeout: asyncio.Timeout
+    timeout: asyncio.Timeout | None
     counted: float
     """A time of the event loop. Outages before this time have already postponed `ends`. So outages of two LLMs at
     the same time do not count twice"""
     ends: float
-    """When the time of the question is over, as a time of the event loop"""
+    """When the time of the question is over, as a time of the event loop. Infinite if it has no time limit"""
     stops: int = 0
     """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
 
@@ -79,8 +79,9 @@ class Clock:
         """Add `by` to the number of reasons why the clock stands still. A negative `by` lowers the number.
         The clock runs while the number is 0."""
         self.stops += by
-        with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
-            self.timeout.reschedule(None if self.stops else self.ends)
+        if self.timeout is not None:
+            with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
+                self.timeout.reschedule(None if self.stops else self.ends)
 
 
 class Clocks:
@@ -91,14 +92,11 @@ class Clocks:
         self._stopped = 0
 
     @contextlib.contextmanager
-    def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock | None]:
+    def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock]:
         """Make the clock of a question. It runs while the `with` block runs. If `timeout` is None, the
-        question has no time limit, and the clock is None."""
-        if timeout is None:
-            yield None
-            return
-        ends = timeout.when()
-        assert ends is not None
+        question has no time limit."""
+        ends = None if timeout is None else timeout.when()
+        ends = math.inf if ends is None else ends
         clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
         self._clocks[clock] = None
         clock.stop(self._stopped)
@@ -165,8 +163,7 @@ class Outages:
             on_change: A function that is called with the outage when it starts, and with None when it ends.
             stop: After this event is set, no call waits for the end of an outage.
             lost: How many questions are tried again because they failed in earlier sessions. Their calls may
-                fail again. So this number of failed calls does not count as a sign that the LLM is
-                unreachable.
+                fail again. So failed calls of this number of questions are no sign that the LLM is unreachable.
             clocks: The clocks of the questions.
             name: The LLM's name in errors.
             on_out: A function that is called when `is_out` changes.
@@ -193,7 +190,7 @@ class Outages:
         """Whether the event `stop` ended a wait for the end of an outage"""
         self._took = 0.0  # seconds that a call takes: the longest of the last calls
         self._answered = -math.inf  # the loop's time of the last reply
-        self._failed = 0  # failed calls since the last reply
+        self._failed: set[object] = set()  # questions with a failed call since the last reply
         # seconds in outages since the last reply: a server that answers only probes counts as down
         self._waited = 0.0
         self._looking: asyncio.Task[_Met] | None = None
@@ -261,7 +258,7 @@ class Outages:
         Args:
             request: The call.
             seconds: The maximum number of seconds of one attempt.
-            clock: The clock of the question.
+            clock: The clock of the question. None: the call belongs to no question.
 
         Raises:
             CallError: The call failed, or the server refuses it while it answers others. If it failed several
@@ -293,7 +290,7 @@ class Outages:
             if self._is_closed:  # Nobody would get the reply.
                 raise LLMUnavailableError("the run has ended")
             began, limit, is_last = loop.time(), seconds, False
-            if clock is not None and (limit is None or clock.ends - began < limit):
+            if clock is not None and clock.ends - began < (math.inf if limit is None else limit):
                 limit, is_last = max(clock.ends - began, 0.0), True
             try:
                 alone = not self._in_work
@@ -311,7 +308,7 @@ class Outages:
                 self._answered = loop.time()
                 self._took = max(self._answered - began, 0.9 * self._took)
                 self.answers += 1
-                self._failed, self._waited = 0, 0.0
+                self._failed, self._waited = set(), 0.0
                 self._note(None)
                 if self._looking is not None:
                     self._passed.set()
@@ -323,7 +320,7 @@ class Outages:
                     raise
                 if await self._met(OutageError(str(error)), began) == "outage":
                     continue
-                self._check_gone(error)
+                self._check_gone(error, clock)
                 raise CallError(error.said) from None
             except LLMUnavailableError as error:
                 self._note(error)
@@ -348,7 +345,7 @@ class Outages:
                 if is_trial:
                     what = f"{allowed} times while it worked on this call, the last time on no other"
                     reason = f"{fault}; the LLM went down {what}"
-                self._raise(OutageError(reason), _FELLED, False)
+                self._raise(OutageError(reason), _FELLED, False, clock)
             late += met == "late"
             faults += met == "others" or late > _LATE
             if faults >= allowed:
@@ -356,7 +353,7 @@ class Outages:
                     # Other calls got replies shortly before, so one of them may have taken the LLM down each time.
                     async with self._alone():
                         return await self._complete(request, seconds, clock, is_trial=True)
-                self._raise(fault, allowed, is_last)
+                self._raise(fault, allowed, is_last, clock)
             tries += 1
             await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
 
@@ -396,17 +393,17 @@ class Outages:
             # The LLM cancelled the call itself. Passed on, the error would end the caller silently.
             raise CallError("the LLM cancelled the call") from None
 
-    def _raise(self, fault: OutageError, allowed: int, is_last: bool) -> NoReturn:
+    def _raise(self, fault: OutageError, allowed: int, is_last: bool, clock: Clock | None) -> NoReturn:
         if allowed == 1:
             raise TimeoutError if is_last else CallError(str(fault))
-        self._check_gone(fault)
+        self._check_gone(fault, clock)
         raise TransportError(str(fault))
 
-    def _check_gone(self, fault: LLMUnavailableError) -> None:
-        """Count one more failed call. Raise `LLMUnavailableError` if the LLM answers nothing but probes."""
-        self._failed += 1
+    def _check_gone(self, fault: LLMUnavailableError, clock: Clock | None) -> None:
+        """Note a failed call of a question. Raise `LLMUnavailableError` if the LLM answers nothing but probes."""
+        self._failed.add(clock or object())
         most = max(_FAILED_IN_A_ROW, self.answers // 5) + self._lost
-        if self._failed > most and not self._in_work:
+        if len(self._failed) > most and not self._in_work:
             raise self._gone(fault, "the LLM answers only the smallest calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:

@@ -26,7 +26,7 @@ from pyfast.engine import (
     work_on,
 )
 from pyfast.engine.outages import Outages, Waiting
-from pyfast.errors import CallError, LLMUnavailableError, OutageError, RunError
+from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.llm.protocol import PROBE
@@ -158,6 +158,23 @@ def test_a_fault_that_follows_a_question_fails_it_alone(kind: str, number: int, 
 def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None:
     with pytest.raises(LLMUnavailableError, match="the LLM answers only the smallest calls"):
         answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
+
+
+@pytest.mark.guarantee("G4")
+@pytest.mark.parametrize("fault", [FAULTS["500"], lambda: RefusalError("HTTP 403", status=403)])
+def test_a_question_whose_calls_all_fail_at_once_fails_alone(fault: Callable[[], Exception]) -> None:
+    """However many calls it makes: the failed questions count, and three of them are no sign of an outage."""
+
+    async def five_at_once(question: Question, ctx: Context) -> Answer:
+        calls = [direct(Question(question.id, f"{question.text} {part}"), ctx) for part in range(5)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return Answer("five", None)
+
+    found, _, heard = answered(Poisoned(fault, "question"), 3, ask=five_at_once)
+    assert [record.state for record in found] == ["failed"] * 3 and heard == []
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 600.0])

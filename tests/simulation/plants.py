@@ -108,7 +108,7 @@ PLANTS = {
 
 PLANTS |= {
     "the time waited for an LLM adds up over outages": Plant(
-        "engine/outages.py", "self._failed, self._waited = 0, 0.0\n", "self._failed = 0\n"
+        "engine/outages.py", "self._failed, self._waited = set(), 0.0\n", "self._failed = set()\n"
     ),
     "pauses between probes do not begin short again": Plant(
         "engine/outages.py",

@@ -110,8 +110,8 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
         "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
-        "poison": bool(scenario.poisoned)
-        and any(said in told for said in ("answers only the smallest calls", "its prompt may be the reason")),
+        # A scenario poisons at most three questions, and so many are no sign that the LLM answers only probes.
+        "poison": bool(scenario.poisoned) and "its prompt may be the reason" in told,
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,
         "start": bool(scenario.batches)
         and any(one <= session.began + 1.0 and session.began < end for one, end, _ in scenario.outages),
