@@ -53,8 +53,7 @@ from pyfast.knowledge import (
     has_knowledge,
     open_knowledge,
 )
-from pyfast.knowledge.extracts import LEARNED
-from pyfast.knowledge.names import is_named_in, name_key
+from pyfast.knowledge.extracts import LEARNED, is_named_in, name_key
 from pyfast.knowledge.session import Learned, encode_statements
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index

@@ -89,9 +89,8 @@ def train(
     import torch
 
     from pyfast.systems.hseq import training
-    from pyfast.training.adapter import ADAPTER
     from pyfast.training.loop import Point, Schedule
-    from pyfast.training.lora import merge_adapter
+    from pyfast.training.lora import ADAPTER, merge_adapter
 
     torch.set_num_threads(threads)
     sources = [(index_of(name, out), halves(name)[0]) for name in SETS]

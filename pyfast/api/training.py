@@ -41,8 +41,7 @@ from pyfast.utils.options import (
 if TYPE_CHECKING:
     from pyfast.systems.hseq.training import Recipe
     from pyfast.systems.hseq.weak_positives import Gold
-    from pyfast.training.devices import Estimate
-    from pyfast.training.loop import Point, Schedule
+    from pyfast.training.loop import Estimate, Point, Schedule
 
 OnStep = Callable[["Point", int], None]
 """A function that is called after each step of a training. It gets the step's `Point` (loss, norm of the
@@ -172,7 +171,7 @@ def train_hseq_iterator(
         >>> print(training.path)
     """
     from pyfast.systems.hseq.training import train
-    from pyfast.training.adapter import ADAPTER, Compute
+    from pyfast.training.lora import ADAPTER, Compute
 
     recipe = _recipe(settings, options)
     golds = _golds(sources)
@@ -225,7 +224,7 @@ def estimate_hseq_iterator(
         >>> print(estimate)
     """
     from pyfast.systems.hseq.training import estimate
-    from pyfast.training.adapter import Compute
+    from pyfast.training.lora import Compute
 
     recipe, compute = _recipe(settings, options), options.part(Compute)
     return estimate(_golds(sources), Path(model), recipe, _schedule(options), compute)
@@ -369,8 +368,8 @@ def distill(
     left_out = {why: n for why, n in collected.left_out.items() if n}
     if model is None:
         return Distilled(path, counts, prompts, left_out)
-    from pyfast.training.adapter import ADAPTER, Compute
     from pyfast.training.distillation import Recipe, train
+    from pyfast.training.lora import ADAPTER, Compute
 
     taught = train(
         chosen,

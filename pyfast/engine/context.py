@@ -46,12 +46,11 @@ from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
 from pyfast.llm.batch_interface import Progress
 from pyfast.llm.protocol import OnText, device_of, weights_of
 from pyfast.llm.reply_cleaning import check_size, cut_at, without_controls, without_controls_in, without_reasoning
-from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate
+from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate, narrate_sentences
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents, together
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
-from pyfast.retrieval.sentences import narrate_sentences
 from pyfast.utils.options import GREEDY, Sampling
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 

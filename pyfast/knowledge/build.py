@@ -34,8 +34,17 @@ from pyfast.knowledge.extraction import (
     split_into_chunks,
     why_all_failed,
 )
-from pyfast.knowledge.extracts import BY_LLM, LEARNED, MERGED, RULE_BASED, Extract, Mention, Statement, Theme
-from pyfast.knowledge.names import name_key
+from pyfast.knowledge.extracts import (
+    BY_LLM,
+    LEARNED,
+    MERGED,
+    RULE_BASED,
+    Extract,
+    Mention,
+    Statement,
+    Theme,
+    name_key,
+)
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import learned_extracts
 from pyfast.knowledge.snapshots import (

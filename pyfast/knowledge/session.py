@@ -19,8 +19,7 @@ import orjson
 
 from pyfast.engine import recorded_value
 from pyfast.engine.traces import records_of
-from pyfast.knowledge.extracts import LEARNED, Extract, Statement
-from pyfast.knowledge.names import name_key, named_in, words_of
+from pyfast.knowledge.extracts import LEARNED, Extract, Statement, name_key, named_in, words_of
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import Writer, has_knowledge, make_apart, open_knowledge, pin_snapshot
 from pyfast.knowledge.store import Knowledge, fact_text

@@ -25,8 +25,7 @@ import numpy as np
 import orjson
 
 from pyfast.errors import IndexFormatError, RunError
-from pyfast.knowledge.extracts import Extract
-from pyfast.knowledge.names import name_key, relation_name, tidy
+from pyfast.knowledge.extracts import Extract, name_key, relation_name, tidy
 from pyfast.knowledge.store import FILE, SEARCHED, Knowledge, open_for_writing, signed
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index

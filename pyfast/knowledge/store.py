@@ -24,7 +24,7 @@ import orjson
 from scipy.sparse import csr_array
 
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
+from pyfast.knowledge.extracts import name_key, named_in, relation_name, words_of
 from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.vectors import vector_search

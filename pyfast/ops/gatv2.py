@@ -11,7 +11,7 @@ import pyfast.ops.gatv2_cpu as gatv2_cpu
 import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.ops.arrays import thread_count
 from pyfast.ops.backend import Backend, Gpu, on_gpu
-from pyfast.ops.gatv2_arguments import Gatv2Arguments
+from pyfast.ops.gatv2_cpu import Gatv2Arguments
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import Any
 import pyfast._native as native
 from pyfast.errors import ArrayError
 from pyfast.ops.backend import Gpu, call_gpu
-from pyfast.ops.gatv2_arguments import Gatv2Arguments
+from pyfast.ops.gatv2_cpu import Gatv2Arguments
 
 
 def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:

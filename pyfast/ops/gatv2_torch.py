@@ -20,7 +20,7 @@ import pyfast.ops.gatv2_gpu as gatv2_gpu
 from pyfast.errors import ArrayError
 from pyfast.ops.arrays import array, thread_count
 from pyfast.ops.backend import Backend, Gpu, errors_pending, errors_wait_for, meant_for_gpu, require_gpu
-from pyfast.ops.gatv2_arguments import Gatv2Arguments
+from pyfast.ops.gatv2_cpu import Gatv2Arguments
 
 Array = npt.NDArray[Any]
 Settings = tuple[float, bool, float]

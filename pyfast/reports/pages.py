@@ -15,6 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from shutil import rmtree
+from string import Template
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -92,11 +93,7 @@ def report(
     if gold is None:
         warn_of_other_questions(folders)
     with built_aside(out.resolve()) as aside:
-        places = [aside / "data" / f"run-{number}" for number in range(len(folders))]
-        data = [RunData(*one, scoring, known) for one in zip(folders, places, strict=True)]
-        parts = [one.update(processes or available_cores()) for one in data]
-        write_manifest(aside, folders, parts, scoring)
-        write_page(aside, title_of(folders))
+        _Pages(folders, aside, scoring, known, processes)
     return out
 
 
@@ -149,18 +146,6 @@ def _differences(
     return [{**one, "a": names[one["a"]], "b": names[one["b"]]} for one in found]
 
 
-def write_manifest(
-    out: Path, folders: Sequence[Path], parts: Sequence[dict[str, Any]], scoring: Scoring, live: bool = False
-) -> None:
-    """Write the manifest of a report: the data of the first screen, and where all other data is. `parts` has the
-    entry of each run, which `RunData.update` returns. `live` says whether a run is still in progress.
-    """
-    parts = [{"name": name, **part} for name, part in zip(_names_of(folders), parts, strict=True)]
-    apart = _differences(folders, parts, scoring)
-    manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": parts, "differences": apart}
-    write_atomically(out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))
-
-
 STATIC = files("pyfast.reports") / "static"
 SCRIPTS = (
     *("dom", "data", "charts", "overview", "questions", "path", "graph", "pictures", "question"),
@@ -176,7 +161,7 @@ STYLES = (
     "'sha256-vnLCBQhI2E03zAY/Mp8RxBhuZSloT7+cclqIlG2t6/M='",
     "'sha256-pgvDUBa4IjFA2yuSJ2cqcyxmNYJMborsd0ORcRv9vw8='",
 )
-_GENERATOR = '<meta name="generator" content="pyfast">'
+_GENERATOR = b'<meta name="generator" content="pyfast">'
 FROM_DISK = (
     "A browser loads no data from the disk. Open this report with: pyfast view RUN, or from any web server."
 )
@@ -212,7 +197,7 @@ def single_page(title: str, details: dict[str, Any]) -> str:
 def is_single_page(path: Path) -> bool:
     """Return whether a file is a page that `single_page` wrote."""
     with path.open("rb") as file:
-        return _GENERATOR.encode() in file.read(1 << 12)
+        return _GENERATOR in file.read(1 << 12)
 
 
 def _script() -> str:
@@ -235,25 +220,8 @@ def _digest(text: str) -> str:
 
 
 def _html(title: str, policy: str, head: str, message: str, tail: str = "") -> str:
-    return f"""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-{_GENERATOR}
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-{head}
-</head>
-<body>
-<main id="app" tabindex="-1"><p>{escape(message)}</p></main>
-{tail}
-</body>
-</html>
-"""
+    page = Template(_static("page.html"))
+    return page.substitute(title=escape(title), policy=policy, head=head, message=escape(message), tail=tail)
 
 
 _PAUSE = 1.0  # seconds between two looks at a run, at least
@@ -300,8 +268,7 @@ def view(
     folders = folders_of(runs)
     stop = stop or threading.Event()
     with TemporaryDirectory(prefix="pyfast-view-") as made:
-        pages = _Pages(folders, Path(made), Scoring(gold, metrics), listed(prices))
-        write_page(Path(made), title_of(folders))
+        pages = _Pages(folders, Path(made), Scoring(gold, metrics), listed(prices), live=True)
         server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, pages=pages))
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever, name="pyfast-view", daemon=True)
@@ -316,19 +283,29 @@ def view(
 
 
 class _Pages:
-    """The folder with the pages and data of runs. `refresh` updates the data. Each request for the manifest
-    calls `refresh`.
+    """The folder with the pages and data of runs. `refresh` updates the data. If the pages are `live`, each
+    request for the manifest calls `refresh`.
     """
 
-    def __init__(self, folders: Sequence[Path], out: Path, scoring: Scoring, prices: Prices | None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        out: Path,
+        scoring: Scoring,
+        prices: Prices | None,
+        processes: int | None = None,
+        live: bool = False,
+    ) -> None:
         self.out = out
         self._folders, self._scoring, self._prices = folders, scoring, prices
+        self._processes, self._live = processes or available_cores(), live
         self._data = [self._open(number) for number in range(len(folders))]
         self._parts: list[dict[str, Any]] = [{} for _ in folders]
         self._seen: list[tuple[int, ...]] = [() for _ in folders]
         self._lock = threading.Lock()
         self._next = 0.0
         self.refresh()
+        write_page(out, title_of(folders))
 
     def _open(self, number: int) -> RunData:
         place = self.out / "data" / f"run-{number}"
@@ -349,12 +326,20 @@ class _Pages:
             for number in changed:
                 if self._data[number].done > len(self._data[number].reader.run.records):  # failures run again
                     self._data[number] = self._open(number)
-                self._parts[number] = self._data[number].update(available_cores())
+                self._parts[number] = self._data[number].update(self._processes)
             if changed:
-                live = any(part["running"] for part in self._parts)
-                write_manifest(self.out, self._folders, self._parts, self._scoring, live)
+                self._write_manifest()
             took = time.monotonic() - began
             self._next = time.monotonic() + max(_PAUSE, _SHARE * took)
+
+    def _write_manifest(self) -> None:
+        """Write the manifest of a report: the data of the first screen, and where all other data is."""
+        live = self._live and any(part["running"] for part in self._parts)
+        names = _names_of(self._folders)
+        runs = [{"name": name, **part} for name, part in zip(names, self._parts, strict=True)]
+        apart = _differences(self._folders, runs, self._scoring)
+        manifest = {"version": VERSION, "pyfast": __version__, "live": live, "runs": runs, "differences": apart}
+        write_atomically(self.out / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_NON_STR_KEYS))
 
     def _has_changed(self, number: int) -> bool:
         """Whether a run is in progress, or its file of answers has changed since the last call."""

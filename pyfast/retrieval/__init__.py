@@ -4,6 +4,7 @@ from pyfast.retrieval.evidence import ScoredSegments as ScoredSegments
 from pyfast.retrieval.evidence import cite as cite
 from pyfast.retrieval.evidence import evidence_of as evidence_of
 from pyfast.retrieval.evidence import narrate as narrate
+from pyfast.retrieval.evidence import narrate_sentences as narrate_sentences
 from pyfast.retrieval.index.builder import BuildProgress as BuildProgress
 from pyfast.retrieval.index.builder import build_index as build_index
 from pyfast.retrieval.index.index import Index as Index
@@ -25,4 +26,3 @@ from pyfast.retrieval.rerank import search_and_fuse as search_and_fuse
 from pyfast.retrieval.rerank import segment_ids as segment_ids
 from pyfast.retrieval.rerank import traced as traced
 from pyfast.retrieval.rerank import write_lists as write_lists
-from pyfast.retrieval.sentences import narrate_sentences as narrate_sentences

@@ -13,10 +13,17 @@ import torch
 
 from pyfast.errors import InputError
 from pyfast.llm.local import chat_tokens, digest, folder_hash
-from pyfast.training.adapter import ADAPTER, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
-from pyfast.training.devices import Estimate, open_devices
-from pyfast.training.loop import Point, Schedule, write_recipe
-from pyfast.training.lora import write_gguf
+from pyfast.training.loop import Estimate, Point, Schedule, open_devices, write_recipe
+from pyfast.training.lora import (
+    ADAPTER,
+    Compute,
+    Example,
+    LoraRecipe,
+    fit_adapter,
+    losses_of,
+    open_with_lora,
+    write_gguf,
+)
 from pyfast.training.run_examples import RunExample
 from pyfast.utils.log import LOG
 

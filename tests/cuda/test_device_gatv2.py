@@ -11,8 +11,7 @@ from gatv2_problems import Layer, layers, random_layer
 from hypothesis import strategies as st
 
 from conftest import Way
-from pyfast.ops.gatv2_arguments import Gatv2Arguments
-from pyfast.ops.gatv2_cpu import backward, forward
+from pyfast.ops.gatv2_cpu import Gatv2Arguments, backward, forward
 
 Array = npt.NDArray[Any]
 

@@ -29,9 +29,8 @@ from pyfast.systems.hseq.guidance import GUIDE
 from pyfast.systems.hseq.system import Settings
 from pyfast.systems.hseq.training import Recipe, prepared, targets_of, train
 from pyfast.systems.hseq.weak_positives import Gold, read_gold
-from pyfast.training.adapter import ADAPTER, Compute, Example, losses_of
-from pyfast.training.devices import Devices, tokens_of
-from pyfast.training.loop import CURVE, Batches, Point, Schedule
+from pyfast.training.loop import CURVE, Batches, Devices, Point, Schedule, tokens_of
+from pyfast.training.lora import ADAPTER, Compute, Example, losses_of
 
 SHORT: dict[str, Any] = {"window": 4, "k": 2, "steps": 3, "prior": 16, "characters": 60}
 SETTINGS = Settings(**SHORT, guidance="off")

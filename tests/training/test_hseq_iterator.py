@@ -24,9 +24,8 @@ from pyfast.systems.hseq.actions import select_prompt
 from pyfast.systems.hseq.system import Settings
 from pyfast.systems.hseq.training import Recipe, example_of, targets_of, train
 from pyfast.systems.hseq.weak_positives import Gold, read_gold
-from pyfast.training.adapter import ADAPTER, losses_of
 from pyfast.training.loop import CURVE, Schedule
-from pyfast.training.lora import ALL_PROJECTIONS, merge_adapter, with_lora
+from pyfast.training.lora import ADAPTER, ALL_PROJECTIONS, losses_of, merge_adapter, with_lora
 
 SETTINGS = Settings(window=4, k=2, steps=3, prior=16, guidance="off", characters=60)
 RECIPE = Recipe(settings=SETTINGS, size=6, lexical_weight=0.0, lora_rank=4, lora_alpha=8)

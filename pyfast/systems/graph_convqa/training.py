@@ -26,8 +26,7 @@ from pyfast.systems.graph_convqa.evidence_items import find_evidence_items
 from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQuery, apply_memory
 from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
 from pyfast.systems.graph_convqa.injection import MODEL, Framed, Turn, embedded, framed
-from pyfast.training.devices import open_devices
-from pyfast.training.loop import Point, Schedule, fit, write_recipe
+from pyfast.training.loop import Point, Schedule, fit, open_devices, write_recipe
 from pyfast.training.lora import completion_loss, learning, save_merged, with_lora
 from pyfast.utils.log import LOG
 

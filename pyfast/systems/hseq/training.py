@@ -17,10 +17,28 @@ from pyfast.retrieval import Index
 from pyfast.systems.hseq.system import Settings
 from pyfast.systems.hseq.trajectories import Target, mixed, trajectories
 from pyfast.systems.hseq.weak_positives import Gold, candidate_passages, weak_positives
-from pyfast.training.adapter import PLAIN, Compute, Example, LoraRecipe, fit_adapter, losses_of, open_with_lora
-from pyfast.training.devices import Devices, Estimate, estimated, open_devices
-from pyfast.training.loop import Batches, Point, Schedule, casting, steps_of, write_recipe
-from pyfast.training.lora import learning
+from pyfast.training.loop import (
+    Batches,
+    Devices,
+    Estimate,
+    Point,
+    Schedule,
+    casting,
+    estimated,
+    open_devices,
+    steps_of,
+    write_recipe,
+)
+from pyfast.training.lora import (
+    PLAIN,
+    Compute,
+    Example,
+    LoraRecipe,
+    fit_adapter,
+    learning,
+    losses_of,
+    open_with_lora,
+)
 
 _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyfast.knowledge.extracts import Statement
-from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_name
+from pyfast.knowledge.extracts import Statement, escape_name, is_named_in, name_key, relation_name
 from pyfast.knowledge.session import Learned
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
