@@ -4,9 +4,13 @@ The columns have no nulls, so that a memory-mapped column is a plain array. The 
 as UTF-8, one after another.
 """
 
-from bisect import bisect_right
+from __future__ import annotations
+
+import mmap
 from collections.abc import Callable, Iterable, Mapping, Sized
 from enum import IntEnum
+from os import SEEK_END
+from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -14,15 +18,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pyfast.errors import InputError
-from pyfast.utils.blocks import in_temporary_file
+from pyfast.utils.blocks import write_array
 
 Integers = NDArray[np.int64]
 Columns = dict[str, NDArray[Any]]
 """The columns of one of the schemas in this module, by name. Some columns may be missing."""
 
 _LARGEST = (1 << 31) - 1
-_HELD = 1 << 24
-"""The maximum number of bytes of segments that `GrowingSegments` has in memory"""
+_HELD = 1 << 20
+"""The maximum number of bytes that a buffer of a `GrowingColumn` has in memory"""
+_AT_ONCE = 1 << 20
 
 
 class Kind(IntEnum):
@@ -171,66 +176,100 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
         raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
 
 
-class GrowingSegments:
-    """Segments to which more segments can be appended.
+class GrowingColumn:
+    """A column without nulls to which rows are appended piece by piece. A record batch is a column of structs.
 
-    A segment takes 30 bytes, so the segments of a table can be several times as large as its text. If the
-    segments take more than 16 MB, they are in temporary files (in the folder `TMPDIR`).
+    A buffer of more than 1 MB is a temporary file, and is then memory-mapped. So a column may be larger than the
+    memory.
     """
 
+    def __init__(self, kind: pa.DataType, folder: str | None = None) -> None:
+        """`folder` gets the temporary files. None: the folder `TMPDIR`."""
+        self._kind, self._length, self._end = kind, 0, 0
+        is_list = pa.types.is_large_list(kind)
+        fields = [kind.value_field] if is_list else list(kind) if pa.types.is_struct(kind) else []
+        self.inner = {field.name: GrowingColumn(field.type, folder) for field in fields}
+        self._has_offsets = is_list or pa.types.is_large_string(kind)
+        files = (SpooledTemporaryFile(_HELD, dir=folder) for _ in range(2))  # noqa: SIM115 they live as long
+        self._offsets, self._data = files
+        if self._has_offsets:
+            write_array(self._offsets, np.zeros(1, np.int64))
+
+    def append(self, array: pa.Array) -> None:
+        """Add rows."""
+        if not len(array):
+            return
+        self._length += len(array)
+        if pa.types.is_struct(self._kind):
+            for k, column in enumerate(self.inner.values()):
+                column.append(array.field(k))
+            return
+        buffers, first, last = array.buffers(), array.offset, array.offset + len(array)
+        if self._has_offsets:
+            offsets = np.frombuffer(buffers[1], np.int64)[first : last + 1]
+            write_array(self._offsets, offsets[1:] - offsets[0] + self._end)
+            first, last = int(offsets[0]), int(offsets[-1])
+            self._end += last - first
+            if self.inner:
+                (column,) = self.inner.values()
+                column.append(array.values.slice(first, last - first))
+                return
+            width, data = 1, buffers[2]
+        else:
+            width, data = self._kind.bit_width // 8, buffers[1]
+        write_array(self._data, np.frombuffer(data or b"", np.uint8)[first * width : last * width])
+
+    def set(self, row: int, value: int) -> None:
+        """Change a number."""
+        self._data.seek(row * self._kind.bit_width // 8)
+        write_array(self._data, np.array(value, self._kind.to_pandas_dtype()))
+        self._data.seek(0, SEEK_END)
+
+    def mapped(self) -> pa.Array:
+        """Return the column. Nothing can be added to it any more."""
+        buffers = [None, *([_buffer(self._offsets)] if self._has_offsets else [])]
+        if not self.inner:
+            buffers.append(_buffer(self._data))
+        inner = [column.mapped() for column in self.inner.values()]
+        return pa.Array.from_buffers(self._kind, self._length, buffers, children=inner)
+
+
+def _buffer(file: SpooledTemporaryFile[bytes]) -> pa.Buffer:
+    size = file.tell()
+    if size <= _HELD:
+        file.seek(0)
+        return pa.py_buffer(file.read())
+    file.flush()
+    return pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+
+
+class GrowingSegments:
+    """Segments to which more segments can be appended. They can take several times as much space as their text."""
+
     def __init__(self) -> None:
-        self._pieces: list[Columns] = []
-        self._firsts: list[int] = []
-        self._size = self._bytes = 0
-        self._in_files = self._held = 0
-        """The number of pieces in files, and the number of bytes of all other pieces. A piece has the segments of
-        one `append`"""
+        self._fields = SEGMENTS
+        self._columns = GrowingColumn(pa.struct(list(SEGMENTS)))
 
     def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
         """Add segments. `size` is the number of bytes that the text buffer has by now. Raises `InputError` as
         `segments` does.
         """
-        batch = segments(values, size)
-        self._pieces.append(dict(zip(batch.schema.names, arrays_of(batch), strict=True)))
-        self._firsts.append(self._size)
-        self._size, self._bytes, self._held = self._size + len(batch), size, self._held + batch.nbytes
-        if self._held > _HELD:
-            self._put_in_file()
-
-    def _put_in_file(self) -> None:
-        pieces = self._pieces[self._in_files :]
-        # The widest columns come first, so that each array is aligned.
-        names = sorted(SEGMENTS.names, key=lambda name: -self._kind(name)().itemsize)
-        data = in_temporary_file(piece[name] for name in names for piece in pieces)
-        end = 0
-        for name in names:
-            for piece in pieces:
-                begin, end = end, end + piece[name].nbytes
-                piece[name] = data[begin:end].view(piece[name].dtype)
-        self._in_files, self._held = len(self._pieces), 0
+        if segments_schema(size) is not self._fields:
+            before, self._fields = self.batch(), segments_schema(size)
+            self._columns = GrowingColumn(pa.struct(list(self._fields)))
+            for first in range(0, len(before), _AT_ONCE):
+                some = arrays_of(before.slice(first, _AT_ONCE))
+                self.append(dict(zip(SEGMENTS.names, some, strict=True)), size)
+        self._columns.append(segments(values, size).to_struct_array())
 
     def set(self, segment: int, **values: int) -> None:
         """Change columns of one segment."""
-        piece = bisect_right(self._firsts, segment) - 1
         for name, value in values.items():
-            column = self._pieces[piece][name].astype(self._kind(name))
-            column[segment - self._firsts[piece]] = value
-            self._pieces[piece][name] = column
-
-    def _kind(self, name: str) -> Any:
-        return segments_schema(self._bytes).field(name).type.to_pandas_dtype()
+            self._columns.inner[name].set(segment, value)
 
     def batch(self) -> pa.RecordBatch:
-        """Return all segments as one record batch. The object then has no segments any more."""
-        columns: Columns = {}
-        for name in SEGMENTS.names:
-            kind = self._kind(name)
-            pieces = (one.pop(name).astype(kind, copy=False) for one in self._pieces)
-            if self._in_files:
-                columns[name] = in_temporary_file(pieces).view(kind)
-            else:
-                columns[name] = np.concatenate([np.empty(0, kind), *pieces])
-        return of_arrays(columns)
+        """Return all segments as one record batch. Nothing can be added or changed any more."""
+        return pa.RecordBatch.from_struct_array(self._columns.mapped())
 
 
 def of_arrays(columns: Columns) -> pa.RecordBatch:

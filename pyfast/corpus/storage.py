@@ -11,7 +11,6 @@ row and its place in the row. In a memory-mapped corpus, pyfast computes these c
 """
 
 import contextlib
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 import pyfast.corpus.schema as schema
 from pyfast.corpus.schema import CHILDREN, PASSAGE_LEVELS, ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError, of_another_build
-from pyfast.utils.blocks import ComputedFile, MappedFile, MappedFolder, write_array
+from pyfast.utils.blocks import ComputedFile, MappedFile, MappedFolder
 from pyfast.utils.files import written_aside
 
 Mask = NDArray[np.bool_]
@@ -392,12 +391,11 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
     Returns:
         The positions of the passages, and the table of the documents.
     """
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True)
+    folder.mkdir(parents=True)
     segments = schema.segments_schema(size)
     cells = pa.schema([segments.field("byte_end")])
     kinds = (segments.append(schema.PLACE), cells, schema.DOCUMENTS, schema.TRIPLES)
-    files = [_Column(scratch / str(number), pa.struct(list(columns))) for number, columns in enumerate(kinds)]
+    files = [schema.GrowingColumn(pa.struct(list(columns)), str(folder)) for columns in kinds]
     passages = [np.empty(0, np.int64)]
     done = _Sizes()
     with (folder / CONTENT).open("wb") as content:
@@ -414,7 +412,6 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
                     content.write(run)
     batches = [pa.RecordBatch.from_struct_array(file.mapped()) for file in files]
     write_stored(folder, batches, done.bytes)
-    shutil.rmtree(scratch)
     return np.concatenate(passages), batches[2]
 
 
@@ -504,61 +501,3 @@ def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
         return []
     cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]
     return [buffer[int(starts[a]) : int(ends[b - 1])] for a, b in pairwise(cuts)]
-
-
-class _Column:
-    """The buffers of a column, each in its own file, to which rows are appended piece by piece. They are then
-    memory-mapped, so a column may be larger than the memory. It has no nulls. A record batch is a column of
-    structs.
-    """
-
-    def __init__(self, path: Path, kind: pa.DataType) -> None:
-        self._kind, self._length, self._end = kind, 0, 0
-        is_list = pa.types.is_large_list(kind)
-        self._inner: list[_Column] = []
-        if is_list or pa.types.is_struct(kind):
-            fields = [kind.value_field] if is_list else [kind.field(k) for k in range(kind.num_fields)]
-            self._inner = [_Column(path.with_name(f"{path.name}.{field.name}"), field.type) for field in fields]
-        self._has_offsets = is_list or pa.types.is_large_string(kind)
-        self._offsets, self._data = (path.with_name(f"{path.name}-{name}") for name in ("offsets", "data"))
-        if self._has_offsets:
-            write_array(self._offsets, np.zeros(1, np.int64))
-        self._data.touch()
-
-    def append(self, array: pa.Array) -> None:
-        if not len(array):
-            return
-        self._length += len(array)
-        if pa.types.is_struct(self._kind):
-            for k, inner in enumerate(self._inner):
-                inner.append(array.field(k))
-            return
-        buffers, first, last = array.buffers(), array.offset, array.offset + len(array)
-        if self._has_offsets:
-            offsets = np.frombuffer(buffers[1], np.int64)[first : last + 1]
-            _write(self._offsets, offsets[1:] - offsets[0] + self._end)
-            first, last = int(offsets[0]), int(offsets[-1])
-            self._end += last - first
-            if self._inner:
-                self._inner[0].append(array.values.slice(first, last - first))
-                return
-            width, data = 1, buffers[2]
-        else:
-            width, data = self._kind.bit_width // 8, buffers[1]
-        _write(self._data, np.frombuffer(data or b"", np.uint8)[first * width : last * width])
-
-    def mapped(self) -> pa.Array:
-        buffers = [None, *([_map(self._offsets)] if self._has_offsets else [])]
-        if not self._inner:
-            buffers.append(_map(self._data))
-        inner = [column.mapped() for column in self._inner]
-        return pa.Array.from_buffers(self._kind, self._length, buffers, children=inner)
-
-
-def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
-    with path.open("ab") as file:
-        write_array(file, array)
-
-
-def _map(path: Path) -> pa.Buffer:
-    return pa.py_buffer(np.memmap(path, np.uint8, "r") if path.stat().st_size else b"")

@@ -7,10 +7,9 @@ from __future__ import annotations
 import io
 import mmap
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +50,7 @@ def write_checksums(folder: Path) -> None:
     write_array(folder / CHECKSUMS, np.concatenate([np.empty(0, np.uint64), *sums]).astype("<u8"))
 
 
-def write_array(path: Path | BinaryIO, values: npt.NDArray[Any]) -> None:
+def write_array(path: Path | IO[bytes], values: npt.NDArray[Any]) -> None:
     """Write the values of an array, without a header, into a new file or at the end of an open one.
 
     On a full disk, NumPy's own functions raise an error that does not say so.
@@ -368,20 +367,6 @@ def map_folder(folder: Path) -> MappedFolder:
     `CHECKSUMS`."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return MappedFolder(folder, {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths})
-
-
-def in_temporary_file(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.uint8]:
-    """Write arrays one after another into a temporary file (`TMPDIR`), and memory-map it. The file has no name
-    any more. Its space is free when nothing uses the returned bytes any more.
-    """
-    with TemporaryFile(prefix="pyfast-") as file:
-        for array in arrays:
-            file.write(array.data)
-        size = file.tell()
-        file.flush()
-        if not size:
-            return np.empty(0, np.uint8)
-        return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _map(path: Path, size: int) -> npt.NDArray[np.uint8]:
