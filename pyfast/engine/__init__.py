@@ -5,8 +5,8 @@ stores the LLM's replies in a journal.
 from pyfast.engine.budget import Budget as Budget
 from pyfast.engine.budget import Remaining as Remaining
 from pyfast.engine.configuration import Configuration as Configuration
-from pyfast.engine.configuration import configuration as configuration
 from pyfast.engine.configuration import recorded_value as recorded_value
+from pyfast.engine.context import Ask as Ask
 from pyfast.engine.context import Context as Context
 from pyfast.engine.context import Past as Past
 from pyfast.engine.context import Runtime as Runtime
@@ -16,9 +16,7 @@ from pyfast.engine.events import OnStep as OnStep
 from pyfast.engine.events import Step as Step
 from pyfast.engine.events import Watch as Watch
 from pyfast.engine.job import Job as Job
-from pyfast.engine.job import SessionResult as SessionResult
 from pyfast.engine.job import dedicate_process as dedicate_process
-from pyfast.engine.job import work_on as work_on
 from pyfast.engine.journal.ledger import Ledger as Ledger
 from pyfast.engine.journal.prompt_store import LLMCall as LLMCall
 from pyfast.engine.outages import Waiting as Waiting
@@ -36,10 +34,11 @@ from pyfast.engine.record import Evidence as Evidence
 from pyfast.engine.record import Record as Record
 from pyfast.engine.record import State as State
 from pyfast.engine.record import Usage as Usage
-from pyfast.engine.run import Ask as Ask
+from pyfast.engine.run import SessionResult as SessionResult
 from pyfast.engine.run import Summary as Summary
 from pyfast.engine.run import answer_all as answer_all
 from pyfast.engine.run import answer_question as answer_question
+from pyfast.engine.run import work_on as work_on
 from pyfast.engine.run_folder import RunFolder as RunFolder
 from pyfast.engine.run_folder import check_run as check_run
 from pyfast.engine.run_folder import set_aside as set_aside

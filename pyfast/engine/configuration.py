@@ -16,12 +16,10 @@ from typing import Any
 
 import tomli_w
 
-from pyfast.engine.prompt import Prompt
 from pyfast.errors import InputError, of_another_build
-from pyfast.llm import DEFAULT_ROLE, ROLES, FullLLM, Role, by_role
+from pyfast.llm import ROLES, Role
 from pyfast.retrieval import Index
 from pyfast.utils.files import write_atomically
-from pyfast.utils.version import __version__
 
 Configuration = dict[str, dict[str, Any]]
 """The tables of run.toml"""
@@ -30,85 +28,29 @@ CONFIGURATION = "run.toml"
 FORMAT = 1
 """The number of a run's format"""
 _FORMAT = "format_version"
-_PLACES = "places"  # Paths of index and model. They may differ between sessions of a run.
+PLACES = "places"
+"""The table with the paths of index and model, which may differ between sessions of a run"""
 STARTED_IN = "started_in"
 """The place that names the working directory of a run's last session, relative to the run's folder"""
 COLUMNS = "columns"
 """The key, beside the places, of the columns with other names in the file of questions, as JSON"""
 
 
-def configuration(
-    *,
-    system: str,
-    settings: Mapping[str, Any],
-    prompts: Iterable[Prompt[Any]],
-    llm: FullLLM | Mapping[Role, FullLLM],
-    index: Index | None,
-    budget: Mapping[str, Any],
-    questions: Mapping[str, Any],
-    places: Mapping[str, str],
-    knowledge: Mapping[str, Any] | None = None,
-    system_code: str = "",
-    sampling: Mapping[str, Any] | None = None,
-) -> Configuration:
-    """Collect everything on which an answer depends, for the file run.toml.
-
-    Args:
-        system: The system's name.
-        settings: The system's settings, in JSON types.
-        prompts: All prompts that the system may use.
-        llm: The LLM for all roles, or one for each role.
-        index: The index, if there is one.
-        budget: The limits that affect answers.
-        questions: The `count` and `digest` of the questions.
-        places: Paths, and texts that name models. They may change when the run is resumed.
-        knowledge: A description of the knowledge graph that the system reads in addition to the index. None:
-            it reads no knowledge graph.
-        system_code: A checksum of the system's code, if the system is not part of pyfast.
-        sampling: The temperature and the seed. None: temperature 0.
-
-    Returns:
-        The tables of run.toml.
-    """
-    described: Configuration = {
-        "questions": dict(questions),
-        "system": {"name": system, **{f"set_{name}": value for name, value in settings.items()}},
-        "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
-        "llm": _of_llms(by_role(llm)),
-        "budget": dict(budget),
-        "code": {"version": __version__, "digest": code_digest()},
-        # A path may hold bytes that are not UTF-8. A TOML file may not.
-        _PLACES: {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()},
+def index_table(index: Index) -> dict[str, Any]:
+    """Return what run.toml records of an index: all on which an answer can depend."""
+    manifest = index.manifest
+    contents = json.dumps(manifest["files"], sort_keys=True).encode()
+    described = {
+        "commit": manifest["commit"],
+        "corpus": manifest["corpus"],
+        "parameters": json.dumps(manifest["parameters"], sort_keys=True),
+        "contents": blake2b(contents, digest_size=16).hexdigest(),
+        "retriever": index.retriever.fingerprint,
     }
-    if sampling:
-        described["sampling"] = dict(sampling)
-    if system_code:
-        described["system"]["code"] = system_code
-    if index is not None:
-        manifest = index.manifest
-        contents = json.dumps(manifest["files"], sort_keys=True).encode()
-        described["index"] = {
-            "commit": manifest["commit"],
-            "corpus": manifest["corpus"],
-            "parameters": json.dumps(manifest["parameters"], sort_keys=True),
-            "contents": blake2b(contents, digest_size=16).hexdigest(),
-            "retriever": index.retriever.fingerprint,
-        }
-        if index.filter:
-            described["index"]["filter"] = list(map(str, index.filter))
-        if index.rerankers:
-            described["index"]["rerank"] = " ".join(reranker.fingerprint for reranker in index.rerankers)
-    if knowledge is not None:
-        described["knowledge"] = dict(knowledge)
-    return described
-
-
-def _of_llms(llms: Mapping[Role, FullLLM]) -> dict[str, Any]:
-    described: dict[str, Any] = {}
-    for role, llm in llms.items():
-        of_role = "" if role == DEFAULT_ROLE else f"{role}_"
-        described[f"{of_role}fingerprint"] = llm.fingerprint
-        described[f"{of_role}context_window"] = llm.context_window
+    if index.filter:
+        described["filter"] = list(map(str, index.filter))
+    if index.rerankers:
+        described["rerank"] = " ".join(reranker.fingerprint for reranker in index.rerankers)
     return described
 
 
@@ -157,10 +99,10 @@ def recorded_path(run: Path, name: str) -> Path:
             looked.
     """
     what = "index" if name == "index" else f"file of {name}"
-    recorded = recorded_value(run, _PLACES, name)
+    recorded = recorded_value(run, PLACES, name)
     if not isinstance(recorded, str) or not recorded:
         raise InputError(f"{run}: the run does not record its {what}")
-    began = recorded_value(run, _PLACES, STARTED_IN)
+    began = recorded_value(run, PLACES, STARTED_IN)
     started = [(run.resolve() / began).resolve()] if isinstance(began, str) else []
     folders = dict.fromkeys((Path.cwd(), run.resolve().parent, *started))
     for folder in folders:
@@ -189,7 +131,7 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
         if accepted["system"]["code"] != described["system"]["code"]:
             continues.append(f"system {described['system']['code']}")
     if continues:
-        accepted[_PLACES] = {**described[_PLACES], "accepted_code": ", ".join(continues)}
+        accepted[PLACES] = {**described[PLACES], "accepted_code": ", ".join(continues)}
     return accepted
 
 
@@ -257,13 +199,8 @@ def read_configuration(path: Path) -> Configuration:
 
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
     for table, values in described.items():
-        if table != _PLACES:
+        if table != PLACES:
             yield from ((f"{table}.{name}", value) for name, value in values.items())
-
-
-def _prompt_digest(prompt: Prompt[Any]) -> str:
-    texts = json.dumps([prompt.system, prompt.user, prompt.schema, prompt.max_tokens], sort_keys=True)
-    return blake2b(texts.encode(), digest_size=8).hexdigest()
 
 
 # Code that no answer depends on. It is above the systems, and run.toml records what it decides.

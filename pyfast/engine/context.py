@@ -752,6 +752,10 @@ class Context:
             raise BudgetError(f"{name}: the question's {limit} steps are used up")
 
 
+Ask = Callable[[Question, Context], Awaitable[Answer]]
+"""A system with its settings: a function that answers one question"""
+
+
 def _queries(item: object) -> str:
     """Return the query in an item of batched work. Several queries are joined. The text is empty if the item
     has no query."""

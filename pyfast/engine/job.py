@@ -1,37 +1,35 @@
-"""Carry out a run, in a folder or in memory: answer the questions that have no answer yet."""
+"""`Job`: everything that pyfast needs to carry out a run."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import logging
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import (
     CONFIGURATION,
+    PLACES,
     STARTED_IN,
     Configuration,
-    configuration,
+    code_digest,
     differences,
+    index_table,
     read_configuration,
     recorded_value,
     windows_of,
     with_accepted_code,
 )
-from pyfast.engine.events import Event, OnEvent, OnStep, ignore
+from pyfast.engine.context import Ask
 from pyfast.engine.journal.journal import reused_runs
-from pyfast.engine.outages import Waiting
 from pyfast.engine.prompt import Prompt
 from pyfast.engine.prompt_overrides import PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
-from pyfast.engine.record import Record
-from pyfast.engine.run import Ask, Summary, answer_all
 from pyfast.engine.run_folder import (
     ANSWERS,
     GROWN,
@@ -43,11 +41,11 @@ from pyfast.engine.run_folder import (
     check_run,
     done_in,
 )
-from pyfast.errors import InputError, RunError
+from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
-from pyfast.utils.log import LOG
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
+from pyfast.utils.version import __version__
 
 
 def dedicate_process() -> None:
@@ -106,29 +104,41 @@ class Job:
     """
 
     def describe(self) -> Configuration:
-        """Make the configuration for run.toml. Call this method after the LLMs have started, because their
-        context windows are not known before.
+        """Collect everything on which an answer depends, for the file run.toml. Call this method after the LLMs
+        have started, because their context windows are not known before.
         """
-        questions = {"count": self.questions.count, "digest": self.questions.digest}
-        described = configuration(
-            system=self.system,
-            system_code=self.system_code,
-            settings=self.settings,
-            prompts=self.prompts if self.replaced is None else tuple(map(self.replaced.apply, self.prompts)),
-            llm=self.llm,
-            index=self.index,
-            budget=self.budget.shaping(),
-            questions=questions if self.questions.restricted else {**questions, "documents": "all"},
-            places={
-                "questions": self.questions.place,
-                "profile": str(self.profile),
-                **self._started_in(),
-                **self._specs(),
-                **self.places,
-            },
-            knowledge=self.knowledge,
-            sampling={} if self.sampling == GREEDY else asdict(self.sampling),
-        )
+        prompts = self.prompts if self.replaced is None else map(self.replaced.apply, self.prompts)
+        places = {"questions": self.questions.place, "profile": str(self.profile)}
+        if self.folder is not None:  # relative to the run, so that both can move together
+            places[STARTED_IN] = os.path.relpath(Path.cwd(), self.folder.resolve())
+        described: Configuration = {
+            "questions": {"count": self.questions.count, "digest": self.questions.digest},
+            "system": {"name": self.system, **{f"set_{name}": value for name, value in self.settings.items()}},
+            "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
+            "llm": {},
+            "budget": self.budget.shaping(),
+            "code": {"version": __version__, "digest": code_digest()},
+        }
+        for role, llm in by_role(self.llm).items():
+            of_role = "" if role == DEFAULT_ROLE else f"{role}_"
+            places[f"{of_role}llm"] = llm.spec
+            described["llm"][f"{of_role}fingerprint"] = llm.fingerprint
+            described["llm"][f"{of_role}context_window"] = llm.context_window
+        # A path may hold bytes that are not UTF-8. A TOML file may not.
+        described[PLACES] = {
+            name: place.encode(errors="backslashreplace").decode()
+            for name, place in (places | dict(self.places)).items()
+        }
+        if not self.questions.restricted:
+            described["questions"]["documents"] = "all"
+        if self.sampling != GREEDY:
+            described["sampling"] = asdict(self.sampling)
+        if self.system_code:
+            described["system"]["code"] = self.system_code
+        if self.index is not None:
+            described["index"] = index_table(self.index)
+        if self.knowledge is not None:
+            described["knowledge"] = dict(self.knowledge)
         return described if not self.options.accept_code else with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
@@ -151,10 +161,10 @@ class Job:
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
         return profile_of(window, self.budget)
 
-    @property
-    def kept(self) -> Questions | None:
-        """The questions, if the folder keeps them."""
-        return self.questions if self.keeps_questions else None
+    def open_folder(self, path: Path, described: Configuration) -> RunFolder:
+        """Open the folder `path` of the run, or start the run there. Raises the errors of `RunFolder`."""
+        of, questions = self.options, self.questions if self.keeps_questions else None
+        return RunFolder(path, described, of.sync, of.keep_prompts, self.extends(), of.ask_once, questions)
 
     def check(self) -> None:
         """Check that the folder is new, or has this run (a run with the same configuration). Raises
@@ -183,144 +193,7 @@ class Job:
         is_this = all(one.startswith(OF_CODE) for one in changed)
         return changed if is_this and done_in(self.folder, self.questions.count) is not None else None
 
-    def _started_in(self) -> dict[str, str]:
-        """The working directory, relative to the run, so that both can move together."""
-        return {} if self.folder is None else {STARTED_IN: os.path.relpath(Path.cwd(), self.folder.resolve())}
 
-    def _specs(self) -> dict[str, str]:
-        llms = by_role(self.llm).items()
-        return {"llm" if role == DEFAULT_ROLE else f"{role}_llm": llm.spec for role, llm in llms}
-
-
-@dataclass(frozen=True, slots=True)
-class SessionResult:
-    """The result of one process (session) that worked on a run."""
-
-    summary: Summary
-    records: list[Record]
-    """The records of a run in memory. Empty for a run with a folder, which has its records in
-    answers.jsonl"""
-
-
-async def work_on(
-    job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore, on_step: OnStep | None = None
-) -> SessionResult:
-    """Carry out a run until it is finished or `stop` is set. The LLM must have started.
-
-    Args:
-        job: The run.
-        stop: After this event is set, no new question starts. Questions in progress finish.
-        on_event: A function that is called with each event, in this event loop.
-        on_step: A function that is called with each step of each question, in this event loop.
-
-    Returns:
-        The result of this session. For a run in memory, it contains the records.
-
-    Raises:
-        RunError: As in `answer_all`, or the folder cannot be read or written.
-        InputError: Another process is working on the folder, or the folder has another run.
-    """
-    stop = stop or asyncio.Event()
-    logging.getLogger("pyfast.profile").info("%s", job.profile)
-    if job.folder is None:
-        records: list[Record] = []
-        try:
-            return SessionResult(await _answered(job, records.append, stop, on_event, on_step), records)
-        except RunError as error:
-            error.records = tuple(records)
-            raise
-    try:
-        return await _in_folder(job, job.folder, stop, on_event, on_step)
-    except OSError as error:
-        raise RunError(f"{error.filename or job.folder}: {error.strerror}") from None
-
-
-async def _in_folder(
-    job: Job, path: Path, stop: asyncio.Event, on_event: OnEvent, on_step: OnStep | None
-) -> SessionResult:
-    options = job.options
-    described = job.describe()
-    folder = RunFolder(
-        path, described, options.sync, options.keep_prompts, job.extends(), options.ask_once, job.kept
-    )
-    try:
-        await asyncio.to_thread(folder.reuse, options.reused, described)
-        lost = folder.forget_failures(only_of_transport=not options.retry_failed)
-        done = folder.answered(job.questions.read())
-        if job.resumed is not None and done:
-            await asyncio.to_thread(job.resumed, path / ANSWERS)
-        if folder.journal.salvaged is not None:
-            LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
-        if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
-            again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
-            LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
-        folder.note_outage(None)  # A killed session may have left this file.
-        # Questions that fail later are replayed from the journal and counted then.
-        failed = folder.journal.counts(done).get("failed", 0)
-        summary = await _answered(job, folder.write, stop, on_event, on_step, folder, done, failed, lost)
-        return SessionResult(summary, [])
-    finally:
-        folder.close()
-
-
-async def _answered(
-    job: Job,
-    write: Callable[[Record], None],
-    stop: asyncio.Event,
-    on_event: OnEvent,
-    on_step: OnStep | None,
-    folder: RunFolder | None = None,
-    done: int = 0,
-    failed: int = 0,
-    lost: int = 0,
-) -> Summary:
-    """Answer the questions after the first `done` ones, and report events. The folder, `failed` and `lost` are
-    those of `answer_all`."""
-    written, total = done, job.questions.count
-    if job.index is not None:
-        job.questions.tell_limited()
-    on_event(Event("started", done, total, failed=failed))
-
-    def ended(record: Record) -> None:
-        nonlocal written
-        written += 1
-        write(record)
-        on_event(Event("answered", written, total, record))
-
-    def waits(waiting: Waiting | None) -> None:
-        if folder is not None:
-            folder.note_outage(waiting)
-        on_event(_of_outage(waiting, written, total))
-
-    left = iter(()) if done == total else islice(job.questions.read(), done, None)
-    summary = await answer_all(
-        left,
-        job.ask,
-        job.index,
-        job.llm,
-        ended,
-        job.concurrency,
-        budget=job.budget,
-        folder=folder,
-        first=done,
-        failures=job.failures,
-        failed=failed,
-        stop=stop,
-        replaced=job.replaced,
-        outage_seconds=60 * job.options.outage,
-        on_outage=waits,
-        lost=lost,
-        on_step=on_step,
-        sampling=job.sampling,
-        system=job.system,
-    )
-    summary.left = total - written
-    return summary
-
-
-def _of_outage(waiting: Waiting | None, done: int, total: int) -> Event:
-    if waiting is None:
-        LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
-        return Event("answering", done, total)
-    LOG.warning("%s is not answering; waiting for it: %s", waiting.llm, waiting.reason)
-    return Event("waiting", done, total, waiting=waiting)
+def _prompt_digest(prompt: Prompt[Any]) -> str:
+    texts = json.dumps([prompt.system, prompt.user, prompt.schema, prompt.max_tokens], sort_keys=True)
+    return blake2b(texts.encode(), digest_size=8).hexdigest()

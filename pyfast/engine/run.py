@@ -1,15 +1,18 @@
-"""Answer the questions of a run. Each question is a coroutine. Only a limited number of questions are in
-progress at once."""
+"""Carry out a run, in a folder or in memory: answer the questions that have no answer yet. Each question is a
+coroutine. Only a limited number of questions are in progress at once."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from time import perf_counter, time
 from typing import Any
@@ -18,25 +21,21 @@ import numpy as np
 import orjson
 
 from pyfast.engine.budget import Budget, tokens_spent, within
-from pyfast.engine.context import Context, Past, Runtime
-from pyfast.engine.events import OnStep
+from pyfast.engine.context import Ask, Context, Past, Runtime
+from pyfast.engine.events import Event, OnEvent, OnStep, ignore
+from pyfast.engine.job import Job
 from pyfast.engine.journal.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting, hear_nothing
-from pyfast.engine.prompt_overrides import PromptOverrides
-from pyfast.engine.questions import Question
+from pyfast.engine.questions import Question, Questions
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
-from pyfast.engine.run_folder import RunFolder
+from pyfast.engine.run_folder import ANSWERS, RunFolder
 from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError, kind_of
-from pyfast.llm import LLM, Role
+from pyfast.llm import FullLLM, Role
 from pyfast.llm.batch_interface import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
 from pyfast.utils.log import LOG
-from pyfast.utils.options import GREEDY, Sampling
-
-Ask = Callable[[Question, Context], Awaitable[Answer]]
-"""A system with its settings: a function that answers one question"""
-
+from pyfast.utils.options import RunOptions
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
 _LAST_CALLS_S = 60.0  # how long a run that ends waits for the calls in flight, whose replies cost money
@@ -77,29 +76,134 @@ class Summary(UsageTotals):
             self.first_failure = self.first_failure or record.reason
 
 
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """The result of one process (session) that worked on a run."""
+
+    summary: Summary
+    records: list[Record]
+    """The records of a run in memory. Empty for a run with a folder, which has its records in
+    answers.jsonl"""
+
+
+async def work_on(
+    job: Job, stop: asyncio.Event | None = None, on_event: OnEvent = ignore, on_step: OnStep | None = None
+) -> SessionResult:
+    """Carry out a run until it is finished or `stop` is set. The LLM must have started.
+
+    Args:
+        job: The run.
+        stop: After this event is set, no new question starts. Questions in progress finish.
+        on_event: A function that is called with each event, in this event loop.
+        on_step: A function that is called with each step of each question, in this event loop.
+
+    Returns:
+        The result of this session. For a run in memory, it contains the records.
+
+    Raises:
+        RunError: The LLM has ended or cannot be reached, the disk is full, the run's budget is spent, or too
+            many questions failed.
+        InputError: Another process is working on the folder, the folder has another run, or the run's
+            configuration is not valid.
+    """
+    logging.getLogger("pyfast.profile").info("%s", job.profile)
+    if job.folder is None:
+        records: list[Record] = []
+        try:
+            return SessionResult(await _answer_all(job, records.append, stop, on_event, on_step), records)
+        except RunError as error:
+            error.records = tuple(records)
+            raise
+    try:
+        described, options = job.describe(), job.options
+        with contextlib.closing(job.open_folder(job.folder, described)) as folder:
+            await asyncio.to_thread(folder.reuse, options.reused, described)
+            lost = folder.forget_failures(only_of_transport=not options.retry_failed)
+            done = folder.answered(job.questions.read())
+            if job.resumed is not None and done:
+                await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
+            if folder.journal.salvaged is not None:
+                LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
+            if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
+                again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
+                LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
+            folder.note_outage(None)  # A killed session may have left this file.
+            summary = await _answer_all(job, folder.write, stop, on_event, on_step, folder, done, lost)
+            return SessionResult(summary, [])
+    except OSError as error:
+        raise RunError(f"{error.filename or job.folder}: {error.strerror}") from None
+
+
 async def answer_all(
     questions: Iterator[Question],
     ask: Ask,
     index: Index | None,
-    llm: LLM | Mapping[Role, LLM],
+    llm: FullLLM | Mapping[Role, FullLLM],
     write: Callable[[Record], None],
     concurrency: int = 64,
     *,
     budget: Budget | None = None,
-    folder: RunFolder | None = None,
-    first: int = 0,
-    failures: int | None = None,
-    failed: int = 0,
     stop: asyncio.Event | None = None,
-    replaced: PromptOverrides | None = None,
     outage_seconds: float = 0.0,
     on_outage: Callable[[Waiting | None], None] = hear_nothing,
-    lost: int = 0,
-    on_step: OnStep | None = None,
-    sampling: Sampling = GREEDY,
-    system: str = "",
+    **others: Any,
 ) -> Summary:
-    """Answer all questions. `write` is called with the records in the order of the questions.
+    """Answer questions that nobody has counted, in memory.
+
+    Args:
+        questions: The questions. They are read when their turn comes.
+        ask: The system with its settings.
+        index: The index, if there is one.
+        llm: The LLM for all prompts, or one for each role. It must have started.
+        write: A function that is called with each record, in the order of the questions.
+        concurrency: How many questions are in progress at once.
+        budget: Limits of questions and of the run.
+        stop: After this event is set, no new question starts.
+        outage_seconds: How many seconds to wait for an LLM that does not answer.
+        on_outage: A function that is called with the outage when it starts, and with None when it ends.
+        **others: Values of other fields of `Job`, such as `failures`.
+
+    Returns:
+        The counts.
+
+    Raises:
+        RunError: As in `work_on`.
+        InputError: As in `work_on`.
+    """
+
+    def hear(event: Event) -> None:
+        if event.kind in ("waiting", "answering"):
+            on_outage(event.waiting)
+
+    job = Job(
+        folder=None,
+        questions=Questions(lambda: questions, sys.maxsize, ""),
+        system="",
+        ask=ask,
+        index=index,
+        llm=llm,
+        options=RunOptions(outage=outage_seconds / 60),
+        concurrency=concurrency,
+        budget=budget or Budget(),
+        **others,
+    )
+    summary = await _answer_all(job, write, stop, hear)
+    summary.left = 0
+    return summary
+
+
+async def _answer_all(
+    job: Job,
+    keep: Callable[[Record], None],
+    stop: asyncio.Event | None,
+    on_event: OnEvent,
+    on_step: OnStep | None = None,
+    folder: RunFolder | None = None,
+    done: int = 0,
+    lost: int = 0,
+) -> Summary:
+    """Answer the questions after the first `done` ones. `keep` is called with the records in the order of the
+    questions.
 
     The turns of a conversation are answered one after the other. Each turn sees the results of the earlier
     turns. Every question ends as answered, abstained or failed. If too many finished questions wait for an
@@ -107,66 +211,56 @@ async def answer_all(
     finished records are written first. The calls in flight have a minute to end, so that the journal gets
     their replies.
 
-    Args:
-        questions: The questions that have no answer yet.
-        ask: The system with its settings.
-        index: The index, if there is one.
-        llm: The LLM for all prompts, or one for each role.
-        write: A function that is called with each record.
-        concurrency: How many questions are in progress at once.
-        budget: Limits of questions and of the run.
-        folder: The run's folder. Its journal stores each LLM completion before the question continues.
-        first: The position in the run of the first of these questions, from 0.
-        failures: How many questions may fail. None: all may fail.
-        failed: How many questions failed in earlier sessions.
-        stop: After this event is set, no new question starts. Questions in progress finish. A conversation stops
-            after the turn that is in progress.
-        replaced: Prompts that replace the system's own.
-        outage_seconds: How many seconds to wait for an LLM that does not answer.
-        on_outage: A function that is called with the outage when it starts, and with None when it ends.
-        lost: How many questions are tried again because they failed in earlier sessions. Their calls may fail
-            again, so the run accepts this number of additional failed calls before it stops.
-        on_step: A function that is called with each step of each question, when the step starts and when it ends.
-        sampling: The temperature and the seed. A temperature that the system sets for a prompt takes
-            precedence.
-        system: The name of the system, for OpenTelemetry spans.
-
-    Returns:
-        The counts of this session.
-
-    Raises:
-        RunError: The LLM has ended or cannot be reached, the disk is full, the run's budget is spent, or too
-            many questions failed.
-        InputError: The run's configuration is not valid.
+    `lost` is the number of questions that are tried again because they failed in earlier sessions. Their calls may
+    fail again, so the run accepts this number of additional failed calls before it stops.
     """
-    budget = budget or Budget()
+    budget, total, written = job.budget, job.questions.count, done
+    stop = stop or asyncio.Event()
+    # Questions that fail later are replayed from the journal and counted then.
+    failed = 0 if folder is None else folder.journal.counts(done).get("failed", 0)
+    if job.index is not None:
+        job.questions.tell_limited()
+    on_event(Event("started", done, total, failed=failed))
     summary = Summary()
     started = perf_counter()
-    conversations = _conversations(enumerate(questions, start=first))
+    left = iter(()) if done == total else islice(job.questions.read(), done, None)
+    conversations = _conversations(enumerate(left, start=done))
     # for each finished question: its record, and whether it ends a conversation
     finished: dict[int, tuple[Record, bool]] = {}
-    written = first
-    ahead = asyncio.Semaphore(max(_AHEAD, 4 * concurrency))
+    ahead = asyncio.Semaphore(max(_AHEAD, 4 * job.concurrency))
     halted = False
     asked: dict[str, None] = {}  # the ids of the questions in progress
 
-    def finish(number: int, record: Record, context: Context, last: bool) -> None:
+    def write(record: Record) -> None:
         nonlocal written
+        written += 1
+        keep(record)
+        on_event(Event("answered", written, total, record))
+
+    def waits(waiting: Waiting | None) -> None:
+        if folder is not None:
+            folder.note_outage(waiting)
+        if waiting is None:
+            LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
+        else:
+            LOG.warning("%s is not answering; waiting for it: %s", waiting.llm, waiting.reason)
+        on_event(Event("answering" if waiting is None else "waiting", written, total, waiting=waiting))
+
+    def finish(number: int, record: Record, context: Context, last: bool) -> None:
         finished[number] = record, last
         if folder is not None:
             folder.end(number, record, context.ledger)
         summary.count(record, context.ledger)
         while (ready := finished.pop(written, None)) is not None:
             write(ready[0])
-            written += 1
             if ready[1]:
                 ahead.release()
         too_many()
 
     def too_many() -> None:
-        if failures is not None and failed + summary.states["failed"] > failures:
+        if job.failures is not None and failed + summary.states["failed"] > job.failures:
             because = f"; the first reason was: {summary.first_failure}" if summary.first_failure else ""
-            raise RunError(f"more than {failures} questions failed{because}")
+            raise RunError(f"more than {job.failures} questions failed{because}")
 
     def note_stop(error: LLMUnavailableError) -> None:
         # A server that refuses every call says itself what is wrong.
@@ -177,14 +271,14 @@ async def answer_all(
 
     too_many()
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
-        models, patience_s = Models(llm, outage_seconds, on_outage, stop, lost), _LAST_CALLS_S
-        runtime = Runtime(index, models, executor, budget, folder, on_step, sampling)
+        models, patience_s = Models(job.llm, 60 * job.options.outage, waits, stop, lost), _LAST_CALLS_S
+        runtime = Runtime(job.index, models, executor, budget, folder, on_step, job.sampling)
 
         def may_admit() -> bool:
             nonlocal halted
             if budget.run_tokens is not None and runtime.tokens >= budget.run_tokens:
                 halted = True
-            return not halted and not (stop is not None and stop.is_set())
+            return not halted and not stop.is_set()
 
         async def work() -> None:
             while True:
@@ -203,12 +297,12 @@ async def answer_all(
                     if place > 1 and not may_admit():
                         ahead.release()  # Nothing else of this conversation will be written, so its place is free.
                         return
-                    context = Context(runtime, question, number, past, replaced, system=system)
+                    context = Context(runtime, question, number, past, job.replaced, system=job.system)
                     if folder is not None:
                         context.ledger.earlier = folder.begin(number)
                     asked[question.id] = None
                     try:
-                        record, answer = await answer_question(question, ask, context, budget.seconds)
+                        record, answer = await answer_question(question, job.ask, context, budget.seconds)
                     except LLMUnavailableError as error:
                         note_stop(error)
                         raise
@@ -221,7 +315,7 @@ async def answer_all(
         try:
             runtime.progress = await models.join_run(BatchLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
+                for _ in range(job.concurrency):
                     group.create_task(work())
         except ExceptionGroup as errors:  # The first error cancelled the other coroutines.
             if not models.stopped:
@@ -242,7 +336,7 @@ async def answer_all(
                     folder.flush()
     if halted:
         raise tokens_spent(runtime.tokens, budget)
-    summary.seconds = perf_counter() - started
+    summary.seconds, summary.left = perf_counter() - started, total - written
     return summary
 
 

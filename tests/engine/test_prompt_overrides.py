@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyfast.engine import Prompt, PromptOverrides, read_prompts
-from pyfast.engine.configuration import _prompt_digest
+from pyfast.engine.job import _prompt_digest
 from pyfast.errors import InputError
 from pyfast.systems import load_system, names
 from pyfast.systems.hseq.actions import select_prompt

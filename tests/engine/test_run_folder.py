@@ -12,7 +12,7 @@ import pytest
 from runs import DESCRIBED, Watched, answers, ask_about, direct, go, records
 
 from pyfast.corpus import read
-from pyfast.engine import Budget, Configuration, Prompt, RunFolder, check_run, configuration, set_aside
+from pyfast.engine import Budget, Configuration, Job, Prompt, Questions, RunFolder, check_run, set_aside
 from pyfast.engine import run_folder as folder_module
 from pyfast.engine.run_folder import is_running
 from pyfast.errors import InputError
@@ -39,17 +39,20 @@ def other_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def begun_with(built: Index, **changes: Any) -> Configuration:
     """The configuration of a run of N2N, but for `changes`."""
     settings = load_system("n2n").configure(changes.pop("settings", {})).model_dump(mode="json")
+    questions = changes.pop("questions", {"count": 9, "digest": "00ff"})
     usual: dict[str, Any] = {
+        "folder": None,
+        "questions": Questions(lambda: iter(()), place="q.jsonl", **questions),
         "system": "n2n",
+        "ask": direct,
         "settings": settings,
         "prompts": (PLAN, ANSWER),
         "llm": open_llm("instant"),
         "index": built,
-        "budget": Budget.parse(changes.pop("limits", {})).shaping(),
-        "questions": {"count": 9, "digest": "00ff"},
-        "places": {"questions": "q.jsonl", "index": "idx", "llm": "instant"},
+        "budget": Budget.parse(changes.pop("limits", {})),
+        "places": {"index": "idx"},
     }
-    return configuration(**{**usual, **changes})
+    return Job(**{**usual, **changes}).describe()
 
 
 REWORDED = Prompt(ANSWER.name, ANSWER.system, ANSWER.user + " ", AnswerFields, ANSWER.max_tokens)

@@ -18,7 +18,7 @@ import numpy as np
 from word_vectors import WordVectors
 
 import pyfast
-from pyfast.engine.job import Job, work_on
+from pyfast.engine import Job, work_on
 from pyfast.errors import CallError, LLMUnavailableError, PyfastError, RunError
 from pyfast.knowledge import Knowledge, build_knowledge, has_knowledge, open_knowledge
 from pyfast.knowledge.build import extracts_of

@@ -91,7 +91,7 @@ PLANTS = {
         _JOURNAL, "CASE WHEN json_valid(entry) THEN entry ->> 3 END = ", "entry ->> 3 = "
     ),
     "a full disk at the start is no error of the run": Plant(
-        "engine/job.py",
+        "engine/run.py",
         "    except OSError as error:\n        raise RunError(",
         "    except ZeroDivisionError as error:\n        raise RunError(",
     ),
@@ -133,9 +133,7 @@ PLANTS |= {
         "if stop.is_set() or not is_answering.is_set():",
         "if not is_answering.is_set():",
     ),
-    "after Ctrl-C questions start": Plant(
-        "engine/run.py", "halted is None and not (stop is not None and stop.is_set())", "halted is None"
-    ),
+    "after Ctrl-C questions start": Plant("engine/run.py", "not halted and not stop.is_set()", "not halted"),
     "a call that hangs is noticed after twice its limit": Plant(
         "engine/outages.py",
         "async with within(limit) as timeout:",

@@ -23,9 +23,8 @@ from typing import Any
 import pyfast.engine.run
 import pyfast.engine.run_folder
 from pyfast.commands import progress
-from pyfast.engine import Budget, Question
+from pyfast.engine import Budget, Job, Question, SessionResult, work_on
 from pyfast.engine.events import Event
-from pyfast.engine.job import Job, SessionResult, work_on
 from pyfast.engine.questions import questions_from
 from pyfast.errors import InputError, PyfastError, RunError
 from pyfast.utils.options import RunOptions

@@ -237,13 +237,10 @@ class _Driver:
             self._open({**theirs, "places": places})
 
     def _open(self, described: Configuration) -> None:
-        job, total, options = self.job, self.job.questions.count, self.job.options
+        job, total = self.job, self.job.questions.count
         self.described = described
-        folder = RunFolder(
-            self.run, described, options.sync, options.keep_prompts, job.extends(), questions=job.kept
-        )
-        self.folder = folder
-        folder.forget_failures(only_of_transport=not options.retry_failed)
+        self.folder = folder = job.open_folder(self.run, described)
+        folder.forget_failures(only_of_transport=not job.options.retry_failed)
         self.done = folder.answered(job.questions.read())
         begun = blocks_in(self.run)
         for block in [block for block in begun if block.end <= self.done]:  # merged when the process was killed
