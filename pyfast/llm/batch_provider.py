@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import aiohttp
 import orjson
+import tenacity
 from yarl import URL
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
@@ -230,18 +231,22 @@ class BatchProvider:
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat an attempt until it does not raise `Again`."""
-        clock, told = asyncio.get_running_loop().time, False
-        until = clock() + self._options.patience_s
+        retries = self._options.retries(Again, tenacity.stop_after_delay(self._options.patience_s))
 
-        def least(again: Again) -> float:
-            nonlocal told
-            if not told:
-                LOG.warning("%s; trying again", again)
-                told = True
-            return again.error.retry_after
+        def pause(state: tenacity.RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            asked = error.error.retry_after if isinstance(error, Again) else 0.0
+            return max(asked, retries.wait(state))
+
+        def warn(state: tenacity.RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome is not None:
+                LOG.warning("%s; trying again", state.outcome.exception())
+
+        async def attempted() -> T:  # tenacity awaits only what an async function returns.
+            return await attempt()
 
         try:
-            return await self._options.persist(attempt, Again, lambda *_: clock() >= until, least)
+            return await retries.copy(wait=pause, before_sleep=warn)(attempted)
         except Again as again:
             raise LLMUnavailableError(str(again)) from None
 

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import orjson
+import tenacity
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError, RefusalError
 from pyfast.llm.chat import token_count
@@ -200,11 +201,10 @@ class Endpoint(ABC):
                 await asyncio.sleep(error.retry_after)
                 raise
 
-        values, tokens = await self._options.persist(
-            attempt, OutageError, lambda *_: perf_counter() - began >= self._options.timeout_s
-        )
-        calls.append(ServerCall(self.name, len(texts), tokens, perf_counter() - began))
-        return values
+        stop = tenacity.stop_after_delay(self._options.timeout_s)
+        answer: tuple[list[Any], int] = await self._options.retries(OutageError, stop)(attempt)
+        calls.append(ServerCall(self.name, len(texts), answer[1], perf_counter() - began))
+        return answer[0]
 
     def _close(self) -> None:
         with contextlib.suppress(RuntimeError):  # The event loop has ended.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 import orjson
+import tenacity
 from yarl import URL
 
 import pyfast.llm.server_calls as http
@@ -165,7 +166,9 @@ class OpenAI:
         )
         ask = partial(self._models, self._session)
         try:
-            models = await self._options.persist(ask, http.Again, self._options.are_used_up)
+            models = await self._options.persist(
+                ask, http.Again, tenacity.stop_after_attempt(self._options.attempts)
+            )
         except http.Again as again:
             # The default is no answer: with another window, a run would have other prompts.
             if self._options.context_window is None:
@@ -321,7 +324,9 @@ class OpenAI:
             return answer
 
         try:
-            return await self._options.persist(attempt, http.Again, lambda _, pause: clock() + pause > deadline)
+            return await self._options.persist(
+                attempt, http.Again, lambda state: clock() + state.upcoming_sleep > deadline
+            )
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
             message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
@@ -535,8 +540,8 @@ class OpenAIServers:
         """Answer one request. Raises `CallError` if only this call failed, and `LLMUnavailableError` if the model
         no longer answers.
         """
-        asked, options = partial(self._ask_all, request), self._options
-        return await options.persist(asked, OutageError, options.are_used_up)
+        stop = tenacity.stop_after_attempt(self._options.attempts)
+        return await self._options.persist(partial(self._ask_all, request), OutageError, stop)
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""

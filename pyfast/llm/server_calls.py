@@ -4,7 +4,6 @@ replies."""
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import aiohttp
+import tenacity
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
@@ -26,7 +26,6 @@ from pyfast.llm.protocol import Completion
 from pyfast.llm.redaction import HIDDEN, keys_in
 
 T = TypeVar("T")
-E = TypeVar("E", bound=Exception)
 
 LARGEST_ANSWER = 8 << 20  # the maximum number of bytes of a reply
 LONGEST_RETRY_AFTER = 30 * 86400.0
@@ -50,34 +49,39 @@ class ServerOptions:
     longest_backoff_s: ClassVar[float] = 20.0
     """The maximum number of seconds between two attempts"""
 
-    def are_used_up(self, failures: int, _: float) -> bool:
-        """Return whether no further attempt is allowed after so many failed ones, for `persist`."""
-        return failures >= self.attempts
+    def retries(
+        self, error: type[Exception], stop: Callable[[tenacity.RetryCallState], bool]
+    ) -> tenacity.AsyncRetrying:
+        """Return a policy that repeats an attempt that raises `error`, until `stop` returns True. The last
+        attempt's error is then raised."""
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(error),
+            stop=stop,
+            # Random waits, so that refused calls do not all return at the same moment.
+            wait=tenacity.wait_random_exponential(multiplier=self.backoff_s, max=self.longest_backoff_s),
+            reraise=True,
+        )
 
     async def persist(
         self,
         attempt: Callable[[], Awaitable[T]],
-        error: type[E],
-        stop: Callable[[int, float], bool],
-        least: Callable[[E], float] = lambda _: 0.0,
+        error: type[Exception],
+        stop: Callable[[tenacity.RetryCallState], bool],
     ) -> T:
-        """Repeat an attempt that raises `error`, after a random pause of which the maximum doubles each time.
+        """Await an attempt, and repeat it as `retries` says. Most first attempts succeed, and then this takes no
+        time. tenacity alone takes as long as a third of a call."""
+        try:
+            return await attempt()
+        except error as failed:
+            failures = [failed]
 
-        `stop` gets the number of failed attempts and the seconds of the next pause. If it returns True, the last
-        error is raised. Otherwise `least` gets this error, and returns how many seconds the pause must have.
-        """
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except error as failed:
-                # Random, so that refused calls do not all return at the same moment.
-                pause = random.uniform(0, min(self.backoff_s * 2 ** min(failures, 99), self.longest_backoff_s))
-                failures += 1
-                if stop(failures, pause):
-                    raise
-                pause = max(pause, least(failed))
-            await asyncio.sleep(pause)
+        async def first_again() -> T:
+            if failures:
+                raise failures.pop()
+            return await attempt()
+
+        result: T = await self.retries(error, stop)(first_again)
+        return result
 
 
 _limits: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, RateLimit]] = WeakKeyDictionary()

@@ -11,7 +11,7 @@ EXTRAS = {
     "qa": (
         "Stemmer",
         *("ahocorasick_rs", "aiohttp", "charset_normalizer", "clevercsv", "isal", "json_repair", "markdown_it"),
-        *("orjson", "pyarrow", "pydantic", "rapidfuzz", "rich", "tomli_w", "typer", "yaml"),
+        *("orjson", "pyarrow", "pydantic", "rapidfuzz", "rich", "tenacity", "tomli_w", "typer", "yaml"),
         *("xxhash", "yarl", "zstandard"),
     ),
     "embedded": ("xllamacpp",),
