@@ -16,9 +16,9 @@ import orjson
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Answer, Context, Prompt, Question, questions_in, read_questions, recorded_value
-from pyfast.engine.run_folder import QUESTIONS
-from pyfast.engine.traces import records_of
+from pyfast.engine.run_folder import ANSWERS, QUESTIONS
 from pyfast.errors import InputError
+from pyfast.evaluation.evaluate import read_answers
 from pyfast.utils.jsonl import read_lines
 from pyfast.utils.token_budget import fit_last
 
@@ -130,7 +130,7 @@ def open_pairs(run_a: Path, run_b: Path) -> Pairs:
     """
     asked = [tuple(recorded_value(run, "questions", key) for key in ("count", "digest")) for run in (run_a, run_b)]
     for run, (count, digest) in zip((run_a, run_b), asked, strict=True):
-        if type(count) is not int or count < 1 or digest is None or not (run / "answers.jsonl").is_file():
+        if type(count) is not int or count < 1 or digest is None or not (run / ANSWERS).is_file():
             raise InputError(f"{run} is not a run folder")
     if asked[0] != asked[1]:
         raise InputError(f"{run_a} and {run_b} answer different questions")
@@ -142,7 +142,7 @@ def open_pairs(run_a: Path, run_b: Path) -> Pairs:
 
 
 def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
-    for place, line in read_lines(run / "answers.jsonl"):
+    for place, line in read_lines(run / ANSWERS):
         answer = line.get("answer")
         if not isinstance(line.get("id"), str) or not isinstance(answer, str | None):
             raise InputError(f"{place}: not an answer")
@@ -218,23 +218,12 @@ class Row:
     high: float
 
 
-class _Trace(BaseModel):
-    verdicts: dict[str, tuple[Winner, Winner]] = {}
-
-
-class _Line(BaseModel):
-    """The fields that `win_rates` needs from the record of a judged pair."""
-
-    state: str
-    trace: _Trace
-
-
 def win_rates(run: Path) -> tuple[list[Row], int]:
     """Return a row for each dimension, and how many pairs could not be judged."""
-    lines = [_Line.model_validate(line) for _, line in records_of(run / "answers.jsonl")]
-    judged = [line.trace.verdicts for line in lines if line.state == "answered"]
-    rows = [_row(name, [verdicts[name] for verdicts in judged]) for name in DIMENSIONS] if judged else []
-    return rows, len(lines) - len(judged)
+    records = list(read_answers(run / ANSWERS))
+    judged = [record.trace["verdicts"] for record in records if record.state == "answered"]
+    rows = [_row(name, [tuple(verdicts[name]) for verdicts in judged]) for name in DIMENSIONS] if judged else []
+    return rows, len(records) - len(judged)
 
 
 def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
