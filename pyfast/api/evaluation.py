@@ -31,7 +31,7 @@ from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import groups_of, read_answers, unanswered_of, with_figures
-from pyfast.evaluation.judged import judged_by
+from pyfast.evaluation.judge import judged_by
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyfast.evaluation.judge as judging
 from pyfast.api.jobs import carry_out_with
 from pyfast.api.models import GivenLLM
 from pyfast.api.run import GoldLike, Run, gold_of
 from pyfast.engine import Job, Questions, Watch
 from pyfast.engine.events import UNWATCHED
-from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES, Row, judge, open_pairs, win_rates
-from pyfast.evaluation.judged import PROMPTS, judge_answer, open_answers
+from pyfast.evaluation.judge import JUDGE, Row
 from pyfast.systems.system import source_digest
 from pyfast.utils.options import OF_EVERY_RUN, RUN_DEFAULTS, RunOptions
 
@@ -73,20 +73,20 @@ def judge_runs(
         >>> print(judgement.rows[-1].dimension, judgement.rows[-1].rate)
     """
     options = options.only("judge_runs", *OF_EVERY_RUN)
-    pairs = open_pairs(Path(run_a), Path(run_b))
+    pairs = judging.open_pairs(Path(run_a), Path(run_b))
     job = partial(
         Job,
         questions=Questions(lambda: iter(pairs), pairs.count, pairs.digest()),
         system="judge",
-        system_code=source_digest(judge),
-        ask=partial(judge, ties=ties),
+        system_code=source_digest(judging.judge),
+        ask=partial(judging.judge, ties=ties),
         settings={} if ties else {"ties": False},
-        prompts=(JUDGE if ties else JUDGE_WITHOUT_TIES,),
+        prompts=(JUDGE if ties else judging.JUDGE_WITHOUT_TIES,),
         places={"run_a": str(run_a), "run_b": str(run_b)},
     )
     done = carry_out_with(job, run, "judge", JUDGE.role, llm, llm_options, concurrency, budget, options, watch)
     left = done.status.questions - done.status.ended
-    rows, failed = ([], 0) if left else win_rates(Path(run))
+    rows, failed = ([], 0) if left else judging.win_rates(Path(run))
     return Judgement(done, rows, failed)
 
 
@@ -127,14 +127,14 @@ def judge_answers(
         >>> print(report.rows[0]["judged_correct"].value)
     """
     options = options.only("judge_answers", *OF_EVERY_RUN)
-    given = open_answers(Path(run), gold_of(run, gold))
+    given = judging.open_answers(Path(run), gold_of(run, gold))
     job = partial(
         Job,
         questions=Questions(lambda: iter(given), given.pairs.count, given.digest()),
         system="judge_answers",
-        system_code=source_digest(judge_answer),
-        ask=judge_answer,
-        prompts=tuple(PROMPTS.values()),
+        system_code=source_digest(judging.judge_answer),
+        ask=judging.judge_answer,
+        prompts=tuple(judging.PROMPTS.values()),
         places={"run": str(run)},
     )
     return carry_out_with(job, judged, "judge", JUDGE.role, llm, llm_options, concurrency, budget, options, watch)

@@ -101,6 +101,10 @@ class TableParts(NamedTuple):
     beside: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """The remarks beside the header: the number of their row, and this row with nothing else in it"""
 
+    def document(self, uri: str, title: str, section: str, page: int = 0) -> Table:
+        """Return the table as a document."""
+        return Table(uri, title, section, self.header, self.rows, (), page, runs_of(self.numbers))
+
 
 Cells = Iterable[Iterable[tuple[str, int, int]]]
 """For each row of a table, the cells that begin in it: (text, rows, columns)"""
@@ -810,8 +814,7 @@ def with_tables(text: TextDocument, tables: Iterable[FoundTable]) -> Iterator[Do
     for number, (page, place, beside, parts) in enumerate(found, start=1):
         above = section_at(text.outline.headings or (), place, text.title)
         section = " > ".join(filter(None, [above, beside, parts.caption]))
-        uri, numbers = f"{text.uri}#table-{number}", runs_of(parts.numbers)
-        yield Table(uri, text.title, section, parts.header, parts.rows, (), page, numbers)
+        yield parts.document(f"{text.uri}#table-{number}", text.title, section, page)
 
 
 class Text:

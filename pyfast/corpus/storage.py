@@ -12,11 +12,10 @@ row and its place in the row. In a memory-mapped corpus, pyfast computes these c
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -223,10 +222,10 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
     for _ in range(_DEEPEST):
         inside = ended != above
         if (ended[inside] < 0).any() or (end[ended[inside]] != start[inside]).any():
-            return "a segment does not end where its last part ends"
+            break
         ended = np.where(inside, parent[np.maximum(ended, 0)], above)
         if (ended >= start).any() or (ended < above).any():
-            return "a segment does not end where its last part ends"
+            break
     return "" if (ended == above).all() else "a segment does not end where its last part ends"
 
 
@@ -397,100 +396,91 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
     kinds = (segments.append(schema.PLACE), cells, schema.DOCUMENTS, schema.TRIPLES)
     files = [schema.GrowingColumn(pa.struct(list(columns)), str(folder)) for columns in kinds]
     passages = [np.empty(0, np.int64)]
-    done = _Sizes()
+    done = documents = written = 0
     with (folder / CONTENT).open("wb") as content:
         for parts, keep in zip(corpora, live, strict=True):
-            facts_before = 0
-            for some in _pieces(parts):
-                first = done.segments
-                column, documents, facts, facts_before = _piece(parts, keep, some, facts_before, done)
-                passages.append(np.flatnonzero(column["passage"]) + first)
-                written = (*split(schema.segments(column, size), first), documents, facts)
-                for file, batch in zip(files, written, strict=True):
+            for piece in _pieces(parts, keep):
+                column, *others, starts, ends = _moved(piece, done, documents, written)
+                passages.append(np.flatnonzero(column["passage"]) + done)
+                batches = [*split(schema.segments(column, size), done), *others]
+                for file, batch in zip(files, batches, strict=True):
                     file.append(batch.to_struct_array())
-                for run in _runs(parts[3], *_bytes_of(parts, keep, *some)):
-                    content.write(run)
+                done, documents = done + len(column["level"]), documents + len(batches[2])
+                written += sum(map(content.write, _runs(parts[3], starts, ends)))
     batches = [pa.RecordBatch.from_struct_array(file.mapped()) for file in files]
-    write_stored(folder, batches, done.bytes)
+    write_stored(folder, batches, written)
     return np.concatenate(passages), batches[2]
 
 
-@dataclass(slots=True)
-class _Sizes:
-    """How many segments, documents and bytes of text were written so far."""
+class _Piece(NamedTuple):
+    """Some neighbouring documents of a corpus."""
 
-    segments: int = 0
-    documents: int = 0
-    bytes: int = 0
+    segments: pa.RecordBatch
+    documents: pa.RecordBatch
+    triples: pa.RecordBatch
+    keep: Mask
+    """Which of the documents stay"""
+    first: int
+    """The position of the first segment in the corpus"""
+    number: int
+    """The number of the first document in the corpus"""
 
 
-_Piece = tuple[int, int, int, int]
-"""(first document, document after the last, first segment, segment after the last) of a piece"""
-
-
-def _pieces(parts: Parts) -> Iterator[_Piece]:
-    """Yield ranges of documents with about `_AT_ONCE` segments each."""
-    source = np.from_dlpack(parts[0].column("source"))
-    document = segment = 0
-    while segment < len(source):
-        beyond = segment + _AT_ONCE
-        last = len(parts[1]) if beyond >= len(source) else max(int(source[beyond]), document + 1)
+def _pieces(parts: Parts, keep: Mask) -> Iterator[_Piece]:
+    """Divide a corpus into pieces with about `_AT_ONCE` segments each."""
+    level, source = schema.arrays_of(parts[0], "level", "source")
+    number = first = fact = 0
+    while first < len(source):
+        beyond = first + _AT_ONCE
+        last = len(parts[1]) if beyond >= len(source) else max(int(source[beyond]), number + 1)
         stop = int(np.searchsorted(source, last))
-        yield document, last, segment, stop
-        document, segment = last, stop
+        facts = int(np.count_nonzero(level[first:stop] == Level.TRIPLET))
+        places = (first, stop - first), (number, last - number), (fact, facts)
+        batches = [batch.slice(*place) for batch, place in zip(parts[:3], places, strict=True)]
+        yield _Piece(*batches, keep[number:last], first, number)
+        number, first, fact = last, stop, fact + facts
 
 
-def _bytes_of(parts: Parts, keep: Mask, first: int, last: int, begin: int, stop: int) -> tuple[Int64, Int64]:
-    """Return the positions in the text buffer at which the documents of a piece begin and end. Deleted documents
-    are left out. `first`, `last`, `begin` and `stop` are the parts of a `_Piece`."""
-    parent, start, end = schema.arrays_of(parts[0], "parent", "byte_start", "byte_end")
-    roots = begin + np.flatnonzero(parent[begin:stop] < 0)[keep[first:last]]
-    return start[roots].astype(np.int64), end[roots].astype(np.int64)
+def _moved(
+    piece: _Piece, segments: int, documents: int, written: int
+) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, Int64, Int64]:
+    """Leave out the deleted documents of a piece, and compute the new positions of the others. `segments`,
+    `documents` and `written` are how many segments, documents and bytes of text come before.
 
-
-def _piece(
-    parts: Parts, keep: Mask, some: _Piece, facts_before: int, done: _Sizes
-) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, int]:
-    """Prepare a piece for writing: leave out deleted documents, and compute the new positions.
-
-    Returns (columns of the segments, documents, triples, `facts_before` for the next piece). `facts_before` is
-    how many triples of the old corpus come before the piece. The function adds the sizes of the piece to `done`.
+    Returns (columns of the segments, documents, triples, where the texts of the documents begin and end in the old
+    buffer).
     """
-    first, last, begin, stop = some
-    column = {field.name: np.from_dlpack(parts[0].column(field.name))[begin:stop] for field in schema.SEGMENTS}
-    keep = keep[first:last]
-    source = column["source"] - first
+    names, keep = schema.SEGMENTS.names, piece.keep
+    column = dict(zip(names, schema.arrays_of(piece.segments, *names), strict=True))
+    parent, source = column["parent"], column["source"] - piece.number
     kept = keep[source]
-    place = np.concatenate([[0], np.cumsum(kept)]) + done.segments
-    number = np.cumsum(keep) - 1 + done.documents
+    place = np.concatenate([[0], np.cumsum(kept)]) + segments
 
     # The bytes of a document are contiguous and keep their order. Bytes between documents are dropped.
-    starts, ends = _bytes_of(parts, keep, 0, last - first, begin, stop)
+    roots = np.flatnonzero(parent < 0)[keep]
+    starts, ends = (column[name][roots].astype(np.int64) for name in ("byte_start", "byte_end"))
     moved = np.zeros(len(keep), np.int64)
-    moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + done.bytes - starts
+    moved[keep] = np.concatenate([[0], np.cumsum(ends - starts)])[:-1] + written - starts
     shift = moved[source]
 
     triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
     stays = kept[triplets]
-    remaining = parts[2].slice(facts_before, len(triplets)).filter(pa.array(stays))
-    shifts = shift[triplets[stays]]
-    moving = ("relation_start", "tail_start")
-    moved_by = {name: np.from_dlpack(remaining.column(name)) + shifts for name in moving}
-    facts = schema.record(
-        schema.TRIPLES, {name: remaining.column(name) for name in schema.TRIPLES.names} | moved_by
-    )
-    parent = column["parent"]
-    column["parent"] = np.where(parent < 0, -1, place[np.maximum(parent - begin, 0)])
-    column["subtree_end"] = place[column["subtree_end"] - begin]
-    column["source"] = number[source].astype(np.int32)
-    column["byte_start"] = column["byte_start"] + shift
-    column["byte_end"] = column["byte_end"] + shift
-    documents = parts[1].slice(first, last - first).filter(pa.array(keep))
-    done.segments += int(np.count_nonzero(kept))
-    done.documents += len(documents)
-    done.bytes += int((ends - starts).sum())
+    facts = piece.triples.filter(pa.array(stays))
+    starts_of_facts = {
+        name: np.from_dlpack(facts.column(name)) + shift[triplets[stays]]
+        for name in ("relation_start", "tail_start")
+    }
+    known = {name: facts.column(name) for name in schema.TRIPLES.names}
+    column |= {
+        "parent": np.where(parent < 0, -1, place[np.maximum(parent - piece.first, 0)]),
+        "subtree_end": place[column["subtree_end"] - piece.first],
+        "source": (np.cumsum(keep) - 1 + documents)[source].astype(np.int32),
+        "byte_start": column["byte_start"] + shift,
+        "byte_end": column["byte_end"] + shift,
+    }
     columns = {name: values[kept] for name, values in column.items()}
-    return columns, documents, facts, facts_before + len(triplets)
+    triples = schema.record(schema.TRIPLES, known | starts_of_facts)
+    return columns, piece.documents.filter(pa.array(keep)), triples, starts, ends
 
 
 def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,9 @@ def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[Has
     if (below % 1 == 0).all():  # Sums of integers are exact, so equal columns have equal sums.
         below, columns = np.unique(below, axis=1, return_inverse=True)
     ratios = np.empty((DRAWS, numerators.shape[1]))
-    for number, times in enumerate(_draws(len(above))):
+    random, count = np.random.default_rng(0), len(above)  # The same number of groups has the same draws.
+    for number in range(DRAWS):
+        times = np.bincount(random.integers(0, count, count), minlength=count).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios[number] = (times @ above) / (times @ below)[columns]
     return ratios
@@ -73,12 +75,3 @@ def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
     sums = np.zeros((place.max() + 1, values.shape[1]))
     np.add.at(sums, place, values)
     return sums
-
-
-def _draws(count: int) -> Iterator[Float64]:
-    """For each of the draws, yield an array [count]: how often each group was drawn. The same `count` always
-    gives the same draws.
-    """
-    random = np.random.default_rng(0)
-    for _ in range(DRAWS):
-        yield np.bincount(random.integers(0, count, count), minlength=count).astype(np.float64)

@@ -266,19 +266,13 @@ def items(answer: str) -> list[str]:
     return [item for part in re.split(r"[;,]", answer) if (item := normalise(part))]
 
 
-def best(prediction: str | None, answers: Sequence[str], compare: Callable[[str, str], Overlap]) -> Overlap:
-    """Compute the overlap of a prediction with each accepted form of the answer. Return the overlap with the
-    best F1.
-    """
-    found = (compare(prediction, answer) for answer in answers) if prediction is not None else ()
-    return max(found, key=lambda overlap: overlap.f1, default=NOTHING)
-
-
 def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
     if not gold.answerable:
         return dict.fromkeys(("em", "f1", "precision", "recall"), float(record.state == "abstained"))
-    em = 0.0 if record.answer is None else max((exact_match(record.answer, a) for a in gold.answers), default=0.0)
-    return {"em": em, **best(record.answer, gold.answers, compare)._asdict()}
+    pairs = [(record.answer, answer) for answer in gold.answers] if record.answer is not None else []
+    em = max((exact_match(*pair) for pair in pairs), default=0.0)
+    best = max((compare(*pair) for pair in pairs), key=lambda overlap: overlap.f1, default=NOTHING)
+    return {"em": em, **best._asdict()}
 
 
 @of_answers
@@ -326,15 +320,13 @@ def musique(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | No
         right = [place for place in places if questions[place][1].answerable]
         if len(places) == 2 and len(right) == 1 and values[right[0]]:
             own = values[right[0]]
-            sufficient = float(all(_tells_sufficiency(*questions[place]) for place in places))
+            both = (questions[place] for place in places)
+            states = ((record.state, "answered" if gold.answerable else "abstained") for record, gold in both)
+            sufficient = float(all(state == right for state, right in states))
             for part, name in (("answer", "f1"), ("support", "support_f1")):
                 if name in own:
                     own[f"group_{part}_sufficiency_f1"] = sufficient * own[name]
     return values
-
-
-def _tells_sufficiency(record: Record, gold: Gold) -> bool:
-    return record.state == ("answered" if gold.answerable else "abstained")
 
 
 def _of_musique(record: Record, gold: Gold) -> dict[str, float]:
@@ -595,8 +587,7 @@ def _compared(given: str, right: str) -> tuple[float, float]:
     bags = set(a.split()), set(b.split())
     common = len(bags[0] & bags[1])
     precision, recall = (common / len(bag) if bag else 1.0 for bag in bags)
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return float(a == b), round(f1, 2)
+    return float(a == b), round(_harmonic(precision, recall), 2)
 
 
 def _normalised(text: str) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy import format_float_positional
 
 from pyfast.errors import InputError
-from pyfast.evaluation.compare import AnswerChange, Comparison, Difference, Flips
+from pyfast.evaluation.compare import AnswerChange, Comparison, Difference
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Row, Unanswered
 from pyfast.evaluation.results import KINDS, write_results
@@ -158,7 +158,12 @@ def tables_of(
         return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])], []
     if isinstance(results, Comparison):
         flips = {(one.a, one.b, one.figure): one for one in results.flips}
-        records = [_difference_record(one, flips) for one in results.differences] + _cost_records(results)
+        records = [
+            asdict(one) | ({"gained": list(found.gained), "lost": list(found.lost)} if found else {})
+            for one in results.differences
+            for found in [flips.get((one.a, one.b, one.figure))]
+        ]
+        records += _cost_records(results)
         names = [cost.run for cost in results.costs]
         notes = failure_notes(dict(zip(names, results.unanswered, strict=True)))
         return records, [cost_grid(results), difference_grid(results.differences, names)], notes
@@ -232,12 +237,6 @@ def without_empty(records: Records) -> Records:
     """Leave out the columns that no row has, such as the cached tokens of a right answer if nothing was cached."""
     kept = dict.fromkeys(name for one in records for name, value in one.items() if value is not None)
     return [{name: one.get(name) for name in kept} for one in records]
-
-
-def _difference_record(one: Difference, flips: Mapping[tuple[str, str, str], Flips]) -> dict[str, Any]:
-    """Make a row of a difference, with the ids of the questions that only one of the runs answers correctly."""
-    found = flips.get((one.a, one.b, one.figure))
-    return asdict(one) | ({"gained": list(found.gained), "lost": list(found.lost)} if found else {})
 
 
 def _change_record(change: AnswerChange) -> dict[str, Any]:

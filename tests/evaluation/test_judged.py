@@ -14,7 +14,7 @@ import pyfast
 from pyfast.api.judgement import judge_answers
 from pyfast.errors import InputError
 from pyfast.evaluation import exact_match
-from pyfast.evaluation.judged import PROMPTS, judged_by
+from pyfast.evaluation.judge import PROMPTS, judged_by
 from pyfast.llm import Request
 
 KINDS |= {prompt.system: prompt.name for prompt in PROMPTS.values()}

@@ -14,24 +14,9 @@ from itertools import chain, islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Table, Unread
+import pyfast.corpus.grids as grids
+from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.encodings import read_text
-from pyfast.corpus.grids import (
-    MOST_ABOVE,
-    MOST_CUT,
-    Grid,
-    TableParts,
-    begins_table,
-    by_group,
-    is_number,
-    is_only_header,
-    is_remark,
-    pack,
-    remarks_beside,
-    runs_of,
-    table_parts,
-    title_of,
-)
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13
@@ -56,8 +41,8 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         text = "\n" + text[named.end() :]
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
-    ahead = list(islice(records, MOST_CUT + 1))
-    parts: list[TableParts] = []
+    ahead = list(islice(records, grids.MOST_CUT + 1))
+    parts: list[grids.TableParts] = []
     for first, end in pairwise([0, *_cuts(ahead), len(ahead)]):
         some: Iterator[_Record] = chain(ahead[first:end], records)
         if first:
@@ -70,44 +55,42 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
                 captions, some = _captions(some)
         lines = array("q")
         below = _rows(path, some, faults, lines)
-        above = list(islice(below, MOST_ABOVE))
-        caption, header, top, places, *_ = table_parts(Grid(above))
-        kept = pack(chain(top, below))
-        header, beside = remarks_beside(above, header, kept)
-        numbers = array("q", chain((lines[place - 1] for place in places), islice(lines, MOST_ABOVE, None)))
+        above = list(islice(below, grids.MOST_ABOVE))
+        caption, header, top, places, *_ = grids.table_parts(grids.Grid(above))
+        kept = grids.pack(chain(top, below))
+        header, beside = grids.remarks_beside(above, header, kept)
+        numbers = array("q", chain((lines[place - 1] for place in places), islice(lines, grids.MOST_ABOVE, None)))
         section = " ".join(filter(None, [*captions, caption]))
         beside = tuple((lines[place - 1], row) for place, row in beside)
-        parts.extend(by_group(TableParts(section, header, kept, numbers, beside=beside)))
+        parts.extend(grids.by_group(grids.TableParts(section, header, kept, numbers, beside=beside)))
     for number, part in enumerate(parts, start=1):
         ending = f"#table-{number}" if number > 1 else ""
-        yield Table(
-            uri + ending, title_of(path), part.caption, part.header, part.rows, numbers=runs_of(part.numbers)
-        )
+        yield part.document(uri + ending, grids.title_of(path), part.caption)
     yield from faults
 
 
 def _cuts(records: Sequence[_Record]) -> list[int]:
     """Return where another table begins: below an empty line, as in a sheet. A title can be above its header."""
-    if len(records) > MOST_CUT:
+    if len(records) > grids.MOST_CUT:
         return []
     cuts: list[int] = []
     title: int | None = None
-    wide = (row for _, row in records if not isinstance(row, Unread) and _filled(row) > 1)
-    before = next(wide, ())  # the header of the table before it
+    rows = [() if isinstance(row, Unread) else row for _, row in records]
+    before = next((row for row in rows if _filled(row) > 1), ())  # the header of the table before it
     gaps = [k for k in range(1, len(records)) if _is_gap(records[k - 1], records[k][0])]
     for first, end in pairwise([*gaps, len(records)]):
-        block = [row for _, row in records[first:end] if not isinstance(row, Unread) and any(row)]
+        block = list(filter(any, rows[first:end]))
         head = next((k for k, row in enumerate(block) if _filled(row) > 1), len(block))
         begin = first if title is None else title
         names, below = (block[head][: _filled(block[head])], block[head + 1 :]) if head < len(block) else ((), [])
-        titled = next((row[0] for _, row in records[begin:end] if not isinstance(row, Unread) and any(row)), "")
+        titled = next((row[0] for row in rows[begin:end] if any(row)), "")
         is_titled = head == 1 or (head == 0 and title is not None)
         if head < 2 and (
-            is_only_header(names, below) or (is_titled and begins_table(titled, names, below, before))
+            grids.is_only_header(names, below) or (is_titled and grids.begins_table(titled, names, below, before))
         ):
             cuts.append(begin)
             before = names
-        is_below = title is None and all(is_remark(next(filter(None, row))) for row in block)
+        is_below = title is None and all(grids.is_remark(next(filter(None, row))) for row in block)
         title = begin if head == len(block) and not is_below else None
     return cuts
 
@@ -146,7 +129,7 @@ def _captions_in(above: Sequence[_Record]) -> tuple[list[str], int]:
     if max(map(len, plain)) >= len(header):
         return [], 0
     texts = [",".join(row).strip() for row in plain]
-    is_header = all(cell and not cell[0].isspace() and not is_number(cell) for cell in header)
+    is_header = all(cell and not cell[0].isspace() and not grids.is_number(cell) for cell in header)
     if line - above[first - 1][0] > 1 or texts[-1].startswith("#") or (" " in texts[-1] and is_header):
         return [text.lstrip("# ") for text in texts], first
     return [], 0
@@ -169,7 +152,7 @@ def _pairs(above: Sequence[_Record]) -> int:
         gap = _is_gap(above[start - 1], line)
         named = all(not isinstance(it, Unread) and it[0].rstrip().endswith(":") for _, it in above[:start])
         below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in above[start + 1 :]]
-        is_header = all(row[: filled[start]]) and not is_number(row[0])
+        is_header = all(row[: filled[start]]) and not grids.is_number(row[0])
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
             return start
     return 0

@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable
 from pyfast.corpus.formats.encodings import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
-from pyfast.corpus.grids import (
-    TableParts,
-    alternative,
-    has_numbers,
-    is_number,
-    parts_of_grid,
-    struck,
-    with_strikes,
-    with_tables,
-)
 from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
@@ -71,7 +62,7 @@ _TAG = re.compile(r"<(/?)(br|img|del|s|strike)\b", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 
 
-_Table = tuple[int, int, TableParts]
+_Table = tuple[int, int, grids.TableParts]
 """A table: the character offsets of its lines, and its parts, without Markdown's marks"""
 
 
@@ -95,7 +86,7 @@ def _shown(tokens: list[Token]) -> str:
     for token in tokens:
         said = token.content
         if token.type == "image":
-            said = alternative(_shown(token.children or []))
+            said = grids.alternative(_shown(token.children or []))
         elif token.type in ("softbreak", "hardbreak"):
             said = "\n"
         elif token.type in ("s_open", "s_close"):
@@ -106,11 +97,11 @@ def _shown(tokens: list[Token]) -> str:
             if name == "br":
                 said = "\n"
             elif name == "img" and alt:
-                said = f" {alternative(unescape(alt[1] or alt[2] or ''))} "
+                said = f" {grids.alternative(unescape(alt[1] or alt[2] or ''))} "
             elif tag and name != "img":
                 depth += -1 if tag[1] else 1
-        parts.append(struck(said) if depth > 0 else said)
-    return with_strikes("".join(parts)).strip(" ")
+        parts.append(grids.struck(said) if depth > 0 else said)
+    return grids.with_strikes("".join(parts)).strip(" ")
 
 
 @cache
@@ -170,7 +161,7 @@ def _tables(tokens: list[Token], text: str, lines: list[int], shift: int) -> lis
         elif token.type == "table_open":
             place, rows = token.map if token.level == 0 else None, []
         elif following.type == "table_close" and following.level == 0 and place and rows:
-            parts = parts_of_grid(rows, header_rows=_header_rows(rows))
+            parts = grids.parts_of_grid(rows, header_rows=_header_rows(rows))
             tables.append((lines[place[0]] + shift, lines[place[1]] + shift, parts))
     return tables
 
@@ -183,9 +174,9 @@ def _header_rows(rows: list[list[str]]) -> int | None:
         return 1
     filled = list(filter(any, rows))
     names = filled[0] if filled else []
-    numbers = has_numbers(filled[1:])
+    numbers = grids.has_numbers(filled[1:])
     alone = sum(map(bool, names)) == 1
-    return None if alone or (numbers and not any(map(is_number, names))) else 0
+    return None if alone or (numbers and not any(map(grids.is_number, names))) else 0
 
 
 def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
@@ -279,7 +270,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
         about=orjson.dumps(about).decode() if about else "",
     )
     found = ((0, begin, "", parts) for begin, _, parts in tables)
-    yield from with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
+    yield from grids.with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
     if front.as_text:
         what = f"the front matter is not YAML; values read as they are written: {', '.join(front.as_text)}"
         yield Unread(path, what, missing=False)

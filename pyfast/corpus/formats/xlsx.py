@@ -14,26 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pyfast.corpus.documents import Document, Table, Unread
+import pyfast.corpus.grids as grids
+from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.limits import check_archive, check_cells
-from pyfast.corpus.grids import (
-    MOST_ABOVE,
-    MOST_CUT,
-    Packed,
-    Span,
-    TableParts,
-    begins_table,
-    by_group,
-    is_number,
-    is_only_header,
-    is_remark,
-    parts_of_grid,
-    raised,
-    runs_of,
-    struck,
-    title_of,
-    with_strikes,
-)
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
@@ -52,7 +35,7 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
     book = openpyxl.load_workbook(path, read_only=True, data_only=True, rich_text=True)
     try:
         _keep_escapes(book)
-        title = title_of(path, book.properties.title)
+        title = grids.title_of(path, book.properties.title)
         return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets]
     finally:
         book.close()
@@ -84,11 +67,8 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         ]
         for number, part in enumerate(parts, start=1):
             ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
-            caption, header, rows, numbers, *_ = part
-            section = " > ".join(filter(None, [name, caption]))
-            yield Table(
-                f"{uri}#{ending}" if ending else uri, title, section, header, rows, numbers=runs_of(numbers)
-            )
+            section = " > ".join(filter(None, [name, part.caption]))
+            yield part.document(f"{uri}#{ending}" if ending else uri, title, section)
     for sheet, found in sheets:
         if lacking := found.lacking:
             which = some([*lacking.values()])
@@ -105,7 +85,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
 class Sheet(NamedTuple):
     """The rows of a sheet that are not empty."""
 
-    rows: Packed[tuple[str, ...]]
+    rows: grids.Packed[tuple[str, ...]]
     numbers: array[int]
     """The number of each row"""
     merged: list[tuple[int, int, int, int]]
@@ -173,7 +153,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                 values[place] = value.date() if is_date else value
             return cell
 
-    rows: Packed[tuple[str, ...]] = Packed()
+    rows: grids.Packed[tuple[str, ...]] = grids.Packed()
     numbers = array("q")
     cells, used, out = 0, set[int](), list[int]()
     with book._archive.open(sheet._worksheet_path) as source:
@@ -202,10 +182,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     letters = [
         get_column_letter(k) for k in sorted(used) if any(int(it["min"]) <= k <= int(it["max"]) for it in spans)
     ]
-    unseen = [
-        *(["rows " + some(list(map(str, out)))] if out else ()),
-        *(["columns " + some(letters)] if letters else ()),
-    ]
+    hidden = {"rows": list(map(str, out)), "columns": letters}
+    unseen = [f"{what} {some(which)}" for what, which in hidden.items() if which]
     return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values, dates, unseen)
 
 
@@ -215,10 +193,10 @@ def _with_powers(runs: list[Any]) -> str:
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        said = raised(text, str(run)) if is_raised and not before else str(run)
-        text += struck(said) if not isinstance(run, str) and run.font.strike else said
+        said = grids.raised(text, str(run)) if is_raised and not before else str(run)
+        text += grids.struck(said) if not isinstance(run, str) and run.font.strike else said
         before = is_raised
-    return with_strikes(text)
+    return grids.with_strikes(text)
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
@@ -236,10 +214,10 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
         titles, header, *below = ([*row[first - 1 : last], *[""] * (last - len(row))] for row in rows)
         keys = [row[0] for row in below if row[0]]
         is_titled = first < last and titles[0] and not any(titles[1:])
-        if not (is_titled and all(header) and keys) or any(map(is_number, [*header, *keys])):
+        if not (is_titled and all(header) and keys) or any(map(grids.is_number, [*header, *keys])):
             return [sheet]
         within = [k for k, row in enumerate(rows) if any(row[first - 1 : last])]
-        cut = Packed(("",) * (first - 1) + rows[k][first - 1 : last] for k in within)
+        cut = grids.Packed(("",) * (first - 1) + rows[k][first - 1 : last] for k in within)
         # With an empty row below it, the title is one for sure.
         numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
         merged = [it for it in sheet.merged if first <= it[0] <= last]
@@ -252,11 +230,11 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     it has a name for each column, and there are only numbers below one of them, or a title above it."""
     numbers = sheet.numbers
     starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
-    if not starts or len(numbers) > MOST_CUT:
+    if not starts or len(numbers) > grids.MOST_CUT:
         return [sheet]
 
     def part(first: int, end: int) -> Sheet:
-        rows = Packed(sheet.rows[first:end])
+        rows = grids.Packed(sheet.rows[first:end])
         merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
         return Sheet(rows, numbers[first:end], merged, {})
 
@@ -268,25 +246,28 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
             begun.append(begin)
         block = sheet.rows[first:end]
         alone = all(sum(map(bool, row)) == 1 for row in block)
-        is_below = title is None and all(is_remark(next(filter(None, row))) for row in block)
+        is_below = title is None and all(grids.is_remark(next(filter(None, row))) for row in block)
         title = begin if alone and not is_below else None
     return [part(first, end) for first, end in pairwise([*begun, len(numbers)])]
 
 
 def _has_header(sheet: Sheet, before: Sheet, path: Path) -> bool:
-    caption, header, rows, *_ = parts_of_grid(*_grid(sheet, path))
-    if is_only_header(header, rows):
+    caption, header, rows, *_ = grids.parts_of_grid(*_grid(sheet, path))
+    if grids.is_only_header(header, rows):
         return True
-    return bool(caption) and begins_table(caption, header, rows, parts_of_grid(*_grid(before, path)).header)
+    above = grids.parts_of_grid(*_grid(before, path)).header
+    return bool(caption) and grids.begins_table(caption, header, rows, above)
 
 
-def _parts(sheet: Sheet, path: Path) -> Iterator[TableParts]:
-    known = _numbers_of_grid(sheet)
-    for part in by_group(parts_of_grid(*_grid(sheet, path))):
+def _parts(sheet: Sheet, path: Path) -> Iterator[grids.TableParts]:
+    known = array("q")
+    for before, number in pairwise(chain([sheet.numbers[0] - 1], sheet.numbers)):
+        known.extend((0, number) if number > before + 1 else (number,))  # A gap is one row of the grid.
+    for part in grids.by_group(grids.parts_of_grid(*_grid(sheet, path))):
         yield part._replace(numbers=array("q", (known[place - 1] for place in part.numbers)))
 
 
-def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ...], None, set[int]]:
+def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[grids.Span, ...], None, set[int]]:
     """The rows of a sheet with its merged cells filled, an empty row for each gap, the spans of the first rows and
     of the cells that fill a row, and the columns behind an empty one: the arguments of `parts_of_grid`. Only the
     columns and rows that have cells of their own are filled.
@@ -299,40 +280,30 @@ def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[Span, ..
         if first == last and left == used[0] and right >= used[-1]
     }
     top: dict[int, int] = {}
-    spans, at = list[Span](), 0
+    spans, at = list[grids.Span](), 0
     for row, (before, number) in enumerate(pairwise(chain([sheet.numbers[0] - 1], sheet.numbers))):
         at += number > before + 1
-        if row < MOST_ABOVE:
+        if row < grids.MOST_ABOVE:
             top[number] = at
         if number in filling:
-            spans.append(Span(at, 0, 1, len(used)))
+            spans.append(grids.Span(at, 0, 1, len(used)))
         at += 1
     for left, first, right, last in sheet.merged:
         if first not in top or first in filling:
             continue
         down = [at for number, at in top.items() if first <= number <= last]
         if across := [place[column] for column in used if left <= column <= right]:
-            spans.append(Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
+            spans.append(grids.Span(top[first], across[0], down[-1] - down[0] + 1, len(across)))
     wide = [(left, right) for left, first, right, _ in sheet.merged if first in top and first not in filling]
     gaps = [(before, column) for before, column in pairwise(used) if column > before + 1]
     apart = {place[b] for a, b in gaps if not any(left < b and right > a for left, right in wide)}
     return _filled(sheet, place, filling, path), tuple(spans), None, apart
 
 
-def _numbers_of_grid(sheet: Sheet) -> array[int]:
-    """The number of each row of the grid of a sheet. A gap, which is one row there, has 0."""
-    numbers, before = array("q"), sheet.numbers[0] - 1
-    for number in sheet.numbers:
-        numbers.extend((0, number) if number > before + 1 else (number,))
-        before = number
-    return numbers
-
-
 def _filled(sheet: Sheet, place: dict[int, int], filling: set[int], path: Path) -> Iterator[list[str]]:
     used = list(place)
-    pending, filled = 0, 0
+    pending, filled, before = 0, 0, sheet.numbers[0] - 1
     active: list[tuple[int, int, int, str]] = []
-    before = sheet.numbers[0] - 1
     for number, values in zip(sheet.numbers, sheet.rows, strict=True):
         if number > before + 1:
             yield []
@@ -419,7 +390,7 @@ def in_form(value: float, form: str, since_1904: bool = False) -> str:
     if isinstance(when, datetime):
         return _cell(when)
     if not parts or not _DATE.isdisjoint(kind for kind, _ in parts):
-        day, clock = "1900-01-00", _clock(value)  # as spreadsheets count
+        day, clock = "1900-01-00", as_shown(value, "hh:mm:ss")  # as spreadsheets count
         return plain(value) if not 0 <= value < 1 or since_1904 else f"{day}T{clock}" if value else day
     return as_shown(value, form, since_1904) or plain(value)
 
@@ -525,10 +496,6 @@ def _parts_of_time(form: str) -> _Parts | None:
     return () if other_language and named else tuple(parts)
 
 
-def _clock(value: float) -> str:
-    return as_shown(value, "hh:mm:ss")
-
-
 def _moment(value: float, form: str, since_1904: bool) -> datetime | time | None:
     """The date, or the time of a day, that a number is in a format. None for a duration, and for a number without
     either."""
@@ -617,9 +584,8 @@ def _digits(number: Decimal, whole: str, fraction: str) -> str:
     left = left.lstrip("0").zfill(least) if least else left.lstrip("0")
     if "," in whole:
         left = f"{int(left):,}" if left and not left.startswith("0") else left
-    optional = len(fraction) - len(fraction.rstrip("#?"))
-    while optional and right.endswith("0"):
-        right, optional = right[:-1], optional - 1
+    needed = len(fraction.rstrip("#?"))
+    right = right[:needed] + right[needed:].rstrip("0")
     return f"{left}.{right}" if right else left
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,22 +14,11 @@ import orjson
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
 from pyfast.evaluation.data_sets.layout import Kind, Pieces
-from pyfast.evaluation.data_sets.paragraph_sets import convmix, hipporag, hotpotqa, musique
-from pyfast.evaluation.data_sets.retrieval_sets import beir, flashrag, nq, popqa, triviaqa
-from pyfast.evaluation.data_sets.table_sets import hybridqa, metaqa, ottqa, tatqa
+from pyfast.evaluation.data_sets.sets import CONVERTERS
 from pyfast.utils.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
-_NAMED_AS_THEIR_SETS = (
-    *(musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa),
-    *(hipporag, beir, flashrag),
-)
-_CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
-    "hotpotqa": hotpotqa,
-    "2wiki": hotpotqa,
-    **{converter.__name__: converter for converter in _NAMED_AS_THEIR_SETS},
-}
 _NO_CORPUS = {
     "convmix": "this file cannot become a corpus: it has no texts, and its entities and answers are gold; index"
     " your own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence",
@@ -59,14 +47,14 @@ class Converted:
 
 def names() -> list[str]:
     """Return the names of the data sets that can be converted."""
-    return list(_CONVERTERS)
+    return list(CONVERTERS)
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
     """Convert a published data set into the new folder `out`. If the conversion raises `InputError`, no
     folder is made.
     """
-    converter = _CONVERTERS.get(name)
+    converter = CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; known: {', '.join(names())}")
     if not source.exists():

@@ -1,0 +1,650 @@
+"""Published sets.
+
+Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora have
+the questions of these sets.
+
+ConvMix: conversations over Wikipedia and Wikidata. The published set has no corpus. CONVINSE and EXPLAIGNN, two
+programs of its authors, write a file dev_ers.jsonl. It has the conversations with the retrieved evidence of each
+turn. This evidence can be a corpus.
+
+Sets of questions over tables or a knowledge graph. HybridQA and OTT-QA: tables whose cells link to passages
+of Wikipedia. TAT-QA: a table and paragraphs of a financial report, with questions about them. MetaQA: a
+knowledge graph of films, and questions with all their answers.
+
+BEIR: a corpus, queries and judgements of relevance (qrels). FlashRAG: a corpus, and questions with answers.
+NQ-open, TriviaQA and PopQA: questions about all of Wikipedia, without a corpus.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field
+
+import pyfast.evaluation.data_sets.layout as layout
+from pyfast.errors import InputError
+from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text
+from pyfast.utils.jsonl import read_lines
+
+_CORPUS = "_corpus.json"
+_Sentences = Annotated[tuple[Text, ...], OrNull]
+
+
+class _HotpotQA(BaseModel):
+    id: Text = Field(alias="_id")
+    question: Text
+    context: tuple[tuple[Text, _Sentences], ...]
+    answer: Text | None = None
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
+    type: str | None = None
+    level: str | None = None
+    supporting_facts: tuple[tuple[str, int], ...] | None = None
+    evidences: tuple[tuple[str, ...], ...] | None = None
+
+
+def hotpotqa(source: Path) -> Pieces:
+    """Yield the converted lines of a file of HotpotQA or 2WikiMultihopQA. Titles become uris. For a test set
+    without answers, there are no gold lines.
+    """
+    documents = Documents()
+    for record in layout.records(layout.one_file(source, "*.json", "questions"), _HotpotQA):
+        uris: dict[str, str] = {}
+        starts: dict[str, list[int]] = {}
+        for title, sentences in record.context:
+            joint = "" if any(sentence.startswith(" ") for sentence in sentences) else " "
+            uri, new = documents.passage(title, title, joint.join(sentences))
+            uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
+            starts[uri] = [0, *accumulate(len(sentence) + len(joint) for sentence in sentences[:-1])]
+            yield from new
+        yield layout.question(record.id, record.question, documents=list(starts))
+        if record.answer is not None:
+            facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]
+            yield layout.gold(
+                record.id,
+                answers=[record.answer, *record.aliases],
+                type=record.type,
+                level=record.level,
+                supporting=[*dict.fromkeys(uri for uri, _ in facts)],
+                supporting_facts=facts,
+                sentence_starts=starts,
+                evidences=record.evidences,
+                metrics=["hotpotqa" if record.evidences is None else "2wiki"],
+            )
+
+
+class _Paragraph(BaseModel):
+    title: Text
+    paragraph_text: Text
+    is_supporting: bool = False
+
+
+class _Numbered(_Paragraph):
+    idx: int
+
+
+class _Hop(BaseModel):
+    question: Text
+    answer: Text
+    paragraph_support_idx: int | None = None
+
+
+class _MuSiQue(BaseModel):
+    id: Text
+    question: Text
+    paragraphs: Annotated[tuple[_Numbered, ...], OrNull] = ()
+    answer: str | None = None
+    answer_aliases: Annotated[tuple[Text, ...], OrNull] = ()
+    answerable: bool = True
+    question_decomposition: Annotated[tuple[_Hop, ...], OrNull] = ()
+
+
+def musique(source: Path) -> Pieces:
+    """Yield the converted lines of a file of MuSiQue. The uri of a paragraph is its hash, because several
+    paragraphs can have the same title. In MuSiQue-Full, an id stands twice: with paragraphs that suffice, and
+    without. `pair` in the gold keeps the two together.
+    """
+    documents = Documents()
+    for record in layout.lines(layout.one_file(source, "*.jsonl", "questions"), _MuSiQue):
+        uris: dict[int | None, str] = {}
+        for one in record.paragraphs:
+            name = layout.named(one.title, one.paragraph_text)
+            uris[one.idx], new = documents.passage(name, one.title, one.paragraph_text)
+            yield from new
+        yield layout.question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
+        if record.answer is not None or not record.answerable:
+            yield layout.gold(
+                record.id,
+                answers=[record.answer, *record.answer_aliases] if record.answerable else None,
+                answerable=None if record.answerable else False,
+                pair=record.id,
+                type=record.id.partition("__")[0],
+                supporting=[uris[one.idx] for one in record.paragraphs if one.is_supporting],
+                decomposition=[
+                    {"question": hop.question, "answer": hop.answer, "doc": uris.get(hop.paragraph_support_idx)}
+                    for hop in record.question_decomposition
+                ],
+                metrics=["musique"],
+            )
+
+
+class _PassageOfHippoRAG(BaseModel):
+    title: Text
+    text: Text
+
+
+class _OfHippoRAG(BaseModel):
+    """A question in the layout of 2Wiki, MuSiQue or HotpotQA."""
+
+    id: Text = ""
+    hotpot_id: Text = Field("", alias="_id")
+    question: Text
+    answer: Text | None = None
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
+    type: str | None = None
+    context: tuple[tuple[Text, _Sentences], ...] = ()
+    supporting_facts: Annotated[tuple[tuple[Text, int], ...], OrNull] = ()
+    paragraphs: tuple[_Paragraph, ...] = ()
+
+    def supporting(self) -> list[tuple[str, str]]:
+        """Return (title, text) of each gold passage."""
+        if self.paragraphs:
+            return [(one.title, one.paragraph_text) for one in self.paragraphs if one.is_supporting]
+        titles = dict.fromkeys(title for title, _ in self.supporting_facts)
+        texts = {title: " ".join(sentences) for title, sentences in self.context}
+        return [(title, texts.get(title, "")) for title in titles]
+
+
+def hipporag(source: Path) -> Pieces:
+    """Yield the converted lines of `NAME_corpus.json`, a list of `{"title", "text"}`, and of `NAME.json` in the
+    same folder. All questions share the corpus.
+    """
+    corpus = layout.one_file(source, f"*{_CORPUS}", "a corpus")
+    if not corpus.name.endswith(_CORPUS):
+        raise InputError(f"{corpus}: expected the corpus, NAME{_CORPUS}, with its questions in NAME.json")
+    questions = corpus.with_name(corpus.name.removesuffix(_CORPUS) + ".json")
+    documents = Documents()
+    by_title: dict[str, dict[str, str]] = defaultdict(dict)
+    for each in layout.records(corpus, _PassageOfHippoRAG):
+        uri, is_new = documents.place(each.title, each.text)
+        if is_new:
+            by_title[each.title][_letters(each.text)] = uri
+            yield layout.passage(uri, each.title, each.text)
+    for number, one in enumerate(layout.records(questions, _OfHippoRAG), start=1):
+        place = f"{questions}, record {number}"
+        name = one.id or one.hotpot_id
+        if not name:
+            raise InputError(f"{place}: expected an `id` or an `_id`")
+        yield layout.question(name, one.question)
+        if one.answer is not None:
+            supporting = dict.fromkeys(_uri(by_title, title, text, place) for title, text in one.supporting())
+            yield layout.gold(name, answers=[one.answer, *one.aliases], type=one.type, supporting=[*supporting])
+
+
+def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
+    """Return the uri of the passage with this title. If several passages have the title, return the uri of
+    the one with this text. (Whitespace does not count.) If none of them has this text, return the uri of the
+    first. Raises `InputError` if no passage has the title.
+    """
+    passages = by_title.get(title)
+    if not passages:
+        raise InputError(f"{place}: the gold evidence {title!r} is not a passage of the corpus")
+    return passages.get(_letters(text)) or next(iter(passages.values()))
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())
+
+
+class _Named(BaseModel):
+    id: Text
+    label: Text = ""
+
+
+class _Evidence(BaseModel):
+    evidence_text: Text
+    retrieved_for_entity: _Named
+
+
+class _Turn(BaseModel):
+    question_id: Text
+    question: Text
+    answers: Annotated[tuple[_Named, ...], OrNull] = ()
+    answer_text: str | None = None
+    answer_src: str | None = None
+    completed: str | None = None
+    entities: Annotated[tuple[_Named, ...], OrNull] = ()
+    top_evidences: Annotated[tuple[_Evidence, ...], OrNull] = ()
+
+
+class _Record(BaseModel):
+    conv_id: int | str
+    domain: str | None = None
+    questions: tuple[_Turn, ...]
+
+
+def convmix(source: Path) -> Pieces:
+    """Yield the converted lines of dev_set.json or dev_ers.jsonl. The corpus is made from the evidence, which
+    only dev_ers.jsonl has.
+
+    The first accepted answer of a turn is the text that a crowd worker wrote. Each piece of evidence becomes a
+    document. Its title is the entity for which the evidence was retrieved.
+    """
+    documents = Documents()
+    path = layout.one_file(source, "*.json*", "conversations")
+    for record in (layout.lines if path.suffix == ".jsonl" else layout.records)(path, _Record):
+        for evidence in (one for turn in record.questions for one in turn.top_evidences):
+            about, text = evidence.retrieved_for_entity, evidence.evidence_text
+            yield from documents.passage(f"{about.id}/{layout.named(text)}", about.label, text)[1]
+        turns = [(turn, _answers(turn)) for turn in record.questions]
+        conversation = {"id": str(record.conv_id), "domain": record.domain}
+        asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
+        yield "question", {**conversation, "turns": asked}
+        right = [
+            {
+                "id": turn.question_id,
+                "answers": right,
+                "answer_src": turn.answer_src,
+                "answer_ids": [one.id for one in turn.answers],
+                "completed": turn.completed or turn.question,
+                "entities": [one.model_dump() for one in turn.entities],
+            }
+            for turn, right in turns
+        ]
+        yield "gold", {**conversation, "turns": right}
+
+
+def _answers(turn: _Turn) -> list[str]:
+    written = [turn.answer_text] if turn.answer_text else []
+    return [*dict.fromkeys([*written, *(one.label for one in turn.answers if one.label)])]
+
+
+_Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
+
+
+class _LinkedTable(BaseModel):
+    uid: str | None = None
+    title: Text = ""
+    section_title: Text = ""
+    header: tuple[_Cell | Text, ...]
+    data: tuple[tuple[_Cell | Text, ...], ...]
+
+
+class _OfTable(BaseModel):
+    id: Text = Field(alias="question_id")
+    question: Text
+    table_id: str | None = None
+    answer: Text | None = Field(None, alias="answer-text")
+    nodes: Annotated[tuple[tuple[Any, ...], ...], OrNull] = Field((), alias="answer-node")
+
+    def rows(self) -> list[tuple[str, int]] | None:
+        """Return the gold rows of the table. Only the traced files of HybridQA name the cells of the answer."""
+        places = [node[1] for node in self.nodes if len(node) > 1 and isinstance(node[1], list) and node[1]]
+        return [(self.table_id, row) for row, *_ in places] if places and self.table_id else None
+
+
+def hybridqa(source: Path) -> Pieces:
+    """Yield the converted lines of released_data/*.json, and of the folder WikiTables-WithLinks beside
+    released_data.
+
+    The documents of a question are its table, and the passages to which the table links.
+    """
+    path = layout.one_file(source, "released_data/*.json", "questions")
+    folder = layout.beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
+    tables = ((file.stem, layout.load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
+    passages = (layout.load(file) for file in sorted((folder / "request_tok").glob("*.json")))
+    links = yield from _corpus(tables, passages)
+    yield from _questions(path, links)
+
+
+def ottqa(source: Path) -> Pieces:
+    """Yield the converted lines of OTT-QA.
+
+    One file has all tables, and another has all passages. The questions are about the whole corpus.
+    """
+    path = layout.one_file(source, "released_data/*.json", "questions")
+    tables = _object(layout.beside(path, "*/*tables*.json", "the tables"))
+    passages = _object(layout.beside(path, "*/*request_tok*.json", "the passages"))
+    yield from _corpus(((uid, table, f"table {uid}") for uid, table in tables.items()), iter([passages]))
+    yield from _questions(path, None)
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    content = layout.load(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected an object")
+    return content
+
+
+def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
+    """Yield the documents. At the end, return a mapping from the uri of each table to a list of uris: the
+    table, and the passages to which the table links.
+
+    `tables` has (name, table, place for error messages), and `passages` has mappings from uris to texts.
+    """
+    known: dict[str, list[str]] = {}
+    linked: dict[str, None] = {}
+    for name, record, place in tables:
+        table = layout.checked(record, _LinkedTable, place)
+        uri = table.uid or name
+        links: dict[str, list[str]] = {}
+        for r, row in enumerate(table.data):
+            for c, cell in enumerate(row):
+                if isinstance(cell, tuple) and cell[1]:
+                    links[f"{r},{c}"] = [*dict.fromkeys(cell[1])]
+        known[uri] = [uri, *dict.fromkeys(to for some in links.values() for to in some)]
+        linked |= dict.fromkeys(known[uri])
+        header, rows = _texts_of(table.header), [_texts_of(row) for row in table.data]
+        columns = {"header": header, "rows": rows, "links": links}
+        titles = {"title": table.title, "section": table.section_title}
+        yield "document", {"id": uri, "kind": "table", **titles, **columns}
+    written: set[str] = set()
+    for some in passages:
+        if not isinstance(some, dict):
+            raise InputError("request_tok: expected objects that map uris to texts")
+        for uri, text in some.items():
+            if uri not in written and isinstance(text, str):
+                written.add(uri)
+                yield layout.passage(uri, layout.title_of(uri), text)
+    return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}
+
+
+def _texts_of(cells: Iterable[_Cell | str]) -> list[str]:
+    return [cell if isinstance(cell, str) else cell[0] for cell in cells]
+
+
+def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
+    for one in layout.records(path, _OfTable):
+        table = [] if one.table_id is None else [one.table_id]
+        yield layout.question(
+            one.id, one.question, documents=next(((links or {}).get(uri) for uri in table), None)
+        )
+        if one.answer is not None:
+            metrics = ["hybridqa", "evidence"]
+            facts = one.rows()
+            yield layout.gold(
+                one.id, answers=[one.answer], supporting=table or None, supporting_facts=facts, metrics=metrics
+            )
+
+
+class _Table(BaseModel):
+    uid: str
+    table: tuple[tuple[Text, ...], ...]
+
+
+class _ParagraphOfReport(BaseModel):
+    uid: str
+    order: int
+    text: Text
+
+
+class _QuestionOfReport(BaseModel):
+    uid: str
+    question: Text
+    answer: Any = None
+    answer_type: str | None = None
+    answer_from: str | None = None
+    scale: Text = ""
+    derivation: Text = ""
+    rel_paragraphs: Annotated[tuple[Text, ...], OrNull] = ()
+
+
+class _Report(BaseModel):
+    table: _Table
+    paragraphs: tuple[_ParagraphOfReport, ...]
+    questions: tuple[_QuestionOfReport, ...]
+
+
+def tatqa(source: Path) -> Pieces:
+    """Yield the converted lines of a file of TAT-QA. All questions of a report share the documents of the
+    report.
+    """
+    for record in layout.records(layout.one_file(source, "*.json", "questions"), _Report):
+        header, *rows = record.table.table or ((),)
+        yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
+        yield from (layout.passage(one.uid, None, one.text) for one in record.paragraphs)
+        places = {str(one.order): one.uid for one in record.paragraphs}
+        documents = [record.table.uid, *(one.uid for one in record.paragraphs)]
+        for asked in record.questions:
+            yield layout.question(asked.uid, asked.question, documents=documents)
+            if asked.answer_type is None:
+                continue
+            answers = asked.answer if isinstance(asked.answer, list) else [asked.answer]
+            supporting = [places[order] for order in asked.rel_paragraphs if order in places]
+            if "table" in (asked.answer_from or ""):
+                supporting.insert(0, record.table.uid)
+            yield layout.gold(
+                asked.uid,
+                answers=[str(answer) for answer in answers if answer is not None],
+                answer_mode="all" if asked.answer_type == "multi-span" else "",
+                type=asked.answer_type,
+                answer_from=asked.answer_from,
+                scale=asked.scale,
+                derivation=asked.derivation,
+                supporting=supporting,
+                metrics=["tatqa", "evidence"],
+            )
+
+
+_TOPIC = re.compile(r"\[([^\]]*)\]")
+_HOPS = re.compile(r"([123])-?hop")
+
+
+def metaqa(source: Path) -> Pieces:
+    """Yield the converted lines of one file of questions, such as qa_test.txt, or of all files `*qa*.txt` in a
+    folder.
+
+    kb.txt must be in the folder of the first file, or in one of the two folders above this folder.
+    """
+    files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
+    if not files:
+        raise InputError(f"{source}: expected files of questions (*qa*.txt)")
+    yield from _graph(layout.beside(files[0], "kb.txt", "the knowledge graph"))
+    for path in files:
+        hops = _HOPS.search(str(path))
+        kind = f"{hops[1]}-hop" if hops else None
+        for number, line in layout.text_lines(path):
+            marked, tab, answers = line.partition("\t")
+            topic = _TOPIC.search(marked)
+            if not tab or topic is None:
+                raise InputError(
+                    f"{path}, line {number}: expected a question with a [topic], a tab, and its answers"
+                )
+            id = f"{kind or 'metaqa'}-{path.stem}-{number}"
+            yield layout.question(id, marked.replace("[", "").replace("]", ""))
+            right = answers.split("|")
+            yield layout.gold(
+                id, answers=right, answer_mode="all", type=kind, topic_entity=topic[1], metrics=["metaqa"]
+            )
+
+
+def _graph(path: Path) -> Pieces:
+    """Yield a document for each head in kb.txt: a knowledge graph with all triples of the head."""
+    triples = []
+    for number, line in layout.text_lines(path):
+        triple = line.split("|")
+        if len(triple) != 3:
+            raise InputError(f"{path}, line {number}: expected head|relation|tail")
+        triples.append(triple)
+    triples.sort(key=lambda triple: triple[0])  # The sort is stable, so triples of one head keep their order.
+    for head, some in groupby(triples, key=lambda triple: triple[0]):
+        yield "document", {"id": f"kb/{head}", "kind": "kg", "title": head, "triples": list(some)}
+
+
+class _PassageOfBEIR(BaseModel):
+    id: Text = Field(alias="_id")
+    title: Text = ""
+    text: Text = ""
+
+
+class _Query(BaseModel):
+    id: Text = Field(alias="_id")
+    text: Text
+
+
+def beir(source: Path) -> Pieces:
+    """Yield the converted lines of a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+
+    `source` is the folder, or the file of a split inside qrels. Of a folder, the split is `test`, or the only
+    split that there is. A query without a judgement in the split is left out. A judgement of 0 is not gold.
+    """
+    qrels = _qrels(source)
+    folder = qrels.parent.parent
+    judged = _judgements(qrels)
+    for each in layout.lines(folder / "corpus.jsonl", _PassageOfBEIR):
+        yield layout.passage(each.id, each.title, each.text)
+    asked, without = set[str](), 0
+    for query in layout.lines(folder / "queries.jsonl", _Query):
+        if query.id not in judged:
+            without += 1
+            continue
+        asked.add(query.id)
+        yield layout.question(query.id, query.text)
+        yield layout.gold(query.id, supporting=judged[query.id], metrics=["evidence"])
+    unknown = f"queries of {qrels.name} left out because they are not in queries.jsonl"
+    yield "note", {"what": f"queries left out because {qrels.name} does not judge them", "number": without}
+    yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
+
+
+def _qrels(source: Path) -> Path:
+    if source.is_file() and source.parent.name == "qrels":
+        return source
+    folder = (source if source.is_dir() else source.parent) / "qrels"
+    splits = sorted(folder.glob("*.tsv"))
+    chosen = [path for path in splits if path.stem == "test"] or splits
+    if len(chosen) != 1:
+        listed = ", ".join(path.name for path in splits) or "none"
+        raise InputError(f"{folder}: expected the judgements of one split, found {listed}: pass one of them")
+    return chosen[0]
+
+
+def _judgements(path: Path) -> dict[str, list[str]]:
+    """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
+    score` as in TREC."""
+    judged: dict[str, list[str]] = defaultdict(list)
+    for number, line in layout.text_lines(path):
+        cells = line.split("\t")
+        if number == 1 and "score" in cells[-1].lower():
+            continue
+        try:
+            query, document, score = cells[0], cells[-2], float(cells[-1])
+            if len(cells) not in (3, 4):
+                raise ValueError
+        except (ValueError, IndexError):
+            raise InputError(f"{path}, line {number}: expected query, document and score, split by tabs") from None
+        relevant = judged[query]
+        if score > 0 and document not in relevant:
+            relevant.append(document)
+    return judged
+
+
+class _Contents(BaseModel):
+    id: Text
+    contents: Text = ""
+    title: Text = ""
+    text: Text = ""
+
+
+class _QuestionOfFlashRAG(BaseModel):
+    id: Text
+    question: Text
+    golden_answers: Annotated[tuple[Any, ...], OrNull] = ()
+
+
+def flashrag(source: Path) -> Pieces:
+    """Yield the converted lines of a file of questions, such as test.jsonl, and of the corpus in the same folder:
+    the file whose lines have `id` and `contents`. A set without this file has no corpus.
+
+    A first line of `contents` in quotes is the title of the passage.
+    """
+    folder = source if source.is_dir() else source.parent
+    kinds: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("*.jsonl")):
+        first = next(iter(read_lines(path)), ("", {}))[1]
+        kinds["question" if "question" in first else "contents" if "contents" in first else "other"].append(path)
+    questions = [source] if source.is_file() else kinds["question"]
+    for what, found, most in (("questions", questions, 1), ("a corpus", kinds["contents"], 1)):
+        if len(found) > most or (what == "questions" and not found):
+            listed = ", ".join(path.name for path in found) or "none"
+            raise InputError(f"{folder}: expected one file of {what}, found {listed}: pass one of them")
+    for path in kinds["contents"]:
+        for each in layout.lines(path, _Contents):
+            yield layout.passage(each.id, *_divided(each))
+    for asked in layout.lines(questions[0], _QuestionOfFlashRAG):
+        yield layout.question(asked.id, asked.question)
+        if asked.golden_answers:
+            yield layout.gold(asked.id, answers=list(asked.golden_answers))
+
+
+def _divided(given: _Contents) -> tuple[str, str]:
+    first, line_end, rest = given.contents.partition("\n")
+    quoted = first.strip()
+    if line_end and len(quoted) > 1 and quoted[0] == quoted[-1] == '"':
+        return quoted[1:-1], rest
+    return given.title, given.contents or given.text
+
+
+class _NQ(BaseModel):
+    question: Text
+    answer: Annotated[
+        tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    ] = ()
+
+
+def nq(source: Path) -> Pieces:
+    """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
+    path = layout.one_file(source, "*.jsonl", "questions")
+    for number, record in enumerate(layout.lines(path, _NQ), start=1):
+        yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
+
+
+class _TriviaAnswer(BaseModel):
+    value: Text = Field("", alias="Value")
+    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="Aliases")
+
+
+class _Trivia(BaseModel):
+    id: Text = Field(alias="QuestionId")
+    question: Text = Field(alias="Question")
+    answer: _TriviaAnswer | None = Field(None, alias="Answer")
+
+
+def triviaqa(source: Path) -> Pieces:
+    """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
+    path = layout.one_file(source, "*.json", "questions")
+    content = layout.load(path)
+    for record in layout.records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
+        answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
+        yield from _pieces(record.id, record.question, answers)
+
+
+def popqa(source: Path) -> Pieces:
+    """Yield the converted lines of PopQA's test.tsv."""
+    path = layout.one_file(source, "*.tsv", "questions")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file, dialect=csv.excel_tab):
+                answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
+                yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
+    except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
+        raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
+
+
+def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
+    yield layout.question(id, text)
+    right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
+    if right:
+        yield layout.gold(id, answers=right, type=kind, metrics=["squad"])
+
+
+CONVERTERS: dict[str, Callable[[Path], Pieces]] = {"hotpotqa": hotpotqa, "2wiki": hotpotqa} | {
+    one.__name__: one
+    for one in (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag, beir, flashrag)
+}
+"""The converter of each set. It yields the lines of a published file, converted"""
