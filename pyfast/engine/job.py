@@ -17,7 +17,7 @@ from pyfast.engine.configuration import (
     PLACES,
     STARTED_IN,
     Configuration,
-    code_digest,
+    code_table,
     differences,
     index_table,
     read_configuration,
@@ -45,7 +45,6 @@ from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
-from pyfast.utils.version import __version__
 
 
 def dedicate_process() -> None:
@@ -117,7 +116,7 @@ class Job:
             "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
             "llm": {},
             "budget": self.budget.shaping(),
-            "code": {"version": __version__, "digest": code_digest()},
+            "code": code_table(),
         }
         for role, llm in by_role(self.llm).items():
             of_role = "" if role == DEFAULT_ROLE else f"{role}_"
