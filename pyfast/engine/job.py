@@ -27,8 +27,7 @@ from pyfast.engine.configuration import (
 )
 from pyfast.engine.context import Ask
 from pyfast.engine.journal.journal import reused_runs
-from pyfast.engine.prompt import Prompt
-from pyfast.engine.prompt_overrides import PromptOverrides
+from pyfast.engine.prompt import Prompt, PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.run_folder import (
     ANSWERS,
