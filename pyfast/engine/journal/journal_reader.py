@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast.engine.journal.journal import Key, Outcome, read_outcome, reading
-from pyfast.engine.journal.ledger import ledger_of
+from pyfast.engine.journal.ledger import UsageTotals, ledger_of
 from pyfast.engine.journal.prompt_store import Asked, DamagedError, KeptPrompts, LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import CallError, InputError
@@ -101,22 +101,15 @@ def _call(asked: Asked | None, key: Key, outcome: Outcome) -> LLMCall:
     return LLMCall(name, role, messages, outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+@dataclass(slots=True)
+class Used(UsageTotals):
     """The LLM calls, tokens and time that one question of a run used."""
 
-    seconds: float | None
-    """The seconds from the start of the question to its end. None if the run did not record them"""
-    llm_calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    by_role: Mapping[str, tuple[int, int]]
+    seconds: float | None = None
+    """The seconds from the start of the question to its end, without the time of reused replies. None if the run
+    did not record them"""
+    by_role: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Tokens of prompts and of completions, by the role of the LLM that answered"""
-    reused: int = 0
-    """The calls that got the reply of an earlier run. Their time is not in `seconds`"""
-    reused_prompt_tokens: int = 0
-    reused_completion_tokens: int = 0
 
     @property
     def computed_tokens(self) -> int:
@@ -136,16 +129,14 @@ def used_by(folder: Path) -> dict[str, Used]:
 
 
 def _used(ledger: Mapping[str, Any]) -> Used:
-    by_role: dict[str, tuple[int, int]] = {}
+    used = Used(seconds=ledger.get("seconds"))
+    used.add_row(ledger)
     for stage in ledger["stages"].values():
         if len(stage) == 7 and stage[4]:  # A stage of a prompt has its role and its tokens, in and out.
             role, into, out = stage[4:]
-            before = by_role.get(role, (0, 0))
-            by_role[role] = before[0] + into, before[1] + out
-    seconds = ledger.get("seconds")
-    tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
-    reused = [int(ledger.get(f"reused{what}", 0)) for what in ("", "_prompt_tokens", "_completion_tokens")]
-    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role, *reused)
+            before = used.by_role.get(role, (0, 0))
+            used.by_role[role] = before[0] + into, before[1] + out
+    return used
 
 
 @dataclass(frozen=True, slots=True)
