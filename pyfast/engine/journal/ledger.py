@@ -216,10 +216,10 @@ def _row() -> type[BaseModel]:
     """Make the model of a row of the journal: only a whole ledger fits, as `Ledger.as_row` writes it."""
     count = Annotated[int, Field(strict=True, ge=0)]
     seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-    times = (count, count, count, count)
-    of_stage = tuple[times] | tuple[(*times, Annotated[str, Field(strict=True)], count, count)]
+    role = Annotated[str, Field(strict=True)]
+    of_stage = tuple[count, count, count, count] | tuple[count, count, count, count, role, count, count]
     fields: dict[str, Any] = {name: (count, ... if name in _ALWAYS else 0) for name in COUNTS}
-    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], {}))  # type: ignore[valid-type]
+    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], {}))
     fields |= {"started": (seconds, 0.0), "seconds": (seconds, 0.0), "stages": (dict[str, of_stage], ...)}
     return create_model("Row", **fields)
 
