@@ -24,8 +24,7 @@ from pyfast.engine.journal.journal import Key, Outcome, call_name
 from pyfast.engine.journal.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Clock
-from pyfast.engine.prompt import Prompt, with_sampling
-from pyfast.engine.prompt_overrides import PromptOverrides
+from pyfast.engine.prompt import Prompt, PromptOverrides, with_sampling
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Cited, cite, reply_begins
 from pyfast.engine.replies import fields_so_far
@@ -43,8 +42,7 @@ from pyfast.errors import (
     TransportError,
 )
 from pyfast.llm import DEFAULT_ROLE, Completion, Request, Role
-from pyfast.llm.batch_interface import Progress
-from pyfast.llm.protocol import OnText, device_of, weights_of
+from pyfast.llm.protocol import OnText, Progress, device_of, weights_of
 from pyfast.llm.reply_cleaning import check_size, cut_at, without_controls, without_controls_in, without_reasoning
 from pyfast.retrieval.evidence import ScoredSegments, evidence_of, narrate, narrate_sentences
 from pyfast.retrieval.index.index import Index

@@ -52,7 +52,7 @@ from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
 from pyfast.llm import Message
-from pyfast.llm.batch_interface import BatchLog
+from pyfast.llm.protocol import BatchLog
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Sync

@@ -24,6 +24,8 @@ from pyfast.engine.distributed.blocks import (
     LEASE_S,
     Block,
     Lease,
+    Told,
+    Work,
     blocks_in,
     cut,
     is_given_back,
@@ -31,7 +33,6 @@ from pyfast.engine.distributed.blocks import (
     remove,
 )
 from pyfast.engine.distributed.cluster import AT_ONCE, Pool, connected
-from pyfast.engine.distributed.worker import Told, Work
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
 from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress

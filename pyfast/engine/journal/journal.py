@@ -25,7 +25,7 @@ from pyfast.engine.journal.prompt_store import PROMPTS_SCHEMA, TAKE_PROMPTS, Ask
 from pyfast.engine.record import STATES
 from pyfast.errors import AnswerError, CallError, InputError, RunError, TransportError
 from pyfast.llm import Completion
-from pyfast.llm.batch_interface import BatchLog, LoggedBatch
+from pyfast.llm.protocol import BatchLog, LoggedBatch
 from pyfast.utils.files import free_name
 from pyfast.utils.options import Sync
 from pyfast.utils.sqlite_files import fault, open_database
