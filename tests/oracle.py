@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyfast import Index, Record
-from pyfast.evaluation.metrics import normalise, score, set_overlap
+from pyfast.evaluation.metrics import exact_match, normalise, set_overlap
 from pyfast.llm import Completion, Request
 from pyfast.systems import load_system
 from pyfast.systems.prompts import INSUFFICIENT
@@ -216,7 +216,9 @@ def is_set(gold: dict[str, Any]) -> bool:
 
 def exact(gold: dict[str, Any], answer: str | None) -> float:
     """1 if the answer is a gold answer, or where they are a set all of them; else 0."""
-    return set_overlap(answer, gold["answers"])[0] if is_set(gold) else score(answer, gold["answers"]).em
+    if is_set(gold) or answer is None:
+        return set_overlap(answer, gold["answers"])[0]
+    return max((exact_match(answer, right) for right in gold["answers"]), default=0.0)
 
 
 def holds(gold: dict[str, Any], record: Record, index: Index) -> bool:

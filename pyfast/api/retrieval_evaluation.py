@@ -13,7 +13,7 @@ import orjson
 
 from pyfast.api.index import index_of
 from pyfast.api.run import GoldLike, rows_in
-from pyfast.corpus.formats.limits import refuse_published
+from pyfast.corpus.formats.files import refuse_published
 from pyfast.engine import Evidence
 from pyfast.engine.questions import ONLY_NAMED
 from pyfast.errors import InputError

@@ -207,8 +207,8 @@ def parts_of_grid(
     header, beside = remarks_beside(above, header, packed, apart)
     if not packed and any(header):
         header, packed = (), (header,)
-    titles = [above[at][0] for at in sorted(full) if at + 1 < (first or [0])[0]]
-    above_header = titles[-1] if titles else ""
+    titles = (above[at][0] for at in sorted(full, reverse=True) if at + 1 < (first or [0])[0])
+    above_header = next(titles, "")
     return TableParts(caption, header, packed, numbers, tuple(filling), above_header, beside=beside)
 
 
@@ -274,15 +274,16 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     # The sections of a form are numbered: `1. General` above the first pair is no title of all of them.
     numbered = not header and all(_COUNTED.match(it) for it in [parts.above, *(rows[at][0] for at in filling)])
     again = again or (parts.above and 0 not in filling and numbered)
-    if not filling or not (0 in filling or again):
-        if parts.beside:
-            beside_at, beside = zip(*parts.beside, strict=True)
-            numbers = array("q", [*parts.numbers, *beside_at])
-            parts = parts._replace(rows=pack(chain(rows, beside)), numbers=numbers, beside=())
+    is_cut = filling and (0 in filling or again)
+    names, end = _names_of_groups(parts) if is_cut else ({}, 0)
+    if parts.beside:
+        beside_at, beside = zip(*parts.beside, strict=True)
+        rows, numbers = pack(chain(rows, beside)), array("q", [*parts.numbers, *beside_at])
+        parts = parts._replace(rows=rows, numbers=numbers, beside=())
+    if not is_cut:
         yield parts
         return
     caption = parts.caption.removesuffix(parts.above).rstrip() if again else parts.caption
-    names, end = _names_of_groups(parts)
     found = [(parts.caption, Packed[tuple[str, ...]](), array("q"))]
     into = found[0]
     for at, (row, number) in enumerate(zip(rows, parts.numbers, strict=True)):
@@ -293,9 +294,6 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
         _, some, numbers = found[0] if at >= end or at in filling else into
         some.append(row)
         numbers.append(number)
-    for number, row in parts.beside:
-        found[0][1].append(row)
-        found[0][2].append(number)
     yield from (TableParts(name, header, pack(some), at) for name, some, at in found if some)
 
 

@@ -15,19 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from pyfast.corpus.documents import (
-    NO_OUTLINE,
-    Document,
-    KnowledgeGraph,
-    Outline,
-    Table,
-    TextDocument,
-    Triple,
-    Unread,
-    filterable,
-)
-from pyfast.corpus.formats.encodings import read_text, refuse_binary
-from pyfast.corpus.formats.limits import check_cells
+import pyfast.corpus.documents as documents
+from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
+from pyfast.corpus.formats.files import check_cells, read_text, refuse_binary
 from pyfast.corpus.grids import Packed, pack, runs_of, title_of
 from pyfast.errors import GoldError, InputError
 from pyfast.utils.jsonl import parse_as_written, parse_json, read_each_line
@@ -249,7 +239,7 @@ def _text(uri: str, record: JsonObject) -> _Read:
     text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
     title = _string(record, "title", "")
     about, other = _beside(record, key)
-    outline = Outline(about=_json(about)) if about else NO_OUTLINE
+    outline = documents.Outline(about=_json(about)) if about else documents.NO_OUTLINE
     # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
     if key != "text" and not title and (first := _QUOTED_LINE.match(text)):
         title, text = first[1], text[first.end() :]
@@ -267,7 +257,7 @@ def _beside(record: JsonObject, key_of_text: str) -> tuple[dict[str, Any], list[
     for key in _METADATA:
         if isinstance(given.get(key), dict):
             given = given.pop(key) | given
-    return filterable(given)
+    return documents.filterable(given)
 
 
 def _table(uri: str, record: JsonObject) -> _Read:

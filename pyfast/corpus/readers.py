@@ -25,9 +25,8 @@ import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
-from pyfast.corpus.formats.encodings import read_text, with_line_ends, without_colours
+from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends, without_colours
 from pyfast.corpus.formats.html import read_html
-from pyfast.corpus.formats.limits import check_growth, refuse_published
 from pyfast.corpus.formats.markdown import read_markdown
 from pyfast.corpus.formats.office import read_docx, read_pptx
 from pyfast.corpus.formats.pdf import read_pdf
@@ -83,16 +82,12 @@ class DocumentSource:
     """The uri of the file, with which the uris of its parts begin"""
 
     @classmethod
-    def as_is(cls, document: Document) -> DocumentSource:
-        """Make a source from a document, without any change to the document."""
-        return cls(lambda: (document,), lambda: digest_of(document).hex())
-
-    @classmethod
-    def of(cls, document: Document, columns: int) -> DocumentSource:
-        """Make a source from a document. A table with more than `columns` columns is cut into several tables."""
-        if isinstance(document, Table):
-            return cls(lambda: narrow(document, columns), lambda: digest_of(document).hex())
-        return cls.as_is(document)
+    def of(cls, document: Document, columns: int | None = None) -> DocumentSource:
+        """Make a source from a document. A table with more than `columns` columns is cut into several tables. If
+        `columns` is None, nothing is cut."""
+        if columns is None or not isinstance(document, Table):
+            return cls(lambda: (document,), lambda: digest_of(document).hex())
+        return cls(lambda: narrow(document, columns), lambda: digest_of(document).hex())
 
 
 _SLOTS = 1 << 10

@@ -170,14 +170,13 @@ class Corpus:
         if not self._files:
             return
         segments = np.clip(segments, 0, max(len(self) - 1, 0))[: len(self)]
-        self._check_places(segments)
+        self.check_names(segments)
         column = self._column
         end = column["subtree_end"][segments]
         self._check_places(end - 1)
         for k in np.flatnonzero((end - 1 >> _GROUP_SHIFT) - (segments >> _GROUP_SHIFT) > 1).tolist():
             self._check(int(segments[k]))
         self._files[3].check_ranges(column["byte_start"][segments], column["byte_end"][segments])
-        self._uris.check(np.unique(column["source"][segments]))
 
     def check_names(self, segments: NDArray[np.int64]) -> None:
         """Check only the data from which the ids of these segments are computed, and the uris of their documents.

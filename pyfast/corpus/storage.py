@@ -436,8 +436,8 @@ def _pieces(parts: Parts, keep: Mask) -> Iterator[_Piece]:
         stop = int(np.searchsorted(source, last))
         facts = int(np.count_nonzero(level[first:stop] == Level.TRIPLET))
         places = (first, stop - first), (number, last - number), (fact, facts)
-        batches = [batch.slice(*place) for batch, place in zip(parts[:3], places, strict=True)]
-        yield _Piece(*batches, keep[number:last], first, number)
+        some, described, triples = (batch.slice(*at) for batch, at in zip(parts[:3], places, strict=True))
+        yield _Piece(some, described, triples, keep[number:last], first, number)
         number, first, fact = last, stop, fact + facts
 
 

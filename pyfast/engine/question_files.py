@@ -21,7 +21,7 @@ import orjson
 
 from pyfast.corpus.documents import Unread
 from pyfast.corpus.formats.delimited import dialect_of, rows
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.files import read_text
 from pyfast.corpus.grids import MOST_ABOVE
 from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError, PyfastError, did_you_mean

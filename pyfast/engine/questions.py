@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from pyfast.corpus.formats.limits import refuse_published
+from pyfast.corpus.formats.files import refuse_published
 from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import written_aside

@@ -10,7 +10,6 @@ from pyfast.evaluation.evaluate import evaluate as evaluate
 from pyfast.evaluation.gold import Gold as Gold
 from pyfast.evaluation.metrics import Hits as Hits
 from pyfast.evaluation.metrics import Metric as Metric
-from pyfast.evaluation.metrics import Score as Score
 from pyfast.evaluation.metrics import Scored as Scored
 from pyfast.evaluation.metrics import exact_match as exact_match
 from pyfast.evaluation.metrics import f1 as f1

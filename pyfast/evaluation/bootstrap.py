@@ -58,7 +58,10 @@ def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[Has
     if not len(numerators):
         raise ValueError("an interval needs at least one value")
     _, place = np.unique(np.asarray(groups), return_inverse=True)
-    above, below = (_sums(values, place) for values in (numerators, denominators))
+    above, below = (
+        np.column_stack([np.bincount(place, column) for column in values.T])
+        for values in (numerators, denominators)
+    )
     columns = np.arange(below.shape[1])
     if (below % 1 == 0).all():  # Sums of integers are exact, so equal columns have equal sums.
         below, columns = np.unique(below, axis=1, return_inverse=True)
@@ -69,9 +72,3 @@ def ratio_draws(numerators: Float64, denominators: Float64, groups: Sequence[Has
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios[number] = (times @ above) / (times @ below)[columns]
     return ratios
-
-
-def _sums(values: Float64, place: npt.NDArray[np.intp]) -> Float64:
-    sums = np.zeros((place.max() + 1, values.shape[1]))
-    np.add.at(sums, place, values)
-    return sums

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pyfast.corpus.formats.limits import refuse_published
+from pyfast.corpus.formats.files import refuse_published
 from pyfast.engine.question_files import gold_field, read_question_records, tidy
 from pyfast.errors import InputError, first_fault
 
@@ -25,6 +25,7 @@ class Named(BaseModel):
 
 
 L = TypeVar("L", bound=Named)
+M = TypeVar("M", bound=BaseModel)
 
 
 def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (line,)) -> Iterator[L]:
@@ -42,15 +43,20 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
         placed = ((f"record {number}", tidy(line, str(number), "the gold", gold)) for number, line in named)
     for place, line in placed:
         for one in unfold(line):
-            try:
-                record = kind.model_validate(one)
-            except ValidationError as error:
-                name, fault = first_fault(error)
-                raise InputError(f"{place}: `{name}`: {fault}") from None
+            record = checked(one, kind, place)
             if record.id in seen:
                 raise InputError(f"{place}: the id {record.id!r} occurs twice")
             seen.add(record.id)
             yield record
+
+
+def checked(record: Any, kind: type[M], place: str) -> M:
+    """Convert a record to the type `kind`. Of a record with another layout, an `InputError` says the `place`."""
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        name, fault = first_fault(error)
+        raise InputError(f"{place}: `{name}`: {fault}") from None
 
 
 class Gold(Named):

@@ -119,10 +119,14 @@ class Pairs:
 
     def digest(self) -> str:
         """Return a checksum of all questions and answers that are compared."""
-        digest = blake2b(digest_size=16)
-        for pair in self:
-            digest.update(orjson.dumps((pair.id, pair.text, pair.a, pair.b, pair.earlier)))
-        return digest.hexdigest()
+        return _digest((pair.id, pair.text, pair.a, pair.b, pair.earlier) for pair in self)
+
+
+def _digest(seen: Iterable[object]) -> str:
+    digest = blake2b(digest_size=16)
+    for one in seen:
+        digest.update(orjson.dumps(one))
+    return digest.hexdigest()
 
 
 def open_pairs(run_a: Path, run_b: Path) -> Pairs:
@@ -331,11 +335,9 @@ class GivenAnswers:
 
     def digest(self) -> str:
         """Return a checksum of all that the judge may see."""
-        digest = blake2b(digest_size=16)
-        for one in self:
-            seen = (one.id, one.text, one.given, one.gold, one.needs_all, one.passages, one.earlier)
-            digest.update(orjson.dumps(seen))
-        return digest.hexdigest()
+        return _digest(
+            (one.id, one.text, one.given, one.gold, one.needs_all, one.passages, one.earlier) for one in self
+        )
 
 
 def open_answers(run: Path, gold: Lines) -> GivenAnswers:

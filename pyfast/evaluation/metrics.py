@@ -158,14 +158,6 @@ def _share(metric: str, key: str, value: object) -> Share:
 _VERDICTS = {"yes", "no", "noanswer"}
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Exact match and F1 of one answer, each in [0, 1]."""
-
-    em: float
-    f1: float
-
-
 class Overlap(NamedTuple):
     """Precision, recall and F1 of the tokens that an answer shares with a gold answer, each in [0, 1]."""
 
@@ -235,14 +227,6 @@ def f1(prediction: str, gold: str) -> float:
         0.67
     """
     return overlap(prediction, gold).f1
-
-
-def score(prediction: str | None, answers: Sequence[str]) -> Score:
-    """Compare a prediction with each accepted form of one answer. Returns the highest exact match and the
-    highest F1. Both are 0 if there is no prediction."""
-    if prediction is None or not answers:
-        return Score(0.0, 0.0)
-    return Score(max(exact_match(prediction, a) for a in answers), max(f1(prediction, a) for a in answers))
 
 
 def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, Overlap]:

@@ -17,7 +17,7 @@ from pyfast.corpus import (
     encode,
     read,
 )
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.files import read_text
 from pyfast.corpus.readers import TRIPLES
 from pyfast.errors import InputError
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
-from pyfast.corpus.formats.limits import published_set
+from pyfast.corpus.formats.files import published_set
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
 from pyfast.evaluation.data_sets import names

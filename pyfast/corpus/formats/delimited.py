@@ -16,7 +16,7 @@ from typing import Any
 
 import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.encodings import read_text
+from pyfast.corpus.formats.files import read_text
 
 _DELIMITERS = [",", ";", "\t", "|"]
 _SAMPLE = 1 << 13

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.encodings import guessed, not_text, refuse_binary
+from pyfast.corpus.formats.files import guessed, not_text, refuse_binary
 from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes
 from pyfast.errors import InputError
 
@@ -42,19 +42,14 @@ _SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
 _MOST_COLUMNS = 1000  # as browsers have it
 # What browsers read in place of the encoding that a page names: the WHATWG's table of labels, by Python's names.
 _BROWSERS = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "utf-8"),
     "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
     "shift_jis": "cp932",
     "euc_kr": "cp949",
     "big5": "big5hkscs",
-    "utf-16": "utf-8",
-    "utf-16-le": "utf-8",
-    "utf-16-be": "utf-8",
 }
 
 

@@ -18,7 +18,7 @@ import orjson
 
 import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable
-from pyfast.corpus.formats.encodings import read_text, with_line_ends
+from pyfast.corpus.formats.files import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
 from pyfast.utils.extras import install
 
@@ -32,15 +32,8 @@ _KEY = re.compile(r"^([^\W\d][\w .-]{0,60}):(?=\s|\Z)", re.MULTILINE)
 # Numbers and constants that are the same in YAML 1.2 and in JSON.
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 _NULLS = ("", "~", "null", "Null", "NULL")
-_CONSTANTS: dict[str, bool | None] = {
-    "true": True,
-    "True": True,
-    "TRUE": True,
-    "false": False,
-    "False": False,
-    "FALSE": False,
-}
-_CONSTANTS |= dict.fromkeys(_NULLS)
+_CONSTANTS: dict[str, bool | None] = dict.fromkeys(_NULLS)
+_CONSTANTS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _LINE_END = re.compile(r"\r\n?|\n")
 # A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
 _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.limits import check_archive
+from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
 from pyfast.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
-from pyfast.corpus.formats.encodings import refuse_binary
+from pyfast.corpus.formats.files import refuse_binary
 from pyfast.corpus.grids import title_of
 from pyfast.errors import InputError
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Unread
-from pyfast.corpus.formats.limits import check_archive, check_cells
+from pyfast.corpus.formats.files import check_archive, check_cells
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again

@@ -13,8 +13,7 @@ import orjson
 
 from pyfast.engine.question_files import texts_of
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Kind, Pieces
-from pyfast.evaluation.data_sets.sets import CONVERTERS
+from pyfast.evaluation.data_sets.sets import CONVERTERS, Kind, Pieces
 from pyfast.utils.files import built_aside
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"

@@ -1,4 +1,4 @@
-"""Published sets.
+"""Read published data sets, and yield the lines of corpus.jsonl, questions.jsonl and gold.jsonl.
 
 Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora have
 the questions of these sets.
@@ -20,18 +20,163 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, Field
 
-import pyfast.evaluation.data_sets.layout as layout
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets.layout import Documents, OrNull, Pieces, Text
-from pyfast.utils.jsonl import read_lines
+from pyfast.evaluation.gold import checked
+from pyfast.utils.jsonl import parse_json, read_lines
+
+Kind = Literal["document", "question", "gold", "note"]
+Piece = tuple[Kind, dict[str, Any]]
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...}). Or a
+count of parts that are left out: ("note", {"what": "queries are left out", "number": 2})"""
+Pieces = Iterator[Piece]
+R = TypeVar("R", bound=BaseModel)
+
+
+def passage(uri: str, title: str | None, text: str) -> Piece:
+    """Make the line of a document that is a text."""
+    return "document", {"id": uri, "kind": "text", "title": title, "text": text}
+
+
+def question(id: str, text: str, **more: Any) -> Piece:
+    """Make the line of a question."""
+    return "question", {"id": id, "question": text, **more}
+
+
+def gold(id: str, **more: Any) -> Piece:
+    """Make the line of the gold of a question."""
+    return "gold", {"id": id, **more}
+
+
+def _text(value: Any) -> Any:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""A text of a published file. Null is an empty text, and a number is its digits"""
+OrNull = BeforeValidator(lambda value: () if value is None else value)
+"""For a list that can be null in a published file"""
+
+
+def load(path: Path) -> Any:
+    """Read a JSON file. Raises `InputError` if the file cannot be read."""
+    try:
+        return parse_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON: {error}") from None
+
+
+def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
+    """Read the records of a JSON list: of `content`, or of the file `path` if `content` is None.
+
+    If a record has another layout than `kind`, an `InputError` names the file and the record.
+    """
+    content = load(path) if content is None else content
+    if not isinstance(content, list):
+        raise InputError(f"{path}: expected a list of records")
+    for number, record in enumerate(content, start=1):
+        yield checked(record, kind, f"{path}, record {number}")
+
+
+def lines(path: Path, kind: type[R]) -> Iterator[R]:
+    """Read the records of JSON lines. If a line has another layout than `kind`, an `InputError` names it."""
+    return (checked(line, kind, place) for place, line in read_lines(path))
+
+
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number, line) for each line of a text that is not blank. Raises `InputError` if the file cannot be
+    read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def one_file(source: Path, pattern: str, what: str) -> Path:
+    """Return `source` if it is a file. If it is a folder, return the only file inside it, at any depth, that
+    matches the pattern.
+
+    Raises `InputError` if there is no such file, or more than one. In the message, `what` describes the file.
+    """
+    if source.is_file():
+        return source
+    is_parent = source.resolve().name == Path(pattern).parent.name  # such as released_data itself
+    paths = sorted(source.glob(Path(pattern).name) if is_parent else source.rglob(pattern))
+    return _only(paths, source, f"one file of {what} ({pattern})")
+
+
+def _only(paths: Sequence[Path], folder: Path, expected: str) -> Path:
+    if len(paths) != 1:
+        listed = ", ".join(path.name for path in paths[:5]) or "none"
+        raise InputError(f"{folder}: expected {expected}, found {listed}: pass one of them")
+    return paths[0]
+
+
+def beside(path: Path, pattern: str, what: str) -> Path:
+    """Search the three nearest parent folders of a file for a file or folder that matches the pattern. The
+    nearest folder comes first.
+
+    Raises `InputError` if nothing matches. In the message, `what` describes what is missing.
+    """
+    for folder in list(path.resolve().parents)[:3]:
+        match = next(iter(sorted(folder.glob(pattern))), None)
+        if match is not None:
+            return match
+    raise InputError(f"{path}: there is no {pattern} in its folder or in a folder above: {what}")
+
+
+def named(text: str, *more: str) -> str:
+    """Return a hash of one or more texts, 16 hexadecimal digits, for use in a uri."""
+    return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
+
+
+def title_of(uri: str) -> str:
+    """Read the title of a Wikipedia page from its path, such as `/wiki/Titan_(moon)`."""
+    return unquote(uri.rpartition("/wiki/")[2]).replace("_", " ")
+
+
+class Documents:
+    """Collects documents that several records share. Each document is written once.
+
+    If two documents with different contents have the same uri, the second gets another uri.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def place(self, uri: str, content: str) -> tuple[str, bool]:
+        """Return the uri of the document with this content, and whether the document is new."""
+        digest = named(content)
+        number = 1
+        name = uri
+        while name in self._known and self._known[name] != digest:
+            number += 1
+            name = f"{uri} ({number})"
+        is_new = name not in self._known
+        self._known[name] = digest
+        return name, is_new
+
+    def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
+        """Return the uri of a text, and its line. There is no line if the text is not new."""
+        uri, is_new = self.place(uri, text)
+        return uri, [passage(uri, title, text)] if is_new else []
+
 
 _CORPUS = "_corpus.json"
 _Sentences = Annotated[tuple[Text, ...], OrNull]
@@ -54,7 +199,7 @@ def hotpotqa(source: Path) -> Pieces:
     without answers, there are no gold lines.
     """
     documents = Documents()
-    for record in layout.records(layout.one_file(source, "*.json", "questions"), _HotpotQA):
+    for record in records(one_file(source, "*.json", "questions"), _HotpotQA):
         uris: dict[str, str] = {}
         starts: dict[str, list[int]] = {}
         for title, sentences in record.context:
@@ -63,10 +208,10 @@ def hotpotqa(source: Path) -> Pieces:
             uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
             starts[uri] = [0, *accumulate(len(sentence) + len(joint) for sentence in sentences[:-1])]
             yield from new
-        yield layout.question(record.id, record.question, documents=list(starts))
+        yield question(record.id, record.question, documents=list(starts))
         if record.answer is not None:
             facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]
-            yield layout.gold(
+            yield gold(
                 record.id,
                 answers=[record.answer, *record.aliases],
                 type=record.type,
@@ -111,15 +256,15 @@ def musique(source: Path) -> Pieces:
     without. `pair` in the gold keeps the two together.
     """
     documents = Documents()
-    for record in layout.lines(layout.one_file(source, "*.jsonl", "questions"), _MuSiQue):
+    for record in lines(one_file(source, "*.jsonl", "questions"), _MuSiQue):
         uris: dict[int | None, str] = {}
         for one in record.paragraphs:
-            name = layout.named(one.title, one.paragraph_text)
+            name = named(one.title, one.paragraph_text)
             uris[one.idx], new = documents.passage(name, one.title, one.paragraph_text)
             yield from new
-        yield layout.question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
+        yield question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
         if record.answer is not None or not record.answerable:
-            yield layout.gold(
+            yield gold(
                 record.id,
                 answers=[record.answer, *record.answer_aliases] if record.answerable else None,
                 answerable=None if record.answerable else False,
@@ -165,26 +310,26 @@ def hipporag(source: Path) -> Pieces:
     """Yield the converted lines of `NAME_corpus.json`, a list of `{"title", "text"}`, and of `NAME.json` in the
     same folder. All questions share the corpus.
     """
-    corpus = layout.one_file(source, f"*{_CORPUS}", "a corpus")
+    corpus = one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
         raise InputError(f"{corpus}: expected the corpus, NAME{_CORPUS}, with its questions in NAME.json")
     questions = corpus.with_name(corpus.name.removesuffix(_CORPUS) + ".json")
     documents = Documents()
     by_title: dict[str, dict[str, str]] = defaultdict(dict)
-    for each in layout.records(corpus, _PassageOfHippoRAG):
+    for each in records(corpus, _PassageOfHippoRAG):
         uri, is_new = documents.place(each.title, each.text)
         if is_new:
             by_title[each.title][_letters(each.text)] = uri
-            yield layout.passage(uri, each.title, each.text)
-    for number, one in enumerate(layout.records(questions, _OfHippoRAG), start=1):
+            yield passage(uri, each.title, each.text)
+    for number, one in enumerate(records(questions, _OfHippoRAG), start=1):
         place = f"{questions}, record {number}"
         name = one.id or one.hotpot_id
         if not name:
             raise InputError(f"{place}: expected an `id` or an `_id`")
-        yield layout.question(name, one.question)
+        yield question(name, one.question)
         if one.answer is not None:
             supporting = dict.fromkeys(_uri(by_title, title, text, place) for title, text in one.supporting())
-            yield layout.gold(name, answers=[one.answer, *one.aliases], type=one.type, supporting=[*supporting])
+            yield gold(name, answers=[one.answer, *one.aliases], type=one.type, supporting=[*supporting])
 
 
 def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
@@ -237,11 +382,11 @@ def convmix(source: Path) -> Pieces:
     document. Its title is the entity for which the evidence was retrieved.
     """
     documents = Documents()
-    path = layout.one_file(source, "*.json*", "conversations")
-    for record in (layout.lines if path.suffix == ".jsonl" else layout.records)(path, _Record):
+    path = one_file(source, "*.json*", "conversations")
+    for record in (lines if path.suffix == ".jsonl" else records)(path, _Record):
         for evidence in (one for turn in record.questions for one in turn.top_evidences):
             about, text = evidence.retrieved_for_entity, evidence.evidence_text
-            yield from documents.passage(f"{about.id}/{layout.named(text)}", about.label, text)[1]
+            yield from documents.passage(f"{about.id}/{named(text)}", about.label, text)[1]
         turns = [(turn, _answers(turn)) for turn in record.questions]
         conversation = {"id": str(record.conv_id), "domain": record.domain}
         asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
@@ -295,10 +440,10 @@ def hybridqa(source: Path) -> Pieces:
 
     The documents of a question are its table, and the passages to which the table links.
     """
-    path = layout.one_file(source, "released_data/*.json", "questions")
-    folder = layout.beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
-    tables = ((file.stem, layout.load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
-    passages = (layout.load(file) for file in sorted((folder / "request_tok").glob("*.json")))
+    path = one_file(source, "released_data/*.json", "questions")
+    folder = beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
+    tables = ((file.stem, load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
+    passages = (load(file) for file in sorted((folder / "request_tok").glob("*.json")))
     links = yield from _corpus(tables, passages)
     yield from _questions(path, links)
 
@@ -308,15 +453,15 @@ def ottqa(source: Path) -> Pieces:
 
     One file has all tables, and another has all passages. The questions are about the whole corpus.
     """
-    path = layout.one_file(source, "released_data/*.json", "questions")
-    tables = _object(layout.beside(path, "*/*tables*.json", "the tables"))
-    passages = _object(layout.beside(path, "*/*request_tok*.json", "the passages"))
+    path = one_file(source, "released_data/*.json", "questions")
+    tables = _object(beside(path, "*/*tables*.json", "the tables"))
+    passages = _object(beside(path, "*/*request_tok*.json", "the passages"))
     yield from _corpus(((uid, table, f"table {uid}") for uid, table in tables.items()), iter([passages]))
     yield from _questions(path, None)
 
 
 def _object(path: Path) -> Mapping[str, Any]:
-    content = layout.load(path)
+    content = load(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected an object")
     return content
@@ -331,7 +476,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
     for name, record, place in tables:
-        table = layout.checked(record, _LinkedTable, place)
+        table = checked(record, _LinkedTable, place)
         uri = table.uid or name
         links: dict[str, list[str]] = {}
         for r, row in enumerate(table.data):
@@ -351,7 +496,7 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
         for uri, text in some.items():
             if uri not in written and isinstance(text, str):
                 written.add(uri)
-                yield layout.passage(uri, layout.title_of(uri), text)
+                yield passage(uri, title_of(uri), text)
     return {table: [uri for uri in uris if uri in written or uri == table] for table, uris in known.items()}
 
 
@@ -360,15 +505,13 @@ def _texts_of(cells: Iterable[_Cell | str]) -> list[str]:
 
 
 def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
-    for one in layout.records(path, _OfTable):
+    for one in records(path, _OfTable):
         table = [] if one.table_id is None else [one.table_id]
-        yield layout.question(
-            one.id, one.question, documents=next(((links or {}).get(uri) for uri in table), None)
-        )
+        yield question(one.id, one.question, documents=next(((links or {}).get(uri) for uri in table), None))
         if one.answer is not None:
             metrics = ["hybridqa", "evidence"]
             facts = one.rows()
-            yield layout.gold(
+            yield gold(
                 one.id, answers=[one.answer], supporting=table or None, supporting_facts=facts, metrics=metrics
             )
 
@@ -405,21 +548,21 @@ def tatqa(source: Path) -> Pieces:
     """Yield the converted lines of a file of TAT-QA. All questions of a report share the documents of the
     report.
     """
-    for record in layout.records(layout.one_file(source, "*.json", "questions"), _Report):
+    for record in records(one_file(source, "*.json", "questions"), _Report):
         header, *rows = record.table.table or ((),)
         yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
-        yield from (layout.passage(one.uid, None, one.text) for one in record.paragraphs)
+        yield from (passage(one.uid, None, one.text) for one in record.paragraphs)
         places = {str(one.order): one.uid for one in record.paragraphs}
         documents = [record.table.uid, *(one.uid for one in record.paragraphs)]
         for asked in record.questions:
-            yield layout.question(asked.uid, asked.question, documents=documents)
+            yield question(asked.uid, asked.question, documents=documents)
             if asked.answer_type is None:
                 continue
             answers = asked.answer if isinstance(asked.answer, list) else [asked.answer]
             supporting = [places[order] for order in asked.rel_paragraphs if order in places]
             if "table" in (asked.answer_from or ""):
                 supporting.insert(0, record.table.uid)
-            yield layout.gold(
+            yield gold(
                 asked.uid,
                 answers=[str(answer) for answer in answers if answer is not None],
                 answer_mode="all" if asked.answer_type == "multi-span" else "",
@@ -445,11 +588,11 @@ def metaqa(source: Path) -> Pieces:
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
         raise InputError(f"{source}: expected files of questions (*qa*.txt)")
-    yield from _graph(layout.beside(files[0], "kb.txt", "the knowledge graph"))
+    yield from _graph(beside(files[0], "kb.txt", "the knowledge graph"))
     for path in files:
         hops = _HOPS.search(str(path))
         kind = f"{hops[1]}-hop" if hops else None
-        for number, line in layout.text_lines(path):
+        for number, line in text_lines(path):
             marked, tab, answers = line.partition("\t")
             topic = _TOPIC.search(marked)
             if not tab or topic is None:
@@ -457,17 +600,15 @@ def metaqa(source: Path) -> Pieces:
                     f"{path}, line {number}: expected a question with a [topic], a tab, and its answers"
                 )
             id = f"{kind or 'metaqa'}-{path.stem}-{number}"
-            yield layout.question(id, marked.replace("[", "").replace("]", ""))
+            yield question(id, marked.replace("[", "").replace("]", ""))
             right = answers.split("|")
-            yield layout.gold(
-                id, answers=right, answer_mode="all", type=kind, topic_entity=topic[1], metrics=["metaqa"]
-            )
+            yield gold(id, answers=right, answer_mode="all", type=kind, topic_entity=topic[1], metrics=["metaqa"])
 
 
 def _graph(path: Path) -> Pieces:
     """Yield a document for each head in kb.txt: a knowledge graph with all triples of the head."""
     triples = []
-    for number, line in layout.text_lines(path):
+    for number, line in text_lines(path):
         triple = line.split("|")
         if len(triple) != 3:
             raise InputError(f"{path}, line {number}: expected head|relation|tail")
@@ -497,16 +638,16 @@ def beir(source: Path) -> Pieces:
     qrels = _qrels(source)
     folder = qrels.parent.parent
     judged = _judgements(qrels)
-    for each in layout.lines(folder / "corpus.jsonl", _PassageOfBEIR):
-        yield layout.passage(each.id, each.title, each.text)
+    for each in lines(folder / "corpus.jsonl", _PassageOfBEIR):
+        yield passage(each.id, each.title, each.text)
     asked, without = set[str](), 0
-    for query in layout.lines(folder / "queries.jsonl", _Query):
+    for query in lines(folder / "queries.jsonl", _Query):
         if query.id not in judged:
             without += 1
             continue
         asked.add(query.id)
-        yield layout.question(query.id, query.text)
-        yield layout.gold(query.id, supporting=judged[query.id], metrics=["evidence"])
+        yield question(query.id, query.text)
+        yield gold(query.id, supporting=judged[query.id], metrics=["evidence"])
     unknown = f"queries of {qrels.name} left out because they are not in queries.jsonl"
     yield "note", {"what": f"queries left out because {qrels.name} does not judge them", "number": without}
     yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
@@ -518,17 +659,14 @@ def _qrels(source: Path) -> Path:
     folder = (source if source.is_dir() else source.parent) / "qrels"
     splits = sorted(folder.glob("*.tsv"))
     chosen = [path for path in splits if path.stem == "test"] or splits
-    if len(chosen) != 1:
-        listed = ", ".join(path.name for path in splits) or "none"
-        raise InputError(f"{folder}: expected the judgements of one split, found {listed}: pass one of them")
-    return chosen[0]
+    return _only(chosen, folder, "the judgements of one split")
 
 
 def _judgements(path: Path) -> dict[str, list[str]]:
     """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
     score` as in TREC."""
     judged: dict[str, list[str]] = defaultdict(list)
-    for number, line in layout.text_lines(path):
+    for number, line in text_lines(path):
         cells = line.split("\t")
         if number == 1 and "score" in cells[-1].lower():
             continue
@@ -568,18 +706,14 @@ def flashrag(source: Path) -> Pieces:
     for path in sorted(folder.glob("*.jsonl")):
         first = next(iter(read_lines(path)), ("", {}))[1]
         kinds["question" if "question" in first else "contents" if "contents" in first else "other"].append(path)
-    questions = [source] if source.is_file() else kinds["question"]
-    for what, found, most in (("questions", questions, 1), ("a corpus", kinds["contents"], 1)):
-        if len(found) > most or (what == "questions" and not found):
-            listed = ", ".join(path.name for path in found) or "none"
-            raise InputError(f"{folder}: expected one file of {what}, found {listed}: pass one of them")
-    for path in kinds["contents"]:
-        for each in layout.lines(path, _Contents):
-            yield layout.passage(each.id, *_divided(each))
-    for asked in layout.lines(questions[0], _QuestionOfFlashRAG):
-        yield layout.question(asked.id, asked.question)
+    questions = source if source.is_file() else _only(kinds["question"], folder, "one file of questions")
+    if kinds["contents"]:
+        for each in lines(_only(kinds["contents"], folder, "one file of a corpus"), _Contents):
+            yield passage(each.id, *_divided(each))
+    for asked in lines(questions, _QuestionOfFlashRAG):
+        yield question(asked.id, asked.question)
         if asked.golden_answers:
-            yield layout.gold(asked.id, answers=list(asked.golden_answers))
+            yield gold(asked.id, answers=list(asked.golden_answers))
 
 
 def _divided(given: _Contents) -> tuple[str, str]:
@@ -599,8 +733,8 @@ class _NQ(BaseModel):
 
 def nq(source: Path) -> Pieces:
     """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
-    path = layout.one_file(source, "*.jsonl", "questions")
-    for number, record in enumerate(layout.lines(path, _NQ), start=1):
+    path = one_file(source, "*.jsonl", "questions")
+    for number, record in enumerate(lines(path, _NQ), start=1):
         yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
 
 
@@ -617,16 +751,16 @@ class _Trivia(BaseModel):
 
 def triviaqa(source: Path) -> Pieces:
     """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
-    path = layout.one_file(source, "*.json", "questions")
-    content = layout.load(path)
-    for record in layout.records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
+    path = one_file(source, "*.json", "questions")
+    content = load(path)
+    for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
         answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
         yield from _pieces(record.id, record.question, answers)
 
 
 def popqa(source: Path) -> Pieces:
     """Yield the converted lines of PopQA's test.tsv."""
-    path = layout.one_file(source, "*.tsv", "questions")
+    path = one_file(source, "*.tsv", "questions")
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, dialect=csv.excel_tab):
@@ -637,14 +771,15 @@ def popqa(source: Path) -> Pieces:
 
 
 def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
-    yield layout.question(id, text)
+    yield question(id, text)
     right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
     if right:
-        yield layout.gold(id, answers=right, type=kind, metrics=["squad"])
+        yield gold(id, answers=right, type=kind, metrics=["squad"])
 
 
-CONVERTERS: dict[str, Callable[[Path], Pieces]] = {"hotpotqa": hotpotqa, "2wiki": hotpotqa} | {
+CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
     one.__name__: one
     for one in (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag, beir, flashrag)
 }
+CONVERTERS = {"hotpotqa": hotpotqa, "2wiki": hotpotqa, **CONVERTERS}
 """The converter of each set. It yields the lines of a published file, converted"""

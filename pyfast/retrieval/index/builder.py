@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pyfast.corpus import Corpus, Document, KnowledgeGraph, Table, TextDocument, Unread, encode
-from pyfast.corpus.formats.limits import check_memory
+from pyfast.corpus.formats.files import check_memory
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.readers import DocumentSource, Root, stored_roots
 from pyfast.corpus.storage import FOLDER as CORPUS
@@ -447,7 +447,7 @@ class _Reading(Iterator[Document]):
             self._left = iter(source.documents())
 
     def _begin(self, given: Document | DocumentSource) -> DocumentSource:
-        source = given if isinstance(given, DocumentSource) else DocumentSource.as_is(given)
+        source = given if isinstance(given, DocumentSource) else DocumentSource.of(given)
         self.done += self._current
         self._started, self._taken, self._current, self._taken_bytes = self._started + 1, 0, source.size, 0
         self._digest.update(source.identity().encode() + b"\0")
