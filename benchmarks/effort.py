@@ -36,7 +36,7 @@ from rich.table import Table
 
 import pyfast
 from pyfast.corpus import Level, read
-from pyfast.engine.journal.prefix_cache import words_of
+from pyfast.engine.journal.journal_reader import words_of
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, Pool, RerankConfig, build_index, rerank_pools, search_and_fuse
 from pyfast.systems.effort import FEATURES, Item, features_of, worth_reading

@@ -227,7 +227,7 @@ class Recording:
 
 def recording_of(path: Path, golds: dict[str, list[Unit]]) -> Recording:
     # Older versions, in which `record` runs too, do not have it.
-    from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
+    from pyfast.engine.journal.journal_reader import PrefixCache, words_of
 
     with gzip.open(path, "rt", encoding="utf-8") as file:
         head, *calls = map(json.loads, file)

@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 import pyfast
-from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
+from pyfast.engine.journal.journal_reader import PrefixCache, words_of
 from pyfast.llm import Completion, FullLLM, Message, Request, dialogue
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index

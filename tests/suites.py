@@ -78,7 +78,6 @@ SUITES: Mapping[str, Suite] = {
             *(*PACKAGES, *PROCESSES, "pyfast/llm/llamacpp.py", "pyfast/llm/openai.py", "pyfast/llm/protocol.py"),
             *(
                 "pyfast/llm/batch_provider.py",
-                "pyfast/llm/batch_interface.py",
                 "pyfast/llm/openai_batches.py",
                 "pyfast/llm/server_calls.py",
                 "pyfast/systems/n2n",

@@ -55,8 +55,7 @@ from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError, PyfastError, QuestionError
 from pyfast.llm import Role
-from pyfast.llm.protocol import OnText
-from pyfast.llm.roles import check_given
+from pyfast.llm.protocol import OnText, check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
 from pyfast.retrieval.index.manifest import state_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +146,7 @@ def estimate(
             budget=budget,
             options=RunOptions(sample=min(sample, asked.count)),
         )
-        usages = (record.usage for record in tried.records)
-        used = [Used(None, u.llm_calls, u.prompt_tokens, 0, u.completion_tokens, {}) for u in usages]
+        used = [Used(**asdict(record.usage)) for record in tried.records]
         basis = f"{len(used)} questions with the LLM instant"
         roles = {role: tokens for role, tokens in tried.status.tokens_by_role.items() if sum(tokens)}
     else:

@@ -36,8 +36,7 @@ from pyfast.engine.questions import sampled, unrestricted
 from pyfast.engine.run_folder import BLOCKS, QUESTIONS
 from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
-from pyfast.llm.batch_interface import collecting
-from pyfast.llm.roles import check_roles
+from pyfast.llm.protocol import check_roles, collecting
 from pyfast.retrieval import Index
 from pyfast.retrieval.pools import RERANK_SCORES
 from pyfast.systems import System

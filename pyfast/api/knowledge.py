@@ -23,7 +23,7 @@ from pyfast.knowledge import open_knowledge as open_store
 from pyfast.knowledge import prune_knowledge as prune
 from pyfast.knowledge import reset_knowledge as reset
 from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
-from pyfast.llm.roles import check_roles
+from pyfast.llm.protocol import check_roles
 from pyfast.retrieval import Index
 from pyfast.retrieval.vectors.embeddings import DEFAULT, Embedder
 from pyfast.utils.log import LOG

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Role, open_llm, with_defaults
-from pyfast.llm.roles import read_role
+from pyfast.llm.protocol import read_role
 
 _CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
 

@@ -16,8 +16,7 @@ from pyfast.api.index import index_of
 from pyfast.corpus import Document, KnowledgeGraph, Table
 from pyfast.engine import Question, Questions, Record, Status, Summary, read_status
 from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
-from pyfast.engine.journal.journal_reader import calls_of, used_by
-from pyfast.engine.journal.prefix_cache import CachedTokens, cached_tokens
+from pyfast.engine.journal.journal_reader import CachedTokens, cached_tokens, calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.question_files import own_columns, quietly, records_of_gold
 from pyfast.engine.questions import read_questions

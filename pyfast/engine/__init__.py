@@ -21,8 +21,8 @@ from pyfast.engine.journal.ledger import Ledger as Ledger
 from pyfast.engine.journal.prompt_store import LLMCall as LLMCall
 from pyfast.engine.outages import Waiting as Waiting
 from pyfast.engine.prompt import Prompt as Prompt
-from pyfast.engine.prompt_overrides import PromptOverrides as PromptOverrides
-from pyfast.engine.prompt_overrides import read_prompts as read_prompts
+from pyfast.engine.prompt import PromptOverrides as PromptOverrides
+from pyfast.engine.prompt import read_prompts as read_prompts
 from pyfast.engine.questions import Question as Question
 from pyfast.engine.questions import Questions as Questions
 from pyfast.engine.questions import questions_from as questions_from

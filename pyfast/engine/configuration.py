@@ -20,6 +20,7 @@ from pyfast.errors import InputError, of_another_build
 from pyfast.llm import ROLES, Role
 from pyfast.retrieval import Index
 from pyfast.utils.files import write_atomically
+from pyfast.utils.version import __version__
 
 Configuration = dict[str, dict[str, Any]]
 """The tables of run.toml"""
@@ -34,6 +35,11 @@ STARTED_IN = "started_in"
 """The place that names the working directory of a run's last session, relative to the run's folder"""
 COLUMNS = "columns"
 """The key, beside the places, of the columns with other names in the file of questions, as JSON"""
+
+
+def code_table() -> dict[str, Any]:
+    """Return what run.toml records of pyfast's code."""
+    return {"version": __version__, "digest": code_digest()}
 
 
 def index_table(index: Index) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pyfast.engine.configuration import (
     PLACES,
     STARTED_IN,
     Configuration,
-    code_digest,
+    code_table,
     differences,
     index_table,
     read_configuration,
@@ -27,8 +27,7 @@ from pyfast.engine.configuration import (
 )
 from pyfast.engine.context import Ask
 from pyfast.engine.journal.journal import reused_runs
-from pyfast.engine.prompt import Prompt
-from pyfast.engine.prompt_overrides import PromptOverrides
+from pyfast.engine.prompt import Prompt, PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.run_folder import (
     ANSWERS,
@@ -45,7 +44,6 @@ from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
 from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling
-from pyfast.utils.version import __version__
 
 
 def dedicate_process() -> None:
@@ -117,7 +115,7 @@ class Job:
             "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
             "llm": {},
             "budget": self.budget.shaping(),
-            "code": {"version": __version__, "digest": code_digest()},
+            "code": code_table(),
         }
         for role, llm in by_role(self.llm).items():
             of_role = "" if role == DEFAULT_ROLE else f"{role}_"

@@ -12,7 +12,7 @@ from functools import partial
 from pyfast.engine.outages import THE_LLM, Clocks, OnOut, Outages, Waiting, hear_nothing, ignore_out
 from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, LLM, FullLLM, Request, Role, by_role, with_defaults
-from pyfast.llm.batch_interface import BatchLog, CollectingLLM, Progress, collecting
+from pyfast.llm.protocol import BatchLog, CollectingLLM, Progress, collecting
 
 
 class Admission:

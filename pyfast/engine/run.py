@@ -32,7 +32,7 @@ from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usa
 from pyfast.engine.run_folder import ANSWERS, RunFolder
 from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError, kind_of
 from pyfast.llm import FullLLM, Role
-from pyfast.llm.batch_interface import BatchLog
+from pyfast.llm.protocol import BatchLog
 from pyfast.retrieval import Index, PassageList, ScoredSegments
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions

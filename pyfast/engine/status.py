@@ -6,7 +6,7 @@ import contextlib
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
 from pyfast.engine.journal.journal import digests, open_to_read, reading
 from pyfast.engine.journal.journal_reader import working_seconds
-from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, is_ledger
+from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, ledger_of
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS, STATES
 from pyfast.engine.run import Summary
@@ -168,8 +168,8 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
     total, seconds, starts, odd = Summary(), list[float](), list[float](), 0
     total.states.update(dict(database.execute(_COUNTS)))
     total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
-    for ledger in _loaded(database.execute(_LEDGERS)):
-        if not is_ledger(ledger):
+    for (text,) in database.execute(_LEDGERS):
+        if not (ledger := ledger_of(text)):
             odd += 1
             continue
         total.add_row(ledger)
@@ -180,22 +180,6 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
     if odd:
         LOG.warning("%s is damaged; questions whose state or costs are unknown and not counted: %d", journal, odd)
     return total, seconds, starts
-
-
-def _loaded(ledgers: sqlite3.Cursor) -> Iterator[Any]:
-    """Yield each text parsed as JSON. For a text that is not JSON, yield None."""
-    while some := [ledger for (ledger,) in ledgers.fetchmany(50)]:
-        with contextlib.suppress(ValueError, TypeError):
-            # A group at once: there can be hundreds of thousands, and larger groups wake the garbage collector.
-            fields = orjson.loads(f"[{','.join(some)}]")
-            if len(fields) == len(some):
-                yield from fields
-                continue
-        for ledger in some:
-            try:
-                yield orjson.loads(ledger)
-            except (ValueError, TypeError):
-                yield None
 
 
 def totals_of(folder: Path) -> Summary:

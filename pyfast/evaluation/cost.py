@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import overload
@@ -186,8 +186,7 @@ def _cost(run: str, currency: str | None, right: float | None, means: Mapping[st
 
 
 def _of(record: Record) -> Used:
-    usage = record.usage
-    return Used(None, usage.llm_calls, usage.prompt_tokens, 0, usage.completion_tokens, {})
+    return Used(**asdict(record.usage))
 
 
 def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price, dict[str, Price]]:

@@ -7,17 +7,17 @@ from typing import Any
 import pyfast.llm.protocol as protocol
 import pyfast.utils.plugins as plugins
 from pyfast.errors import InputError
+from pyfast.llm.protocol import DEFAULT_ROLE as DEFAULT_ROLE
 from pyfast.llm.protocol import LLM as LLM
+from pyfast.llm.protocol import ROLES as ROLES
 from pyfast.llm.protocol import Completion as Completion
 from pyfast.llm.protocol import FullLLM as FullLLM
 from pyfast.llm.protocol import Message as Message
 from pyfast.llm.protocol import Request as Request
+from pyfast.llm.protocol import Role as Role
+from pyfast.llm.protocol import by_role as by_role
 from pyfast.llm.protocol import dialogue as dialogue
 from pyfast.llm.protocol import with_defaults as with_defaults
-from pyfast.llm.roles import DEFAULT_ROLE as DEFAULT_ROLE
-from pyfast.llm.roles import ROLES as ROLES
-from pyfast.llm.roles import Role as Role
-from pyfast.llm.roles import by_role as by_role
 
 
 def open_llm(spec: str, **options: Any) -> FullLLM:

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
-from pyfast.llm.protocol import Completion, OnText, Request
+from pyfast.llm.protocol import Completion, Request
 from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
 
 # Some servers write NaN, or line breaks in texts.
@@ -170,7 +170,7 @@ def _of_stream(text: str) -> dict[str, Any]:
     message: dict[str, Any] = {"content": "", "tool_calls": []}
     choice: dict[str, Any] = {"message": message}
     usage = None
-    for line in text.splitlines():
+    for line in text.split("\n"):  # `splitlines` would also cut at separators inside of texts
         name, _, written = line.partition(":")
         if name.strip() != "data" or written.strip() in ("", "[DONE]"):
             continue
@@ -194,7 +194,7 @@ def _of_stream(text: str) -> dict[str, Any]:
     return {"choices": [choice], "usage": usage}
 
 
-def text_reader(on_text: OnText) -> Callable[[bytes], None]:
+def text_reader(on_text: Callable[[str], object]) -> Callable[[bytes], None]:
     """Make a function that takes an event stream piece by piece, and calls `on_text` with the text so far."""
     text, rest = "", b""
 

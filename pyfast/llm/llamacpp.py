@@ -15,7 +15,7 @@ import struct
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from pyfast.errors import CallError, InputError, LLMUnavailableError, ModelNotFoundError
-from pyfast.llm.chat import as_json, completion, error_text, one_line, request_fields
+from pyfast.llm.chat import as_json, completion, error_text, one_line, reply_of, request_fields, text_reader
 from pyfast.llm.control_tokens import breaker
 from pyfast.llm.local import LOG_VARIABLE, compact, sample_hash
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
@@ -187,15 +187,13 @@ class LlamaCpp:
 
         The method asks for a stream of tokens, because only the callback after each token can stop a request.
         """
-        chunks: list[bytes] = []
-        text = ""
+        events: list[bytes] = []
+        read = None if tell is None else text_reader(tell)
 
         def on_chunk(chunk: bytes) -> bool:
-            nonlocal text
-            chunks.append(chunk)
-            if tell is not None and not dropped.is_set() and (piece := _text_in(orjson.loads(chunk))):
-                text += piece
-                tell(text)
+            events.append(b"data:%b\n" % chunk)
+            if read is not None and not dropped.is_set():
+                read(events[-1])
             return dropped.is_set() or self._closing.is_set()
 
         if not self._closing.is_set() and not dropped.is_set():
@@ -206,7 +204,7 @@ class LlamaCpp:
                 raise CallError(f"llama.cpp refused the request: {one_line(error)}") from None
         if self._closing.is_set():
             raise LLMUnavailableError(f"{self.spec} was closed during the call")
-        return _assemble(chunks)
+        return _completion(b"".join(events))
 
     async def close(self) -> None:
         """Stop running requests and unload the model."""
@@ -217,26 +215,15 @@ class LlamaCpp:
         self._server.clear()
 
 
-def _text_in(chunk: Mapping[str, Any]) -> str:
-    return "".join(choice["delta"].get("content") or "" for choice in chunk.get("choices", ()))
-
-
-def _assemble(chunks: list[bytes]) -> Completion:
-    """Make the completion from the chunks of a stream. Raises `CallError` if a chunk is an error, or if the
-    last chunk is missing."""
-    pieces: list[str] = []
-    finish_reason = usage = None
-    for chunk in chunks:
-        data = orjson.loads(chunk)
-        if "error" in data:
-            raise CallError(f"llama.cpp refused the request: {error_text(chunk)}")
-        pieces.append(_text_in(data))
-        for choice in data["choices"]:
-            finish_reason = choice["finish_reason"] or finish_reason
-        usage = data.get("usage") or usage
-    if finish_reason is None:
+def _completion(events: bytes) -> Completion:
+    """Make the completion from an event stream. Raises `CallError` if it has an error, or no end."""
+    data = reply_of(events or b"data:{}")
+    if "error" in data:
+        raise CallError(f"llama.cpp refused the request: {error_text(orjson.dumps(data))}")
+    (choice,) = data["choices"]
+    if choice.get("finish_reason") is None:
         raise CallError("llama.cpp's reply is incomplete")
-    return completion("".join(pieces), finish_reason, usage)
+    return completion(choice["message"]["content"], choice["finish_reason"], data["usage"])
 
 
 def start_server(

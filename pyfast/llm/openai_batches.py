@@ -22,11 +22,10 @@ from pyfast.errors import (
     RefusalError,
     TransportError,
 )
-from pyfast.llm.batch_interface import BatchLog, LoggedBatch, Progress
 from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
 from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.openai import OpenAI, with_next
-from pyfast.llm.protocol import LLM, PROBE, Completion, Request, take_options
+from pyfast.llm.protocol import LLM, PROBE, BatchLog, Completion, LoggedBatch, Progress, Request, take_options
 from pyfast.llm.server_calls import Again, Refused, Unfit, parse_spec
 from pyfast.utils.log import LOG
 

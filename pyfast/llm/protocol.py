@@ -1,14 +1,15 @@
-"""The interface of language models: requests, completions, and the members of an LLM."""
+"""The interface of language models: requests, completions, the members of an LLM, the roles (purposes of prompts)
+that it answers, and the collection of calls into batches, such as for a provider's Batch API."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from inspect import isawaitable, signature
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -393,3 +394,143 @@ def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
 @once_per_schema
 def _canonical(schema: Schema) -> bytes:
     return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+
+
+Role = Literal["default", "plan", "extract", "pick", "answer", "draft", "think", "judge", "read"]
+"""The purpose of a prompt.
+
+`plan` makes plans and queries. `extract` finds intermediate answers in the evidence. `pick` chooses evidence.
+`answer` gives the final answer. `draft` gives a first answer, which may be replaced. `think` develops a line of
+thought. `judge` judges answers. `read` extracts knowledge graphs from texts. `default` stands for all roles
+without their own model """
+
+ROLES: tuple[Role, ...] = get_args(Role)
+DEFAULT_ROLE: Role = "default"
+
+L = TypeVar("L", bound=LLM)
+
+
+def by_role(llm: L | Mapping[Role, L]) -> Mapping[Role, L]:
+    """Make a mapping from roles to models.
+
+    Args:
+        llm: One model, or a mapping from roles to models.
+
+    Returns:
+        The mapping. One model gets the role `default`.
+
+    Example:
+        >>> from pyfast.llm import by_role
+        >>> by_role("embedded")
+        {'default': 'embedded'}
+    """
+    return llm if isinstance(llm, Mapping) else {DEFAULT_ROLE: llm}
+
+
+def read_role(name: str) -> Role:
+    """Return `name` if it is the name of a role. Otherwise raise `InputError`."""
+    for role in ROLES:
+        if role == name:
+            return role
+    raise InputError(f"unknown role {name!r}; known: {', '.join(ROLES)}")
+
+
+def check_given(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
+    """Raise `InputError` if there is no `default` model and one of the roles `asked` has no model of its own.
+    `given` are the roles with a model. `who` is the name of the system, for the message."""
+    missing = [role for role in asked if role not in given]
+    if missing and DEFAULT_ROLE not in given:
+        raise InputError(f"{who}: no LLM for its roles {', '.join(missing)}; set one for each, or a default")
+
+
+def check_roles(who: str, asked: Collection[Role], given: Collection[Role]) -> None:
+    """Raise `InputError` if a role has no model, as `check_given` does. Also raise it if a model is given for
+    a role that the system `who` never uses."""
+    check_given(who, asked, given)
+    asked_default = any(role not in given for role in asked)
+    for role in given:
+        if role not in asked and not (role == DEFAULT_ROLE and asked_default):
+            raise InputError(f"{who} has no prompt with the role {role!r}; its roles are: {', '.join(asked)}")
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts how many questions of a run are in progress, and how many of them wait for the reply to a
+    collected call."""
+
+    running: int = 0
+    waiting: int = 0
+
+    @property
+    def all_wait(self) -> bool:
+        """Whether every question in progress waits for the reply to a collected call."""
+        return self.waiting >= self.running
+
+    @contextlib.contextmanager
+    def question(self) -> Iterator[None]:
+        """A context manager: it counts one more question in progress while its `with` block runs."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """A batch of LLM calls, as a `BatchLog` stores it. So a resumed run can find a batch that an earlier
+    process of the run has submitted."""
+
+    key: str
+    """The key of the batch: 128 random bits in hexadecimal"""
+    id: str | None
+    """The id that the provider gave to the batch. None: the provider's reply did not arrive"""
+    made: float
+    """When the batch was made, before it was submitted, in seconds since the epoch"""
+    calls: Mapping[int, str] = field(default_factory=dict)
+    """The calls of the batch that have no completion in the run yet: the name of each call (`Request.call`), by
+    its position in the batch"""
+
+
+class BatchLog:
+    """A store for the batches of a run. When `add` returns, the batch is on the disk.
+
+    This class itself is for runs without a folder, which cannot be resumed: it stores nothing.
+    """
+
+    async def load(self, llm: str) -> Sequence[LoggedBatch]:
+        """Return the stored batches of one LLM, the oldest first. `llm` is the name under which `add` stored
+        them."""
+        return ()
+
+    async def add(self, llm: str, batch: LoggedBatch) -> None:
+        """Store a batch. An LLM calls this method before it submits the batch."""
+
+    async def identify(self, key: str, id: str) -> None:
+        """Store the id that the provider gave to a batch."""
+
+    async def remove(self, key: str) -> None:
+        """Remove a batch from the store. Its calls can then be submitted again."""
+
+
+class CollectingLLM(LLM, Protocol):
+    """The interface of an LLM that collects the calls of a run into batches."""
+
+    questions_at_once: int
+    """How many questions a run should have in progress, so that batches become large"""
+
+    async def join_run(self, progress: Progress, log: BatchLog) -> None:
+        """Start collecting calls for a run. Raises `InputError` if another run uses this LLM."""
+        ...
+
+    def leave_run(self) -> None:
+        """Stop collecting calls for the run."""
+        ...
+
+
+def collecting(llm: LLM) -> CollectingLLM | None:
+    """If the LLM collects calls, return it without its wrappers, such as a cache. Otherwise return None."""
+    inner: Any = llm
+    while isinstance(inner, InFront):
+        inner = inner._llm
+    return inner if hasattr(inner, "join_run") else None

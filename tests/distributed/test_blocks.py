@@ -29,6 +29,8 @@ from pyfast.engine.distributed.blocks import (
     Block,
     Holding,
     Lease,
+    Told,
+    Worker,
     blocks_in,
     cut,
     is_given_back,
@@ -36,7 +38,6 @@ from pyfast.engine.distributed.blocks import (
     remove,
     take,
 )
-from pyfast.engine.distributed.worker import Told, Worker
 from pyfast.engine.run_folder import ANSWERS, BLOCKS, CONFIGURATION, JOURNAL
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
-from pyfast.engine.journal.prefix_cache import BLOCK, PrefixCache, words_of
+from pyfast.engine.journal.journal_reader import BLOCK, PrefixCache, words_of
 from pyfast.errors import InputError
 
 QUESTIONS = ["Who discovered Titan?", "Who discovered Rhea?", "Who discovered Titan?"]

@@ -13,7 +13,7 @@ from runs import ask_about, go
 from scripted import Scripted, run
 
 from pyfast.engine import read_status
-from pyfast.engine.journal.prefix_cache import PrefixCache, words_of
+from pyfast.engine.journal.journal_reader import PrefixCache, words_of
 from pyfast.errors import InputError
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, Request

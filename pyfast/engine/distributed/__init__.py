@@ -4,8 +4,8 @@ questions) after the other.
 This package does not know how to answer questions: the public API gives it a `Work` object that answers them.
 """
 
+from pyfast.engine.distributed.blocks import Work
 from pyfast.engine.distributed.cluster import connected, spread
 from pyfast.engine.distributed.driver import work_on_blocks
-from pyfast.engine.distributed.worker import Work
 
 __all__ = ["Work", "connected", "spread", "work_on_blocks"]

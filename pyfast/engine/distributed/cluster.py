@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pyfast.engine.configuration import code_digest
-from pyfast.engine.distributed.worker import Work, Worker
+from pyfast.engine.distributed.blocks import Work, Worker
 from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
 from pyfast.utils.options import Cluster
 

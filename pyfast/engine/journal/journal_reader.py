@@ -1,10 +1,12 @@
 """Read the finished questions of a run from its journal: their LLM calls, what they used, and how fast they
-were."""
+were. And estimate what a prefix cache of an LLM's server saves, from the prompts that a run stores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyfast.engine.journal.journal import Key, Outcome, read_outcome, reading
-from pyfast.engine.journal.ledger import ledger_of
+from pyfast.engine.journal.ledger import UsageTotals, ledger_of
 from pyfast.engine.journal.prompt_store import Asked, DamagedError, KeptPrompts, LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import CallError, InputError
+from pyfast.llm import Completion, Message
 from pyfast.llm.protocol import ON_GPU
 
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
@@ -98,22 +101,15 @@ def _call(asked: Asked | None, key: Key, outcome: Outcome) -> LLMCall:
     return LLMCall(name, role, messages, outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+@dataclass(slots=True)
+class Used(UsageTotals):
     """The LLM calls, tokens and time that one question of a run used."""
 
-    seconds: float | None
-    """The seconds from the start of the question to its end. None if the run did not record them"""
-    llm_calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    by_role: Mapping[str, tuple[int, int]]
+    seconds: float | None = None
+    """The seconds from the start of the question to its end, without the time of reused replies. None if the run
+    did not record them"""
+    by_role: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Tokens of prompts and of completions, by the role of the LLM that answered"""
-    reused: int = 0
-    """The calls that got the reply of an earlier run. Their time is not in `seconds`"""
-    reused_prompt_tokens: int = 0
-    reused_completion_tokens: int = 0
 
     @property
     def computed_tokens(self) -> int:
@@ -133,16 +129,14 @@ def used_by(folder: Path) -> dict[str, Used]:
 
 
 def _used(ledger: Mapping[str, Any]) -> Used:
-    by_role: dict[str, tuple[int, int]] = {}
+    used = Used(seconds=ledger.get("seconds"))
+    used.add_row(ledger)
     for stage in ledger["stages"].values():
         if len(stage) == 7 and stage[4]:  # A stage of a prompt has its role and its tokens, in and out.
             role, into, out = stage[4:]
-            before = by_role.get(role, (0, 0))
-            by_role[role] = before[0] + into, before[1] + out
-    seconds = ledger.get("seconds")
-    tokens = int(ledger["prompt_tokens"]), int(ledger.get("cached_tokens", 0)), int(ledger["completion_tokens"])
-    reused = [int(ledger.get(f"reused{what}", 0)) for what in ("", "_prompt_tokens", "_completion_tokens")]
-    return Used(None if seconds is None else float(seconds), int(ledger["llm_calls"]), *tokens, by_role, *reused)
+            before = used.by_role.get(role, (0, 0))
+            used.by_role[role] = before[0] + into, before[1] + out
+    return used
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +201,74 @@ def working_seconds(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
     order = np.argsort(starts, kind="stable")
     began, until = np.asarray(starts)[order], np.maximum.accumulate(np.asarray(ends)[order])
     return float(until[-1] - began[0] - np.maximum(began[1:] - until[:-1], 0.0).sum()) if len(order) else 0.0
+
+
+BLOCK = 12
+"""The number of words in a block of the cache. A word counts as 4/3 tokens: a block has 16 tokens, as in vLLM"""
+_TOKENS_PER_WORD = 4 / 3
+_WORD = re.compile(r"\n*[^\S\n]*\S+")
+_EVERY_ENTRY = "SELECT question, entry FROM completions ORDER BY rowid"
+
+
+@dataclass(slots=True)
+class CachedTokens:
+    """An estimate for the calls of one prompt."""
+
+    calls: int = 0
+    tokens: float = 0.0
+    """The tokens of the prompts"""
+    cached: float = 0.0
+    """How many of these tokens a prefix cache has"""
+
+
+class PrefixCache:
+    """A model of a prefix cache: blocks of words, each known by all words up to its end. The least recently used
+    blocks are dropped first."""
+
+    def __init__(self, tokens: float) -> None:
+        """Make a cache for at most `tokens` tokens."""
+        self._most = tokens / _TOKENS_PER_WORD / BLOCK
+        self._blocks: OrderedDict[int, None] = OrderedDict()
+
+    def read(self, words: Sequence[str]) -> int:
+        """Read a prompt, and return how many of its first words are there from earlier prompts."""
+        chain, state = [], 0
+        for first in range(0, len(words) - BLOCK + 1, BLOCK):
+            state = hash((state, *words[first : first + BLOCK]))
+            chain.append(state)
+        kept = next((at for at, block in enumerate(chain) if block not in self._blocks), len(chain))
+        for block in reversed(chain):  # The end of a prompt is dropped before its beginning.
+            self._blocks[block] = None
+            self._blocks.move_to_end(block)
+        while len(self._blocks) > self._most:
+            self._blocks.popitem(last=False)
+        return min(kept * BLOCK, len(words) - 1)  # A server computes the last token again.
+
+
+def words_of(messages: Iterable[Message]) -> list[str]:
+    """Return the words of a prompt, each with the blanks before it."""
+    return [word for it in messages for word in (f"<{it.role}>", *_WORD.findall(it.content))]
+
+
+def cached_tokens(journal: Path, tokens: float) -> dict[str, CachedTokens]:
+    """Send the prompts of a run through a prefix cache, in the order in which their calls ended. Returns an
+    estimate for each prompt, by its name. Raises `InputError` if the run stores no prompts, or the journal is
+    damaged."""
+    cache, found = PrefixCache(tokens), dict[str, CachedTokens]()
+    with reading(journal) as database:
+        prompts, rows = KeptPrompts(database), database.execute(_EVERY_ENTRY)
+        while some := rows.fetchmany(1_000):
+            read = [one for number, entry in some if (one := read_outcome(entry, number)) is not None]
+            asked = prompts.of({digest for (digest, _), _ in read})
+            for (digest, _), outcome in read:
+                if digest not in asked or not (words := words_of(asked[digest].messages)):
+                    continue
+                each = found.setdefault(asked[digest].name, CachedTokens())
+                told = outcome.prompt_tokens if isinstance(outcome, Completion) else 0
+                size = told or len(words) * _TOKENS_PER_WORD
+                each.calls += 1
+                each.tokens += size
+                each.cached += size * cache.read(words) / len(words)
+    if not found:
+        raise InputError(f"{journal.parent}: the run stores no prompts, which the estimate needs")
+    return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import BaseModel, Field, create_model
 
 from pyfast.llm import Completion
 from pyfast.llm.protocol import ServerCall
@@ -210,34 +211,25 @@ class Ledger(UsageTotals):
         ]
 
 
-def is_ledger(row: Any) -> bool:
-    """Whether a row of the journal, parsed as JSON, is a whole ledger, as `Ledger.as_row` wrote it.
-    Otherwise it is damaged, and none of its values can be trusted."""
-    if not isinstance(row, dict) or not isinstance(row.get("stages"), dict):
-        return False
-    counts = [row.get(name, None if name in _ALWAYS else 0) for name in COUNTS]
-    for name in BY_PROMPT:
-        if not isinstance(row.get(name, {}), dict):
-            return False
-        counts += row.get(name, {}).values()
-    roles: list[Any] = []
-    for stage in row["stages"].values():
-        if not isinstance(stage, list) or len(stage) not in (4, 7):  # A prompt also has its role and its tokens.
-            return False
-        counts += stage[:4] + stage[5:]
-        roles += stage[4:5]
-    times = [row.get(name, 0.0) for name in ("started", "seconds")]
-    return (
-        all(type(count) is int and count >= 0 for count in counts)
-        and all(isinstance(role, str) for role in roles)
-        and all(isinstance(one, int | float) and math.isfinite(one) and one >= 0 for one in times)
-    )
+@cache
+def _row() -> type[BaseModel]:
+    """Make the model of a row of the journal: only a whole ledger fits, as `Ledger.as_row` writes it."""
+    count = Annotated[int, Field(strict=True, ge=0)]
+    seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+    role = Annotated[str, Field(strict=True)]
+    of_stage = tuple[count, count, count, count] | tuple[count, count, count, count, role, count, count]
+    fields: dict[str, Any] = {name: (count, ... if name in _ALWAYS else 0) for name in COUNTS}
+    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], {}))
+    fields |= {"started": (seconds, 0.0), "seconds": (seconds, 0.0), "stages": (dict[str, of_stage], ...)}
+    return create_model("Row", **fields)
 
 
 def ledger_of(text: Any) -> dict[str, Any]:
-    """Parse a row of the journal. The result is empty if the row is not a whole ledger (see `is_ledger`)."""
+    """Parse a row of the journal. The result is empty if the row is not a whole ledger: then it is damaged, and
+    none of its values can be trusted."""
     try:
-        row = orjson.loads(text)
-    except (TypeError, orjson.JSONDecodeError):
+        row: dict[str, Any] = orjson.loads(text)
+        _row().model_validate(row)
+    except (TypeError, ValueError):
         return {}
-    return row if is_ledger(row) else {}
+    return row
