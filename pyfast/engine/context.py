@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from inspect import signature
 from time import perf_counter
@@ -29,7 +29,7 @@ from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Cited, cite, reply_begins
 from pyfast.engine.replies import fields_so_far
 from pyfast.engine.run_folder import RunFolder
-from pyfast.engine.telemetry import RETRIEVAL, tracing
+from pyfast.engine.telemetry import RETRIEVAL, Tracing, tracing
 from pyfast.errors import (
     AnswerError,
     BudgetError,
@@ -66,43 +66,39 @@ _TOGETHER = TOGETHER | {cite}
 _KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
 
 
+@dataclass(slots=True, eq=False)
 class Runtime:
     """The objects that all questions of a run or a service share: index, LLMs, batch points, budget and
     journal."""
 
-    def __init__(
-        self,
-        index: Index | None,
-        models: Models,
-        executor: Executor,
-        budget: Budget | None = None,
-        folder: RunFolder | None = None,
-        on_step: OnStep | None = None,
-        sampling: Sampling = GREEDY,
-    ) -> None:
-        self.index = index
-        self.sampling = sampling
-        self.models = models
-        self.budget = budget or Budget()
-        self.folder = folder
-        self.on_step = on_step
-        self.tokens = 0 if folder is None or self.budget.run_tokens is None else folder.journal.tokens()
-        """The tokens that the run has used in this session. If the budget limits the run's tokens, the number
-        includes earlier sessions
-        """
-        self.progress: Progress | None = None
-        """Counts the questions of the run that wait for an LLM that collects calls into batches. None: no LLM
-        collects calls"""
-        self.tracing = tracing()
-        """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
-        self._executor = executor
-        self._in_flight: set[asyncio.Future[Any]] = set()
-        self.asked: dict[str, asyncio.Future[Outcome]] = {}
-        """The calls in flight whose reply other questions may share, by request"""
-        self._points: dict[Hashable, BatchPoint[Any, Any]] = {}
-        self._within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = {}
-        """For questions that name their own documents: the uris of these documents, and an index of only
-        these documents. Questions with the same uris share one index"""
+    index: Index | None
+    models: Models
+    executor: Executor
+    budget: Budget = field(default_factory=Budget)
+    folder: RunFolder | None = None
+    on_step: OnStep | None = None
+    sampling: Sampling = GREEDY
+    tokens: int = 0
+    """The tokens that the run has used in this session. If the budget limits the run's tokens, the number
+    includes earlier sessions
+    """
+    progress: Progress | None = None
+    """Counts the questions of the run that wait for an LLM that collects calls into batches. None: no LLM
+    collects calls"""
+    tracing: Tracing | None = field(default_factory=tracing)
+    """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
+    asked: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict)
+    """The calls in flight whose reply other questions may share, by request"""
+    _in_flight: set[asyncio.Future[Any]] = field(default_factory=set)
+    _points: dict[Hashable, BatchPoint[Any, Any]] = field(default_factory=dict)
+    _within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = field(default_factory=dict)
+    """For questions that name their own documents: the uris of these documents, and an index of only
+    these documents. Questions with the same uris share one index"""
+
+    def __post_init__(self) -> None:
+        """Count the tokens of earlier sessions, if they are limited."""
+        if self.folder is not None and self.budget.run_tokens is not None:
+            self.tokens = self.folder.journal.tokens()
 
     async def kept(self, call: Coroutine[Any, Any, T], request: str = "") -> T:
         """Await a call that goes on if its caller is cancelled, so that a reply that costs money is stored. With
@@ -161,13 +157,13 @@ class Runtime:
                 for one in parameters  # It names another retriever.
             )
         ):
-            return BatchPoint(lambda items: work(own, items, *parameters), self._executor)(item, stage, ledger)
+            return BatchPoint(lambda items: work(own, items, *parameters), self.executor)(item, stage, ledger)
         else:
             first, before, item = together, (work, self.required_index()), (own, item)
         key = (first, work, parameters)
         point = self._points.get(key)
         if point is None:
-            point = BatchPoint(lambda items: first(*before, items, *parameters), self._executor)
+            point = BatchPoint(lambda items: first(*before, items, *parameters), self.executor)
             self._points[key] = point
         return point(item, stage, ledger)
 
@@ -194,33 +190,30 @@ class Runtime:
         Raises `LLMUnavailableError` if the LLM can no longer be reached, and `TimeoutError` if the question's
         time is up.
         """
-        if clock is None:
-            return await self._ask(request, role, stage, None)
-        clock.stop(1)  # The code that sees the LLM's state decides when the time is over.
-        try:
-            return await self._ask(request, role, stage, clock)
-        finally:
-            clock.stop(-1)
-
-    async def _ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         asked = perf_counter()
         model = self.models.of(role)
-        if not model.admission.enter_at_once():
-            await model.admission.enter(request)
-        started = perf_counter()
+        if clock is not None:
+            clock.stop(1)  # The code that sees the LLM's state decides when the time is over.
         try:
-            check_size(request, model.llm.context_window)
-            completion = await model.outages.complete(request, self.budget.call_seconds, clock)
-            completion = without_controls_in(completion)
-            completion = cut_at(completion, request.stop) if request.stop else without_reasoning(completion)
-            self.tokens += completion.prompt_tokens + completion.completion_tokens
-            return completion
-        except CallError as error:
-            error.args = (without_controls(str(error)),)
-            return error
+            if not model.admission.enter_at_once():
+                await model.admission.enter(request)
+            started = perf_counter()
+            try:
+                check_size(request, model.llm.context_window)
+                completion = await model.outages.complete(request, self.budget.call_seconds, clock)
+                completion = without_controls_in(completion)
+                completion = cut_at(completion, request.stop) if request.stop else without_reasoning(completion)
+                self.tokens += completion.prompt_tokens + completion.completion_tokens
+                return completion
+            except CallError as error:
+                error.args = (without_controls(str(error)),)
+                return error
+            finally:
+                stage.add_call(started - asked, perf_counter() - started, model.admission.running)
+                model.admission.leave()
         finally:
-            stage.add_call(started - asked, perf_counter() - started, model.admission.running)
-            model.admission.leave()
+            if clock is not None:
+                clock.stop(-1)
 
 
 @cache
@@ -500,16 +493,13 @@ class Context:
         return outcome
 
     async def _ask(self, request: Request, role: Role, stage: Stage, name: str) -> Outcome:
-        if self.tracing is None:
-            return await self._ask_in_turn(request, role, stage)
-        with self.tracing.llm_call(self._runtime.models.of(role).llm.spec, request, name) as ended:
-            outcome = await self._ask_in_turn(request, role, stage)
-            ended(outcome)
-        return outcome
-
-    async def _ask_in_turn(self, request: Request, role: Role, stage: Stage) -> Outcome:
         with self._waits_for(role):
-            return await self._runtime.ask(request, role, stage, self._clock)
+            if self.tracing is None:
+                return await self._runtime.ask(request, role, stage, self._clock)
+            with self.tracing.llm_call(self._runtime.models.of(role).llm.spec, request, name) as ended:
+                outcome = await self._runtime.ask(request, role, stage, self._clock)
+                ended(outcome)
+            return outcome
 
     @contextlib.contextmanager
     def _waits_for(self, role: Role) -> Iterator[None]:

@@ -166,10 +166,10 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path} must be a regular file, because pyfast reads it twice (first to check it)")
-    count, digest, limited, later = _checked(islice(_read(path, columns), limit), str(path))
     read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
     records = partial(read_question_records, path, columns) if columns else None
-    return Questions(read, count, digest, place, limited=limited, later=later, records=records)
+    asked = islice(_read(path, columns), limit)
+    return _checked(asked, str(path), Questions(read, 0, "", place, records=records))
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
@@ -191,8 +191,7 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         ['1', '2']
     """
     placed = list(islice(_placed(given), limit))
-    count, digest, limited, later = _checked(iter(placed), "the questions")
-    return Questions(lambda: (question for _, question in placed), count, digest, limited=limited, later=later)
+    return _checked(placed, "the questions", Questions(lambda: (question for _, question in placed), 0, ""))
 
 
 def sampled(questions: Questions, size: int) -> Questions:
@@ -218,8 +217,9 @@ def unrestricted(questions: Questions) -> Questions:
     def read() -> Iterator[Question]:
         return (replace(question, documents=()) for question in questions.read())
 
-    _, digest, *_ = _checked((("", question) for question in read()), questions.place)
-    return replace(questions, read=read, digest=digest, restricted=False, limited=0)
+    asked = (("", question) for question in read())
+    whole = _checked(asked, questions.place, replace(questions, read=read, restricted=False))
+    return replace(whole, later=questions.later)
 
 
 def write_questions(questions: Questions, path: Path) -> None:
@@ -291,9 +291,8 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
         raise InputError(f"{place}: expected a string, a mapping or a Question, got {type(given).__name__}")
 
 
-def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, str, int, int]:
-    """Return (the number of questions, their digest, how many of them name the documents that they search, and how
-    many are later turns of a conversation).
+def _checked(placed: Iterable[tuple[str, Question]], where: str, questions: Questions) -> Questions:
+    """Return questions with what counts them and identifies them, which comes from their (place, question).
 
     Raises `InputError` for a repeated id or if there is no question.
     """
@@ -319,4 +318,4 @@ def _checked(placed: Iterator[tuple[str, Question]], where: str) -> tuple[int, s
         current = question.conversation
     if not seen:
         raise InputError(f"{where}: there is no question")
-    return len(seen), digest.hexdigest(), limited, later
+    return replace(questions, count=len(seen), digest=digest.hexdigest(), limited=limited, later=later)

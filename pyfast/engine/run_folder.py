@@ -17,10 +17,11 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
+import pyfast.engine.journal.journal as journals
 from pyfast.engine.configuration import (
     CONFIGURATION,
     Configuration,
@@ -31,19 +32,7 @@ from pyfast.engine.configuration import (
     roles_in_common,
     write_configuration,
 )
-from pyfast.engine.journal.journal import (
-    Journal,
-    JournalledBatches,
-    Key,
-    Outcome,
-    completion_row,
-    digests,
-    has_calls,
-    open_to_read,
-    reused_runs,
-    row_of_question,
-    runs_of,
-)
+from pyfast.engine.journal.journal import Journal, JournalledBatches, Key, Outcome
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
@@ -119,7 +108,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 
 def check_journal(path: Path) -> None:
     """Raise `InputError` if the journal in a run's folder belongs to another run."""
-    recorded, known = read_configuration(path / CONFIGURATION), runs_of(path / JOURNAL)
+    recorded, known = read_configuration(path / CONFIGURATION), journals.runs_of(path / JOURNAL)
     if known is not None and configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not match {CONFIGURATION}: one of them was changed or comes from another run."
@@ -311,7 +300,7 @@ class RunFolder:
     def reuse(self, runs: Sequence[Path], described: Configuration) -> None:
         """Copy the replies of other runs into the journal, except those that it already has. Raises the errors of
         `check_reused`, and `InputError` if a journal cannot be read."""
-        copied = reused_runs(self._path / JOURNAL, runs)
+        copied = journals.reused_runs(self._path / JOURNAL, runs)
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
             replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
@@ -370,18 +359,13 @@ class RunFolder:
         """Write the rows of the first `done` questions into the journal again, from the answers. The method
         is called if the journal lost rows: it was damaged, or there was a power cut."""
         self._answers.seek(0)
-        rows = []
-        for number, line, trace in zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False):
-            record = Record.read(line)
-            ledger = {**asdict(record.usage), "stages": {}}
-            rows.append(
-                row_of_question(
-                    number, record.id, record.state, record.reason, ledger, digest(line), digest(trace)
-                )
-            )
-            if len(rows) == 1000 or number == done - 1:
-                self.journal.commit([], rows)
-                rows = []
+        both = zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False)
+        while some := list(islice(both, 1000)):
+            rows = []
+            for number, line, trace in some:
+                record = Record.read(line)
+                rows.append(_row(number, record, {**asdict(record.usage), "stages": {}}, line, trace))
+            self.journal.commit([], rows)
 
     def begin(self, number: int) -> float:
         """Note that work on a question starts. Returns the seconds that earlier sessions worked on it."""
@@ -405,7 +389,7 @@ class RunFolder:
         `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
         """
         now = time.perf_counter()  # A reply can come after the question's time is up.
-        row = completion_row(number, key, outcome, now - self._began.get(number, now), reused)
+        row = journals.completion_row(number, key, outcome, now - self._began.get(number, now), reused)
         self._arm()
         group, stored = self._group, asyncio.get_running_loop().create_future()
         group.completions.append(row)
@@ -438,9 +422,7 @@ class RunFolder:
         self._arm()
         self._began.pop(number, None)
         line, trace = self._lines[id(record)] = record.line(), record.details()
-        self._group.ended.append(
-            row_of_question(number, record.id, record.state, record.reason, ledger, digest(line), digest(trace))
-        )
+        self._group.ended.append(_row(number, record, ledger, line, trace))
 
     def write(self, record: Record) -> None:
         """Write the answer and the trace of a question that has ended. Call this method in the order of the
@@ -611,7 +593,7 @@ def _has_begun(path: Path) -> bool:
     """Return whether the folder has answers, completions or submitted batches, which a new run would lose."""
     if _size(path / ANSWERS):
         return True
-    return (path / JOURNAL).exists() and has_calls(path / JOURNAL)
+    return (path / JOURNAL).exists() and journals.has_calls(path / JOURNAL)
 
 
 def _keeps(path: Path, questions: Questions, described: Configuration) -> bool:
@@ -647,11 +629,17 @@ def done_in(path: Path, count: object) -> int | None:
     `count` is the number of questions in run.toml.
     """
     with contextlib.suppress(InputError, OSError, sqlite3.Error):
-        with contextlib.closing(open_to_read(path / JOURNAL)) as database:
-            known = digests(database, "line")
+        with contextlib.closing(journals.open_to_read(path / JOURNAL)) as database:
+            known = journals.digests(database, "line")
         if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
             return count if count_altered(path, known) == (count, 0) else None
     return None
+
+
+def _row(number: int, record: Record, ledger: Ledger | dict[str, Any], line: bytes, trace: bytes) -> bytes:
+    """Make the journal's row of a question that has ended. `line` and `trace` are its lines in the files."""
+    ended = record.id, record.state, record.reason
+    return journals.row_of_question(number, *ended, ledger, digest(line), digest(trace))
 
 
 def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -> bool:

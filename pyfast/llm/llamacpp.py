@@ -15,6 +15,7 @@ import struct
 import threading
 import urllib.request
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path

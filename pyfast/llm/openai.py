@@ -16,32 +16,11 @@ import orjson
 import tenacity
 from yarl import URL
 
+import pyfast.llm.chat as chat
+import pyfast.llm.redaction as redaction
 import pyfast.llm.server_calls as http
 from pyfast.errors import AnswerError, CallError, InputError, LLMUnavailableError, OutageError, RefusalError
-from pyfast.llm.chat import (
-    FAULTS_OF_JSON,
-    as_json,
-    choice_of,
-    completion,
-    error_field,
-    error_text,
-    one_line,
-    reply_of,
-    request_fields,
-    status_in,
-    text_reader,
-    texts_of,
-)
 from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, PROBE, Completion, OnText, Request, take_options
-from pyfast.llm.redaction import (
-    api_key,
-    check_no_secret,
-    from_environment,
-    hider,
-    keys_in,
-    proxy_passwords,
-    revealed,
-)
 from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
 from pyfast.utils.log import LOG
@@ -101,16 +80,16 @@ class OpenAI:
 
     def __init__(self, spec: str, model: str, base_url: str, options: http.ServerOptions) -> None:
         extra = dict(options.extra or {})
-        self._key = api_key()
-        check_no_secret(extra, self._key)
+        self._key = redaction.api_key()
+        redaction.check_no_secret(extra, self._key)
         if own := sorted(_OWN_FIELDS & extra.keys()):
             raise InputError(
                 f"extra: pyfast sets {', '.join(own)} itself; set temperature and seed as options of the run"
             )
-        self._query, secrets = from_environment("query", options.query, self._key)
-        self._headers, others = from_environment("headers", options.headers, self._key)
-        hidden = self._key, *secrets, *others, *keys_in(base_url), *proxy_passwords()
-        self._hidden, self._revealed = hider(*hidden), revealed(*hidden)
+        self._query, secrets = redaction.from_environment("query", options.query, self._key)
+        self._headers, others = redaction.from_environment("headers", options.headers, self._key)
+        hidden = self._key, *secrets, *others, *redaction.keys_in(base_url), *redaction.proxy_passwords()
+        self._hidden, self._revealed = redaction.hider(*hidden), redaction.revealed(*hidden)
         self._options = options
         self.spec = self._hidden(http.shown_url(spec))
         self.slots = options.concurrency
@@ -143,7 +122,7 @@ class OpenAI:
         extra = {name: value for name, value in self._fields.items() if name != "model"}
         if self._options.reasoning_tokens:
             extra["reasoning_tokens"] = self._options.reasoning_tokens
-        return f"openai:{self._model}" + (f":{as_json(extra).decode()}" if extra else "")
+        return f"openai:{self._model}" + (f":{chat.as_json(extra).decode()}" if extra else "")
 
     async def start(self) -> None:
         """Check that the server answers, and ask it for the context window. Raises `OutageError` if the server
@@ -177,7 +156,7 @@ class OpenAI:
                 raise OutageError(f"{again}{hint}", again.error.kind, again.error.retry_after) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self.close()
-            reason = one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
+            reason = chat.one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
             raise OutageError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
         else:
             if self._options.context_window is None:
@@ -220,7 +199,7 @@ class OpenAI:
                 body = self._body(request, fallbacks)
                 try:
                     url = self._chat_url if request.embeds is None else self._embeds_url
-                    sent = as_json(body)
+                    sent = chat.as_json(body)
                     # Servers estimate the tokens of a request in this way before they count them.
                     tokens = len(sent) // BYTES_PER_TOKEN + request.max_tokens
                     answer = await self._persist(
@@ -250,23 +229,23 @@ class OpenAI:
             LLMUnavailableError: The server no longer answers, or refuses every call.
         """
         # Some servers have one model, which needs no name.
-        sent = as_json({**{name: value for name, value in self._fields.items() if value != ""}, **body})
+        sent = chat.as_json({**{name: value for name, value in self._fields.items() if value != ""}, **body})
 
         def result(answer: bytes) -> T:
             try:
-                data = orjson.loads(answer) if answer.lstrip()[:1] == b"[" else reply_of(answer)
+                data = orjson.loads(answer) if answer.lstrip()[:1] == b"[" else chat.reply_of(answer)
                 failed = isinstance(data, dict) and bool(data.get("error"))
-            except FAULTS_OF_JSON:
+            except chat.FAULTS_OF_JSON:
                 failed = True
             if failed:
-                raise self._refused(status_in(answer) or 503, {}, answer, "with no result")
+                raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no result")
             return read(data)
 
         async with self._free_slots:
             return await self._persist(sent, URL(self._url + path), len(sent) // BYTES_PER_TOKEN, result, _LARGEST)
 
     def _body(self, request: Request, fallbacks: Fallbacks) -> dict[str, Any]:
-        body = request_fields(request, self._fields)
+        body = chat.request_fields(request, self._fields)
         if request.schema is not None:
             body["response_format"] = whole_format(request.schema)
         if request.on_text is not None:
@@ -298,7 +277,7 @@ class OpenAI:
         async def attempt() -> T:
             nonlocal deadline, last, failures
             deadline += await self._rate.turn(tokens, self._running)
-            reader = None if on_text is None else text_reader(lambda text: on_text(self._revealed(text)))
+            reader = None if on_text is None else chat.text_reader(lambda text: on_text(self._revealed(text)))
             try:
                 async with asyncio.timeout_at(deadline):
                     answer = read(await self._exchange("POST", url, most, reader, data=body))
@@ -341,12 +320,12 @@ class OpenAI:
         """Read the completion in the body of a reply. If there is none, the status that the body names counts, or
         else 503: a server that says nothing has failed."""
         try:
-            data = reply_of(answer)
-            choice = choice_of(data)
-        except FAULTS_OF_JSON:
+            data = chat.reply_of(answer)
+            choice = chat.choice_of(data)
+        except chat.FAULTS_OF_JSON:
             choice = None
         if choice is None:
-            raise self._refused(status_in(answer) or 503, {}, answer, "with no chat completion")
+            raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no chat completion")
         return self._completion(choice, data.get("usage"))
 
     async def _exchange(
@@ -369,7 +348,7 @@ class OpenAI:
             ) as response:
                 answer = await http.read_body(response, most, on_piece)
         except aiohttp.ClientConnectorError as error:
-            reason = one_line(self._hidden(str(error)))
+            reason = chat.one_line(self._hidden(str(error)))
             self._fallbacks.forget()  # Another server may answer here next.
             raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
         except aiohttp.ServerTimeoutError:
@@ -377,7 +356,7 @@ class OpenAI:
         except (aiohttp.ClientError, OSError) as error:
             if self._session is None:  # The session was closed during the call.
                 raise LLMUnavailableError(f"the connection to {self._base_url} was closed") from None
-            reason = one_line(self._hidden(str(error))) or type(error).__name__
+            reason = chat.one_line(self._hidden(str(error))) or type(error).__name__
             raise http.Again(OutageError(f"{self._base_url} closed the connection: {reason}")) from None
         if not 200 <= response.status < 300:  # Some gateways answer 201.
             raise self._refused(response.status, response.headers, answer)
@@ -385,16 +364,16 @@ class OpenAI:
 
     def _completion(self, choice: Mapping[str, Any], usage: object) -> Completion:
         """Read the completion in a server's reply, and remove the API key from its text."""
-        text, reasoning = texts_of(choice)
+        text, reasoning = chat.texts_of(choice)
         message = choice.get("message")
         refusal = message.get("refusal") if isinstance(message, dict) else None
         if not text and isinstance(refusal, str) and refusal:
-            raise AnswerError(f"the LLM refused: {one_line(self._hidden(refusal))}")
+            raise AnswerError(f"the LLM refused: {chat.one_line(self._hidden(refusal))}")
         text, reason = (
             self._hidden(without_controls(value)) if isinstance(value, str) else value
             for value in (text, choice.get("finish_reason"))
         )
-        return completion(text, reason, usage, reasoning)
+        return chat.completion(text, reason, usage, reasoning)
 
     def _counted(self, completion: Completion, sent: int, max_tokens: int) -> Completion:
         """Correct impossible token counts of a completion (see `foreign.bounded`). The first correction is
@@ -414,8 +393,8 @@ class OpenAI:
         """Return the error for a reply whose status is not 200, or whose body says so. `how` tells what the body
         lacks. The API key is removed from the message."""
         answer = self._hidden(answer.decode(errors="replace")).encode()
-        said = error_text(answer)
-        if status == 429 and _NO_QUOTA in (error_field(answer, "code"), error_field(answer, "type")):
+        said = chat.error_text(answer)
+        if status == 429 and _NO_QUOTA in (chat.error_field(answer, "code"), chat.error_field(answer, "type")):
             # This is no rate limit, so waiting does not help.
             return LLMUnavailableError(f"{self._base_url} answered 429: {_REFUSALS[402]} ({self._model}): {said}")
         if status < 400:
@@ -428,12 +407,12 @@ class OpenAI:
             pause = http.pause_asked(headers.get("Retry-After"))
             return http.Again(OutageError(message, "busy" if status == 429 else "down", pause))
         if status in (400, 422):
-            if _UNFIT.search(f"{error_field(answer, 'code')} {said}"):
-                return http.Unfit(Completion(error_field(answer, "failed_generation"), "stop"))
+            if _UNFIT.search(f"{chat.error_field(answer, 'code')} {said}"):
+                return http.Unfit(Completion(chat.error_field(answer, "failed_generation"), "stop"))
             # A server that has answered nothing yet may refuse every call, as Gemini does for a wrong key.
             is_first = self._answered == -math.inf
             error = RefusalError(message, message + _ALONE) if is_first else CallError(message)
-            return http.Refused(error, f"{error_field(answer, 'param')} {said}")
+            return http.Refused(error, f"{chat.error_field(answer, 'param')} {said}")
         if status in _TOO_LARGE:
             return http.Refused(CallError(message), said)
         if status == 401:  # Such a text often repeats a part of the key.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pyfast.engine.distributed.blocks as blocks
 from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
 from pyfast.engine.budget import tokens_spent
 from pyfast.engine.configuration import (
@@ -20,18 +21,7 @@ from pyfast.engine.configuration import (
     windows_of,
     write_configuration,
 )
-from pyfast.engine.distributed.blocks import (
-    LEASE_S,
-    Block,
-    Lease,
-    Told,
-    Work,
-    blocks_in,
-    cut,
-    is_given_back,
-    read_lease,
-    remove,
-)
+from pyfast.engine.distributed.blocks import Block, Lease, Told, Work
 from pyfast.engine.distributed.cluster import AT_ONCE, Pool, connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import BLOCKS, is_running
@@ -75,7 +65,7 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
     if is_running(run):
         raise RunInUseError(f"another process is working on the run {run}")
     described = job.describe()
-    if blocks_in(run):
+    if blocks.blocks_in(run):
         before = read_configuration(run / CONFIGURATION)
         if changed := differences(before, described, windows_of(described)):
             raise InputError(
@@ -170,7 +160,7 @@ class _Driver:
         if not self.session.left:
             with contextlib.suppress(OSError):
                 for path in (self.run / BLOCKS).iterdir():
-                    remove(path)
+                    blocks.remove(path)
                 (self.run / BLOCKS).rmdir()
             (self.run / PROGRESS).unlink(missing_ok=True)
         return self.session
@@ -243,13 +233,13 @@ class _Driver:
         self.folder = folder = job.open_folder(self.run, described)
         folder.forget_failures(only_of_transport=not job.options.retry_failed)
         self.done = folder.answered(job.questions.read())
-        begun = blocks_in(self.run)
+        begun = blocks.blocks_in(self.run)
         for block in [block for block in begun if block.end <= self.done]:  # merged when the process was killed
             begun.remove(block)
-            remove(block.folder)
+            blocks.remove(block.folder)
         asked = 1 + folder.journal.last_question()
         self.totals = totals_of(self.run)
-        self.fresh = cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
+        self.fresh = blocks.cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
         if ended := sum(folder.journal.counts().values()):
             LOG.info("%d of %d questions are answered; continuing", ended, total)
@@ -286,7 +276,7 @@ class _Driver:
         each worker that hangs."""
         now = time.monotonic()
         for block in [*(block for _, block in self.calls.values()), *self.again]:
-            lease = read_lease(block.folder)
+            lease = blocks.read_lease(block.folder)
             watched = self.watched.get(block)
             if watched is None or watched.lease != lease:
                 self.watched[block] = _Watched(lease, now)
@@ -299,8 +289,8 @@ class _Driver:
     def _free(self, block: Block) -> bool:
         """Return whether a worker may get this block: no other worker is working on it any more."""
         now = time.monotonic()
-        watched = self.watched.setdefault(block, _Watched(read_lease(block.folder), now))
-        return is_given_back(block.folder, watched.lease) or now - watched.since > LEASE_S
+        watched = self.watched.setdefault(block, _Watched(blocks.read_lease(block.folder), now))
+        return blocks.is_given_back(block.folder, watched.lease) or now - watched.since > blocks.LEASE_S
 
     def _hand_out(self) -> None:
         if self.stopping:
@@ -340,7 +330,7 @@ class _Driver:
             self.folder.take_in(block.folder, block.first, block.count, self.done)
             self.done = block.end
             del self.answered[block.first]
-            remove(block.folder)
+            blocks.remove(block.folder)
 
     def _told_to_stop(self) -> bool:
         return self.watch.stop is not None and self.watch.stop.is_set()

@@ -62,18 +62,10 @@ _BROKEN = {
     "completions": "NOT json_valid(entry)",
     "questions": f"NOT json_valid(ledger) OR state NOT IN {STATES}",
 }
-_COLUMNS = {
-    "run": 1,
-    "completions": 2,
-    "questions": 7,
-    "sessions": 2,
-    "reused": 4,
-    "prompts": 2,
-    "messages": 3,
-    "frames": 2,
-    "batches": 4,
-    "batch_calls": 3,
-}
+_COLUMNS = """
+SELECT it.name, count(*) FROM sqlite_schema AS it, pragma_table_info(it.name) WHERE it.type = 'table'
+GROUP BY it.name ORDER BY it.rowid
+"""
 # Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
@@ -475,7 +467,7 @@ class Journal:
         except sqlite3.DatabaseError:  # Nothing can be read.
             return
         with contextlib.closing(database) as old:
-            for table, places in _COLUMNS.items():
+            for table, places in self._database.execute(_COLUMNS).fetchall():
                 into = f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * places)})"
                 rows: list[tuple[object, ...]] = []
                 with contextlib.suppress(sqlite3.DatabaseError, UnicodeDecodeError):

@@ -207,8 +207,7 @@ BLOCK = 12
 """The number of words in a block of the cache. A word counts as 4/3 tokens: a block has 16 tokens, as in vLLM"""
 _TOKENS_PER_WORD = 4 / 3
 _WORD = re.compile(r"\n*[^\S\n]*\S+")
-_AT_ONCE = 1_000  # calls
-_ENTRIES = "SELECT question, entry FROM completions ORDER BY rowid"
+_EVERY_ENTRY = "SELECT question, entry FROM completions ORDER BY rowid"
 
 
 @dataclass(slots=True)
@@ -257,8 +256,8 @@ def cached_tokens(journal: Path, tokens: float) -> dict[str, CachedTokens]:
     damaged."""
     cache, found = PrefixCache(tokens), dict[str, CachedTokens]()
     with reading(journal) as database:
-        prompts, rows = KeptPrompts(database), database.execute(_ENTRIES)
-        while some := rows.fetchmany(_AT_ONCE):
+        prompts, rows = KeptPrompts(database), database.execute(_EVERY_ENTRY)
+        while some := rows.fetchmany(1_000):
             read = [one for number, entry in some if (one := read_outcome(entry, number)) is not None]
             asked = prompts.of({digest for (digest, _), _ in read})
             for (digest, _), outcome in read:
