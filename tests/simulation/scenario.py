@@ -192,7 +192,7 @@ def drawn(seed: int) -> Scenario:
             ends = begins + (60 * scenario.patience * share or chance.uniform(1.0, 2.0))
             scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
             begins = ends
-    elif rare < 0.17:  # Replies are damaged that a resumed run needs. SQLite itself has checksums of a killed one's.
+    elif rare < 0.17:  # Replies are damaged that a resumed run needs. A killed one's are in a log with checksums.
         scenario.stages, scenario.concurrency, scenario.slots = ("call", "call", "call"), 64, 4
         scenario.endings, scenario.flips, scenario.moods, scenario.budget = ["stop at once"], "journal", {}, {}
     # A server that hangs ends no call, and a call over HTTP has a time limit.
