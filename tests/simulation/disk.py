@@ -21,6 +21,13 @@ CREATE, WRITE, TRUNCATE, SYNC, RENAME, REMOVE, FOLDER, LINK = range(1, 9)
 SECTOR = 512
 _ENTRY = struct.Struct("<iIQq")
 _WALL_S = 1_800_000_000
+_READ_AGAIN = {
+    0.5: rb'answer\\"',
+    0.65: rb"CREATE TABLE (?:run|completions|questions|sessions)|INTEGER PRIMARY KEY",
+    0.75: rb"answered|abstained",
+}
+"""Where a journal has what sessions read again: replies, definitions of tables, and states of questions. Each is
+drawn if a number is below its own, and not below the one before"""
 Image = dict[str, bytes]
 """The contents of files by their paths"""
 
@@ -278,9 +285,13 @@ def with_flips(image: Image, chance: Random, names: str) -> Image:
         return image
     name = chance.choice(sorted(of))
     content = bytearray(image[name])
-    replies = [found.start() for found in re.finditer(rb'answer\\"', content)]
+    places = {
+        below: [found.start() for found in re.finditer(part, content)] for below, part in _READ_AGAIN.items()
+    }
     for _ in range(chance.randint(1, 3)):
         # Most of a journal's bytes are nothing, or of rows that nobody reads again.
-        at = chance.choice(replies) + chance.randrange(30) if replies and chance.random() < 0.5 else len(content)
+        drawn = chance.random() if places[0.5] else 1.0
+        of = next((of for below, of in places.items() if drawn < below), [])
+        at = chance.choice(of) + chance.randrange(30) if of else len(content)
         content[at if at < len(content) else chance.randrange(len(content))] ^= 1 << chance.randrange(8)
     return {**image, name: bytes(content)}

@@ -363,7 +363,10 @@ PLANTS |= {
             "if self._known[id].model is None:",
             "if not questions.exists():",
         ),
-        "a full disk ends a batch": ("except (PyfastError, OSError) as error:", "except PyfastError as error:"),
+        "a full disk ends a batch": (
+            'except (PyfastError, OSError) as error:\n                LOG.error("%s cannot go on',
+            'except PyfastError as error:\n                LOG.error("%s cannot go on',
+        ),
         "a cancelled batch counts what its journal has": (
             'return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}',
             "return {**ids}",

@@ -192,6 +192,9 @@ def drawn(seed: int) -> Scenario:
             ends = begins + (60 * scenario.patience * share or chance.uniform(1.0, 2.0))
             scenario.outages.append((begins, ends, chance.choice(("down", "busy"))))
             begins = ends
+    elif rare < 0.17:  # Replies are damaged that a resumed run needs. A killed one's are in a log with checksums.
+        scenario.stages, scenario.concurrency, scenario.slots = ("call", "call", "call"), 64, 4
+        scenario.endings, scenario.flips, scenario.moods, scenario.budget = ["stop at once"], "journal", {}, {}
     # A server that hangs ends no call, and a call over HTTP has a time limit.
     scenario.http = chance.random() < 0.15 and not any(how == "hangs" for _, _, how in scenario.outages)
     if chance.random() < 0.06:  # What did not reach the LLM makes no question fail, however often it is killed.
@@ -199,7 +202,9 @@ def drawn(seed: int) -> Scenario:
         scenario.endings = chance.choices(("kill", "kill in a write"), k=chance.choice((1, 2)))
     elif not scenario.outages and chance.random() < 0.06:  # A call that is never answered.
         scenario.poisoned = {f"<{chance.choice(questions).id}>": chance.choice(STALLED)}
-        if "always late" in scenario.poisoned.values() and not scenario.http:
+        is_late = "always late" in scenario.poisoned.values()
+        scenario.http |= is_late and not seed % 3
+        if is_late and not scenario.http:
             scenario.budget["call_seconds"] = 60.0
     elif not scenario.outages and chance.random() < 0.04:
         scenario.poisoned, scenario.moods, scenario.budget = {f"<{chance.choice(questions).id}>": FELLS}, {}, {}
