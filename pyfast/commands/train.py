@@ -117,7 +117,7 @@ def distill(
         )
     if os.environ.get("RANK", "0") != "0":
         return
-    show_table(["run", "right", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
+    show_table(["run", "taken", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
     heads = ["prompt", "examples", "held out", *(["loss before", "after"] if learned.losses else ())]
     losses = {name: [f"{loss:.3f}" for loss in pair] for name, pair in learned.losses.items()}
     others = ["", ""] if losses else []

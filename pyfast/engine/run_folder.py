@@ -94,6 +94,9 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             asked = described["places"]["questions"]
             is_kept = not asked or Path(asked) == path / QUESTIONS
             told = "its questions have changed" if is_kept else f"{asked}: changed since the run began"
+            first = recorded["places"].get("questions")
+            if not is_kept and first and first != asked:
+                told = f"the questions of {asked} are not those of {first}"
             before = recorded.get("questions")
             count = before.get("count") if isinstance(before, dict) else None
             fewer = isinstance(count, int) and described["questions"]["count"] < count

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.retrieval.vectors.vector_search import Vectors
 from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import counted
 
 
 @dataclass(slots=True, eq=False)
@@ -221,7 +223,8 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     LOG.warning(
         "the index has no knowledge graph, so rules build one for this run only; %s builds a permanent one", build
     )
-    scratch = TemporaryDirectory(prefix="pyfast-knowledge-")
+    scratch, began = TemporaryDirectory(prefix="pyfast-knowledge-"), monotonic()
     folder = Path(scratch.name) / KNOWLEDGE
     store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))
+    LOG.info("the graph of this run: %s, built in %.0f s", counted(len(store), "triple"), monotonic() - began)
     return Session(index, store, scratch=scratch)

@@ -53,8 +53,9 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="Allow the LLM to abstain if the evidence has no answer. Off: the LLM must always give the"
-        " most likely answer. Use `off` for benchmarks, because scores count an abstention as wrong.",
+        description="Allow the LLM to abstain if the evidence has no answer. Off: the prompt asks for the"
+        " most likely answer, and only a reply that there is none is an abstention. Use `off` for benchmarks,"
+        " because scores count an abstention as wrong.",
     )
 
 

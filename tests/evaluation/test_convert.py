@@ -78,10 +78,10 @@ TABLE = {
     "url": "u",
     "title": "Moons",
     "section_title": "Saturn",
-    "header": [["Moon", []], ["Found by", []]],
+    "header": [["Moon", []], ["Found by", ["/wiki/Discovery"]]],
     "data": [[["Titan", ["/wiki/Titan_(moon)"]], ["Huygens", []]]],
 }
-PASSAGES = {"/wiki/Titan_(moon)": "Titan is a moon."}
+PASSAGES = {"/wiki/Titan_(moon)": "Titan is a moon.", "/wiki/Discovery": "To find is to discover."}
 
 
 def write(path: Path, content: Any) -> Path:
@@ -182,7 +182,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert [one["supporting"] for one in gold] == [["t", "p"], ["t"]] and gold[1]["answers"] == ["2904"]
     corpus, questions, gold = made("hybridqa")
     assert corpus[0]["links"] == {"0,0": ["/wiki/Titan_(moon)"]} and corpus[1]["title"] == "Titan (moon)"
-    assert questions[0]["documents"] == ["Moons_0", "/wiki/Titan_(moon)"]
+    assert questions[0]["documents"] == ["Moons_0", "/wiki/Titan_(moon)", "/wiki/Discovery"]
     assert "documents" not in made("ottqa")[1][0]  # its questions are about the whole corpus
     corpus, questions, gold = made("metaqa")
     assert corpus[0]["triples"] == [["Alien", "directed_by", "Ridley Scott"], ["Alien", "release_year", "1979"]]

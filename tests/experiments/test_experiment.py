@@ -392,11 +392,13 @@ def test_rows_with_other_retrievers(data: Path, tmp_path: Path) -> None:
             ]
         with pytest.raises(InputError, match="`vectors` of the plan has changed since"):
             pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "E", llm="instant")
+        with pytest.raises(InputError, match="the row 'dense': .*set the key `vectors` of the plan"):
+            pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "F", llm="instant")
+        assert not (tmp_path / "F" / "runs").exists()
+        again = pyfast.experiment(plan, data, tmp_path / "F", llm="instant").cells  # No run was lost, so no error.
+        assert [cell.figures for cell in again] == [cell.figures for cell in cells]
     said = f"- dense: searches with the retriever {dense} and the reranker off.\n"
     assert said in (tmp_path / "E" / "tables.md").read_text().replace("\\", "")
-    with pytest.raises(InputError, match="dense"):
-        pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "F", llm="instant")
-    assert not (tmp_path / "F" / "runs").exists()
 
 
 def test_changed_gold_changes_the_figures(data: Path, tmp_path: Path) -> None:
@@ -607,6 +609,27 @@ def test_an_unknown_retriever_is_refused_before_an_index_is_built(
     with pytest.raises(InputError, match=f"unknown re[a-z]+ '{name}'; known: "):
         pyfast.experiment(plan, data, tmp_path / "OUT", llm="instant")
     assert not (tmp_path / "OUT").exists()
+
+
+def test_published_figures_of_no_set_or_column_are_said(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    published = {"moon": {"em": 0.3}, "moons": {"emm": 0.2, "f1": 0.4}}
+    plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag", "paper": published}]}
+    pyfast.experiment(plan, data, tmp_path / "E", llm="instant")
+    assert [one for one in caplog.messages if "published" in one] == [
+        "published figures of 'moon' are not shown: the plan has no such set; did you mean moons?",
+        "published figures of 'emm' are not shown: the plan has no such column; did you mean em?",
+    ]
+
+
+def test_the_folder_of_a_run_is_no_experiment(data: Path, tmp_path: Path) -> None:
+    pyfast.answer(["Where is Titan?"], index=None, llm="instant", system="direct", settings={}, run=tmp_path / "R")
+    before = sorted(tmp_path.rglob("*"))
+    plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag"}]}
+    with pytest.raises(InputError, match="is the folder of a run; use another one for the experiment"):
+        pyfast.experiment(plan, data, tmp_path / "R", llm="instant")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_unknown_figure_is_refused_and_the_runs_are_kept(data: Path, tmp_path: Path) -> None:

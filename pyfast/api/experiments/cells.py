@@ -18,7 +18,16 @@ import orjson
 from pyfast.api.answer import answer
 from pyfast.api.evaluation import evaluate
 from pyfast.api.experiments.latency import bench
-from pyfast.api.experiments.plan import Model, Plan, Row, check_figures, folder_name, is_published, read_plan
+from pyfast.api.experiments.plan import (
+    Model,
+    Plan,
+    Row,
+    check_figures,
+    folder_name,
+    is_published,
+    read_plan,
+    unused_figures,
+)
 from pyfast.api.experiments.writing import (
     Cell,
     Searched,
@@ -256,7 +265,11 @@ def experiment(
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
     listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
+    if (folder / CONFIGURATION).exists():
+        raise InputError(f"{folder} is the folder of a run; use another one for the experiment")
     check_figures(read)
+    for note in unused_figures(read):
+        LOG.warning("%s", note)
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
         if not row.not_run:
             load_system(row.system).configure(row.settings)
@@ -275,7 +288,7 @@ def experiment(
                 if not row.not_run:
                     index = tree if load_system(row.system).reads_summaries else plain
                     if (row.retriever, row.rerank) != index.opened_with[:2]:
-                        index = open_index(index.folder, row.retriever, row.rerank)
+                        index = _searched_by(row, index, read)
                     names = (folder_name(one.name), folder_name(row.name), folder_name(model_name))
                     place = folder.joinpath("runs", *names)
                     planned.append(_Planned(one, row, model_name, index, place, read.seeds))
@@ -395,8 +408,8 @@ def _cell(work: _Work, cell: _Planned) -> Cell:
 
 
 def _latency(work: _Work, cell: _Planned) -> Mapping[str, float]:
-    """Measure the latency of a cell with one client, or unless the work starts anew, read what was measured
-    before."""
+    """Measure the latency of a cell with one client, or without the option `restart`, read what was
+    measured before."""
     plan, model = work.plan, work.plan.models[cell.model]
     if not plan.latency:
         return {}
@@ -443,6 +456,15 @@ def _source(folder: Path) -> Path:
     return folder
 
 
+def _searched_by(row: Row, index: Index, plan: Plan) -> Index:
+    """Open an index again, with the retriever and the reranker of a row."""
+    try:
+        return open_index(index.folder, row.retriever, row.rerank)
+    except InputError as error:
+        hint = "" if plan.vectors else "; for an experiment, set the key `vectors` of the plan"
+        raise InputError(f"the row {row.name!r}: {error}{hint}") from None
+
+
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "blake2b").hexdigest()
@@ -461,7 +483,7 @@ def _check_same(work: _Work, data: _DataSet, place: Path, **models: str) -> None
     if changed := next((one for one, value in now.items() if before.get(one, value) != value), None):
         known = {"corpus": str(corpus), "vectors": "the key `vectors` of the plan"}
         what = known.get(changed) or f"the {changed.replace('_', ' ')}"
-        if not work.options.restart:
+        if (work.folder / "runs").exists() and not work.options.restart:  # Without runs, nothing is lost.
             raise InputError(
                 f"{what} has changed since {place} was made; use another --out, or --restart to make the index"
                 " again and answer all questions again"

@@ -112,6 +112,18 @@ def is_published(plan: Plan, column: str) -> bool:
     return any(column in figures for row in plan.rows for figures in row.paper.values())
 
 
+def unused_figures(plan: Plan) -> list[str]:
+    """Say which published figures the tables of a plan do not show, because their set or column is not in it."""
+    published = [(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures]
+    sets, columns = (dict.fromkeys(some) for some in zip(*published, strict=True)) if published else ((), ())
+    return [
+        f"published figures of {name!r} are not shown: the plan has no such {what}{did_you_mean(name, known)}"
+        for what, used, known in (("set", sets, plan.sets), ("column", columns, plan.columns))
+        for name in used
+        if name not in known
+    ]
+
+
 def check_figures(plan: Plan) -> None:
     """Import the metrics of a plan, and check its columns before anything is run. Raises `InputError` if a metric
     cannot be imported, or if no metric has the figure of a column. The figures of metrics outside of pyfast are

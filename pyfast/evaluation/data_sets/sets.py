@@ -22,7 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
@@ -483,7 +483,8 @@ def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> 
             for c, cell in enumerate(row):
                 if isinstance(cell, tuple) and cell[1]:
                     links[f"{r},{c}"] = [*dict.fromkeys(cell[1])]
-        known[uri] = [uri, *dict.fromkeys(to for some in links.values() for to in some)]
+        of_header = (cell[1] for cell in table.header if isinstance(cell, tuple))
+        known[uri] = [uri, *dict.fromkeys(to for some in chain(links.values(), of_header) for to in some)]
         linked |= dict.fromkeys(known[uri])
         header, rows = _texts_of(table.header), [_texts_of(row) for row in table.data]
         columns = {"header": header, "rows": rows, "links": links}
