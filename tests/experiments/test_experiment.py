@@ -392,7 +392,7 @@ def test_rows_with_other_retrievers(data: Path, tmp_path: Path) -> None:
             ]
         with pytest.raises(InputError, match="`vectors` of the plan has changed since"):
             pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "E", llm="instant")
-        with pytest.raises(InputError, match="the row 'dense': .*set the key `vectors` of the plan"):
+        with pytest.raises(InputError, match=r"the row 'dense': .*set the key `vectors` of the plan"):
             pyfast.experiment({**plan, "vectors": []}, data, tmp_path / "F", llm="instant")
         assert not (tmp_path / "F" / "runs").exists()
         again = pyfast.experiment(plan, data, tmp_path / "F", llm="instant").cells  # No run was lost, so no error.
