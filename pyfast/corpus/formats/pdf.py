@@ -251,9 +251,7 @@ class _Characters:
     def _glyph(self, text: str, at: int, left: float) -> right_to_left.Glyph:
         self._pdfium.FPDFText_GetLooseCharBox(self._page, at, self._loose)
         right = self._loose.right
-        if (
-            right <= left or text == " "
-        ):  # PDFium also leaves out spaces, and adds some where gaps are.
+        if right <= left or text == " ":  # PDFium also leaves out spaces, and adds some where gaps are.
             self._pdfium.FPDFText_GetCharBox(self._page, at, *self._box)
             right = max(left, self._box[1].value)
             if text == " " and self._box[0].value == self._box[1].value:
