@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
+from pyfast.corpus.formats import right_to_left
 from pyfast.corpus.grids import title_of
 from pyfast.corpus.rendering import without_controls
 from pyfast.errors import InputError
@@ -210,8 +211,52 @@ class _Characters:
 
         self._page, self._pdfium = page, pypdfium2.raw
         self._place = ctypes.c_double(), ctypes.c_double()
+        self._box, self._loose = [ctypes.c_double() for _ in range(4)], self._pdfium.FS_RECTF()
         self._removed: list[int] = []
-        self._whole = self._without_line_ends(page.get_text_range())
+        self._order: list[int] = []
+        self._whole = self._without_line_ends(self._in_reading_order(page.get_text_range()))
+
+    def _in_reading_order(self, text: str) -> str:
+        """Put the lines with letters that run from right to left into their reading order."""
+        if not right_to_left.LETTER.search(text):
+            return text
+        rows: list[tuple[set[int], list[right_to_left.Glyph]]] = []
+        for found in re.finditer(r"[^\r\n]+|[\r\n]+", text):
+            at = [self._index(place) for place in range(*found.span())]
+            if not (right_to_left.LETTER.search(found[0]) and min(at) >= 0 and self._is_upright(at[0])):
+                rows.append((set(), [right_to_left.Glyph(*it, 0, 0) for it in zip(found[0], at, strict=True)]))
+                continue
+            origins = [self._origin(it) for it in at]
+            heights = {round(height) for _, height in origins}
+            glyphs = [self._glyph(*it) for it in zip(found[0], at, (left for left, _ in origins), strict=True)]
+            if len(rows) > 1 and rows[-2][0] & heights:  # PDFium ends a line where a mark is high above a letter.
+                rows.pop()
+                rows[-1][0].update(heights)
+                rows[-1][1].extend(glyphs)
+            else:
+                rows.append((heights, glyphs))
+        from_right = right_to_left.is_from_right(text)
+        whole = [
+            glyph
+            for heights, glyphs in rows
+            for glyph in (
+                right_to_left.in_reading_order(glyphs, self._size(max(it.at for it in glyphs)) / 2, from_right)
+                if heights
+                else glyphs
+            )
+        ]
+        self._order = [it.at for it in whole]
+        return "".join(it.text for it in whole)
+
+    def _glyph(self, text: str, at: int, left: float) -> right_to_left.Glyph:
+        self._pdfium.FPDFText_GetLooseCharBox(self._page, at, self._loose)
+        right = self._loose.right
+        if right <= left or text == " ":  # PDFium also leaves out spaces, and adds some where gaps are.
+            self._pdfium.FPDFText_GetCharBox(self._page, at, *self._box)
+            right = max(left, self._box[1].value)
+            if text == " " and self._box[0].value == self._box[1].value:
+                at = -1
+        return right_to_left.Glyph(text, at, left, right)
 
     def _without_line_ends(self, text: str) -> str:
         """Leave out the line ends that PDFium writes where a line only goes on higher or lower: `H2\\nO`. Each
@@ -267,6 +312,8 @@ class _Characters:
 
     def _index(self, place: int) -> int:
         place += bisect_right(self._removed, place)
+        if self._order:
+            return self._order[place]
         return int(self._pdfium.FPDFText_GetCharIndexFromTextIndex(self._page, place))
 
     def _with_powers(self, start: int, text: str) -> str:
@@ -297,9 +344,11 @@ class _Characters:
             return False
         sizes = sorted((self._size(at), self._size(to)))
         # `_size` is in half points. On a page that is turned, lines are not below each other.
-        upright = abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT
-        far = upright and 2 * (self._height(at) - self._height(to)) > _FAR * sizes[1]
+        far = self._is_upright(at) and 2 * (self._height(at) - self._height(to)) > _FAR * sizes[1]
         return far or sizes[1] >= sizes[0] * _LARGER
+
+    def _is_upright(self, at: int) -> bool:
+        return bool(abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT)
 
     def _size(self, at: int) -> int:
         """The size of a character as it is shown, in half points."""
@@ -321,9 +370,9 @@ class _Characters:
         for at in range(first, last + 1):
             if first < 0 or self._is_space(at):
                 continue
-            left, right, bottom, top = (ctypes.c_double() for _ in range(4))
-            if not self._pdfium.FPDFText_GetCharBox(self._page, at, left, right, bottom, top):
+            if not self._pdfium.FPDFText_GetCharBox(self._page, at, *self._box):
                 continue
+            left, right, *_ = self._box
             if end is not None and left.value - end > size:  # `size` is in half points.
                 return True
             end = right.value
