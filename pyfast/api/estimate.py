@@ -48,14 +48,16 @@ class Estimate:
     """The price of the run. None: `estimate` got no price list"""
     seconds: Expected | None
     """The seconds of all questions together, each from its start to its end. None: the estimate does not come
-    from an earlier run, or this run did not record them. The run itself takes less time, because it works on
-    several questions at once"""
+    from an earlier run, or this run did not record them, or all its questions reused replies. The run itself
+    takes less time, because it works on several questions at once"""
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
     """The hours until all questions are answered, without the time to start models and workers. None: the
-    estimate does not come from an earlier run, or fewer than two of its questions have recorded times
+    estimate does not come from an earlier run, or fewer than two of its questions have times of their own
     """
+    note: str = ""
+    """If replies of the earlier run were reused: how many of its questions the times come from"""
     shares: Mapping[str, float] = field(default_factory=dict)
     """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for
     the llm` (while all its places were taken), `search` (searches and other batched calls), `engine`
@@ -156,7 +158,10 @@ def estimate(
         service = service_times(folder)
     if not used:
         raise InputError(f"cannot estimate from {basis}, because none is finished")
-    seconds = [one.seconds for one in used if one.seconds is not None]
+    timed = [one for one in used if not one.reused]
+    seconds = [one.seconds for one in timed if one.seconds is not None]
+    whose = f"times come only from {len(timed)} of them" if seconds else "there are no times"
+    reused = f"{len(used) - len(timed)} of {len(used)} questions reused replies of other questions or runs"
     return Estimate(
         count,
         basis,
@@ -164,9 +169,10 @@ def estimate(
         _expected([one.prompt_tokens for one in used], count),
         _expected([one.completion_tokens for one in used], count),
         _priced(used, roles, of_role, count) if of_role else None,
-        _expected(seconds, count) if len(seconds) == len(used) else None,
+        _expected(seconds, count) if len(seconds) == len(timed) > 0 else None,
         None if listed is None else listed.currency,
         None if service is None else _hours(service, _workers_of(folder), workers, count),
+        f"{whose}, because {reused}" if len(timed) < len(used) and based_on is not None else "",
         {} if service is None else service.shares,
     )
 

@@ -110,6 +110,8 @@ def show_estimate(expected: Estimate) -> None:
     for name, one in rows.items():
         if one is not None:
             say(f"  {name}: {shown(one.value)} ({shown(one.low)} to {shown(one.high)})")
+    if expected.note:
+        say(f"  {expected.note}")
     if expected.shares:
         shares = sorted(expected.shares.items(), key=lambda entry: -entry[1])
         say(f"  time of a question by stage: {', '.join(f'{name} {share:.0%}' for name, share in shares)}")

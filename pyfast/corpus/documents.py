@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,6 +114,8 @@ class Table:
     numbers: tuple[tuple[int, int], ...] = ()
     """Pairs (row, its number in the file), in order. The rows up to the next pair have the numbers that follow.
     The numbers of a file also count what is not in the table, such as captions and empty rows"""
+    about: str = ""
+    """The metadata, as a JSON object"""
 
     def number_of(self, row: int) -> int:
         """Return the number that a row has in the table's file: in a sheet, the number next to it; in a CSV or
@@ -148,9 +150,19 @@ class KnowledgeGraph:
     uri: str
     title: str
     triples: tuple[Triple, ...]
+    about: str = ""
+    """The metadata, as a JSON object"""
 
 
 Document = TextDocument | Table | KnowledgeGraph
+
+
+def with_metadata(document: Document, about: str) -> Document:
+    """Give a document this metadata, unless it has its own."""
+    if not isinstance(document, TextDocument):
+        return document if document.about or not about else replace(document, about=about)
+    outline = document.outline
+    return document if outline.about or not about else replace(document, outline=replace(outline, about=about))
 
 
 @dataclass(frozen=True, slots=True)

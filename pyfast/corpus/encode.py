@@ -231,14 +231,15 @@ def _described(batch: Sequence[Document], headings: _Headings, passages: Integer
 
 def _description(document: Document, headings: Sequence[Heading]) -> tuple[object, ...]:
     """Return the values of a document in `schema.DOCUMENTS`, without the last two."""
-    own: tuple[object, ...] = Kind.GRAPH, "", (), (), ""
     match document:
         case Table():
-            place = orjson.dumps((document.page, document.numbers)).decode()
-            own = Kind.TABLE, document.section, document.header, document.links, place
+            place = orjson.dumps((document.page, document.numbers, document.about)).decode()
+            own: tuple[object, ...] = Kind.TABLE, document.section, document.header, document.links, place
         case TextDocument():
             kind = Kind.MARKDOWN if document.markdown else Kind.TEXT
             own = kind, outline_json(document.outline, headings), (), (), ""
+        case KnowledgeGraph():
+            own = Kind.GRAPH, document.about, (), (), ""
     return document.uri, document.title, *own, digest_of(document)
 
 

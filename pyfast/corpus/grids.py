@@ -740,7 +740,8 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
             if len(cell) > LENGTH:
                 uri = f"{table.uri}#row-{number + 1}-column-{column + 1}"
                 name = table.header[column] if column < len(table.header) else ""
-                texts.append(TextDocument(uri, ", ".join(filter(None, (title, name))), cell))
+                outline = Outline(about=table.about)
+                texts.append(TextDocument(uri, ", ".join(filter(None, (title, name))), cell, outline=outline))
                 links.append((number, column, uri))
                 cells[column] = f"{cell[: fitting_length(cell, _SHOWN)]} …"
         changed[number] = tuple(cells)

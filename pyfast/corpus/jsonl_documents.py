@@ -166,7 +166,7 @@ def documents_of_records(
         except (InputError, _Fault) as error:
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
-        what = f"objects and long values of records with a text are not read: {_keys(sorted(nowhere))}"
+        what = f"objects and long values of records are not read: {_keys(sorted(nowhere))}"
         yield Unread(path, what, missing=False)
     if flat:
         header = tuple(dict.fromkeys(key for record in flat for key in record))
@@ -212,7 +212,9 @@ def _read(record: JsonObject, place: str, uri: str) -> _Read:
     try:
         if not isinstance(kind, str) or kind not in _DOCUMENTS:
             raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-        return _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
+        document = _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
+        about, other = _beside(record)
+        return _Read(documents.with_metadata(document, _json(about)) if about else document, about, other)
     except _Fault as fault:
         raise InputError(f"{place}: {fault}") from None
 
@@ -233,34 +235,33 @@ def _key_of_text(record: Mapping[str, Any]) -> str:
     return found[0] if len(found) == 1 and _BESIDE_TEXT.issuperset(record.keys() - found) else ""
 
 
-def _text(uri: str, record: JsonObject) -> _Read:
+def _text(uri: str, record: JsonObject) -> Document:
     key = _key_of_text(record) or "text"
     value = record.get(key)
     text = "\n\n".join(_strings(value, f'"{key}"')) if isinstance(value, list) else _string(record, key)
     title = _string(record, "title", "")
-    about, other = _beside(record, key)
-    outline = documents.Outline(about=_json(about)) if about else documents.NO_OUTLINE
     # The layout of FlashRAG and of Pyserini: the first line is the title in quotes.
     if key != "text" and not title and (first := _QUOTED_LINE.match(text)):
         title, text = first[1], text[first.end() :]
-    return _Read(TextDocument(uri, title, text, outline=outline), about, other)
+    return TextDocument(uri, title, text)
 
 
-def _beside(record: JsonObject, key_of_text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a text, and the keys of all else that its record has. The metadata is what filters
-    read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other keys, such
-    as a `role` of gold, must stay out of an index."""
+def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
+    """Return the metadata of a document, and the keys of all else that its record has. The metadata is what
+    filters read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other
+    keys, such as a `role` of gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
     keys = _METADATA if record.get("kind") else record.keys() - _USUAL
-    given = {key: value for key, value in record.items() if key in keys and key != key_of_text}
+    text = _key_of_text(record)
+    given = {key: value for key, value in record.items() if key in keys and key != text}
     for key in _METADATA:
         if isinstance(given.get(key), dict):
             given = given.pop(key) | given
     return documents.filterable(given)
 
 
-def _table(uri: str, record: JsonObject) -> _Read:
+def _table(uri: str, record: JsonObject) -> Document:
     header = _strings(record.get("header", []), '"header"')
     rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows")))
     links = record.get("links") or {}
@@ -270,20 +271,20 @@ def _table(uri: str, record: JsonObject) -> _Read:
         (*_place(key, rows), to) for key, uris in links.items() for to in _strings(uris, f"link {_shown(key)}")
     )
     title, section = _string(record, "title", ""), _string(record, "section", "")
-    return _Read(Table(uri, title, section, header, rows, placed))
+    return Table(uri, title, section, header, rows, placed)
 
 
-def _graph(uri: str, record: JsonObject) -> _Read:
+def _graph(uri: str, record: JsonObject) -> Document:
     triples = []
     for k, fact in enumerate(_list(record, "triples")):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
             raise _Fault(f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or of 4 with its time")
         known = fact[:3] if fact[3:] == [None] else fact
         triples.append(Triple(*_strings(known, f"triple {k}")))
-    return _Read(KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples)))
+    return KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples))
 
 
-_DOCUMENTS: dict[str, Callable[[str, JsonObject], _Read]] = {"text": _text, "table": _table, "kg": _graph}
+_DOCUMENTS: dict[str, Callable[[str, JsonObject], Document]] = {"text": _text, "table": _table, "kg": _graph}
 
 
 def _string(record: JsonObject, key: str, default: str | None = None) -> str:

@@ -22,7 +22,15 @@ from typing import IO, Any, Literal
 from unicodedata import normalize
 
 import pyfast.utils.plugins as plugins
-from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
+from pyfast.corpus.documents import (
+    Document,
+    KnowledgeGraph,
+    Table,
+    TextDocument,
+    Triple,
+    Unread,
+    with_metadata,
+)
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
 from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends, without_colours
@@ -177,7 +185,7 @@ def _documents(
     """
     name, place = _inner(path).name.lower(), str(path)
     reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
-    given = 0
+    given, of_file = 0, ""
     told = _Told(unread)
     try:
         if reader is None:
@@ -191,6 +199,9 @@ def _documents(
                     told.add(replace(one, path=path, reason=one.reason.replace(place, str(path))))
                     continue
                 # In the form of `pyfast evaluate`
+                one = with_metadata(one, of_file) if one.uri.startswith(f"{uri}#") else one
+                if one.uri == uri and isinstance(one, TextDocument):
+                    of_file = one.outline.about
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
                     raise GoldError(f"{path}: this file has questions with answers, not a corpus; leave it out")
                 given += 1

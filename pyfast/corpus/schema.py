@@ -118,8 +118,9 @@ def wide(columns: pa.Schema) -> pa.Schema:
 
 WIDE_SEGMENTS = wide(SEGMENTS)
 
-# One row per document. Only tables have a header, links, and a place (their page and the numbers of their rows, as
-# JSON). `digest` is the digest of all of the document's data.
+# One row per document. Only tables have a header, links, and a place (their page, the numbers of their rows and
+# their metadata, as JSON). `section` is the section of a table, the outline of a text, and the metadata of a
+# graph. `digest` is the digest of all of the document's data.
 # `hash` is the hash of its uri, from which the ids of its segments are computed. `passages` is the number of its
 # passages.
 _LINK = _schema(row=pa.int64(), column=pa.int64(), uri=pa.large_string())

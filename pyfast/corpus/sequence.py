@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import pyfast.corpus.rendering as rendering
 import pyfast.corpus.storage as storage
-from pyfast.corpus.documents import Document, KnowledgeGraph, StoredOutline, Table, TextDocument, Triple
+from pyfast.corpus.documents import Document, KnowledgeGraph, Outline, StoredOutline, Table, TextDocument, Triple
 from pyfast.corpus.schema import ROOTS, Kind, Level
 from pyfast.errors import IndexFormatError
 from pyfast.ops.cite import Segments, segment_ids
@@ -314,15 +314,16 @@ class Corpus:
         if kind == Kind.GRAPH:
             first, last = self._triplet_range(root)
             placed = zip(self._ordinal[first:last].tolist(), self.triples(root), strict=True)
-            return KnowledgeGraph(uri, title, tuple(triple for _, triple in sorted(placed, key=itemgetter(0))))
+            facts = tuple(triple for _, triple in sorted(placed, key=itemgetter(0)))
+            return KnowledgeGraph(uri, title, facts, self._about(source))
         if kind == Kind.TABLE:
             first, last = map(int, self._link_range[source : source + 2])
             places = self._link_row[first:last].tolist(), self._link_column[first:last].tolist()
             links = tuple(zip(*places, map(self._link_uris.__getitem__, range(first, last)), strict=True))
             rows = tuple(map(tuple, self._rows(root)))
-            page, numbers = orjson.loads(self._places[source])
+            page, numbers, about = orjson.loads(self._places[source])
             above = self._sections[source], self.header(source)
-            return Table(uri, title, *above, rows, links, page, tuple(map(tuple, numbers)))
+            return Table(uri, title, *above, rows, links, page, tuple(map(tuple, numbers)), about)
         return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source).outline)
 
     def passages(self) -> NDArray[np.int64]:
@@ -478,17 +479,21 @@ class Corpus:
         }
 
     def metadata(self, i: int, as_written: bool = False) -> dict[str, Any]:
-        """Return the metadata of a segment. Only texts have metadata. For other documents, the result is
-        empty. With `as_written`, numbers are texts with all of their digits.
+        """Return the metadata of a segment. With `as_written`, numbers are texts with all of their digits.
 
-        The result has the metadata of the document, the `page` (from 1) on which the segment begins, and the
-        `headings` above the segment. Values that are not known are left out.
+        The result has the metadata of the document and, for a text, the `page` (from 1) on which the segment
+        begins, and the `headings` above the segment. Values that are not known are left out.
         """
         self._check(i)
-        source = self._source[i]
-        if self._kind[source] not in (Kind.TEXT, Kind.MARKDOWN):
-            return {}
-        return self._parsed(int(source)).metadata_at(int(self.start[i]), as_written)
+        source = int(self._source[i])
+        if self._kind[source] in (Kind.TEXT, Kind.MARKDOWN):
+            return self._parsed(source).metadata_at(int(self.start[i]), as_written)
+        return StoredOutline(Outline(about=self._about(source))).metadata_at(0, as_written)
+
+    def _about(self, source: int) -> str:
+        """The metadata of a table or a knowledge graph, as JSON."""
+        is_graph = self._kind[source] == Kind.GRAPH
+        return self._sections[source] if is_graph else str(orjson.loads(self._places[source])[2])
 
     def _parsed(self, source: int) -> StoredOutline:
         """The outline of a text, and its headings."""

@@ -11,6 +11,7 @@ texts = anything | tricky | st.lists(tricky, max_size=6).map("\n\n".join)
 names = st.sampled_from(["", " ", "a", "B b", "\t", "é\n"]) | anything
 
 text_parts = st.builds(TextDocument, uri=st.just(""), title=names, text=texts, markdown=st.booleans())
+about = st.sampled_from(["", '{"author":"Sagan"}'])
 rows = st.lists(st.lists(names, max_size=5).map(tuple), max_size=6).map(tuple)
 table_parts = st.builds(
     Table,
@@ -22,12 +23,13 @@ table_parts = st.builds(
     links=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), names), max_size=4).map(tuple),
     page=st.integers(0, 3),
     numbers=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), max_size=3).map(tuple),
+    about=about,
 )
 triples = st.builds(
     Triple, head=names, relation=names, tail=names, time=st.none() | st.sampled_from(["", "1999"]) | anything
 )
 graph_parts = st.builds(
-    KnowledgeGraph, uri=st.just(""), title=names, triples=st.lists(triples, max_size=12).map(tuple)
+    KnowledgeGraph, uri=st.just(""), title=names, triples=st.lists(triples, max_size=12).map(tuple), about=about
 )
 
 

@@ -44,7 +44,7 @@ def test_other_keys_of_texts_are_metadata(tmp_path: Path) -> None:
     ]
     assert said == [
         'record 3: the text is empty, so searches cannot find this record; its other keys are "user", "files"',
-        'remark: objects and long values of records with a text are not read: "files"',
+        'remark: objects and long values of records are not read: "files"',
     ]
 
 

@@ -288,6 +288,7 @@ def test_markdown_properly(tmp_path: Path) -> None:
         ("moon", "year"),
         (("Titan", "1655"), ("Rhea", "1672")),
         numbers=((0, 2),),
+        about=text.outline.about,
     )
     index = pyfast.build_index([text, moons], tmp_path / "IDX")
     said = [index.corpus.content(int(i)) for i in index.passages]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import pyfast
-from pyfast.corpus import TextDocument, Unread, read
+from pyfast.corpus import Document, Outline, Reader, Table, TextDocument, Unread, read
 
 WRITTEN = {
     "opens": "12:30", "country": "NO", "zip": "01234", "lap": "1:30:00", "code": "12_500", "hex": "0x1F",
@@ -75,3 +75,38 @@ def test_what_no_filter_can_read_is_told(tmp_path: Path) -> None:
     text, (told,) = document(tmp_path / "a.md", "author: {name: Ada}\nyear: 2019\npeople:\n  - name: Bo\nend:")
     assert json.loads(text.outline.about) == {"year": 2019}
     assert not told.missing and told.reason.endswith("of the front matter are not read: author, people")
+
+
+def test_the_parts_of_a_file_have_its_metadata(tmp_path: Path) -> None:
+    corpus, folder = tmp_path / "corpus", tmp_path / "I"
+    corpus.mkdir()
+    table = f"| disk | size |\n|---|---|\n| A1 | {'word ' * 900} |\n"
+    (corpus / "wiki backup.md").write_text(f"---\ndepartment: IT\n---\n# Backup\n\nOn tape.\n\n{table}")
+    records: list[dict[str, Any]] = [
+        {"kind": "table", "id": "t", "header": ["a"], "rows": [["1"]], "metadata": {"department": "Sales"}},
+        {"kind": "kg", "id": "g", "triples": [["Titan", "orbits", "Saturn"]], "meta": {"department": "Sales"}},
+    ]
+    (corpus / "data.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (corpus / "other.note").write_text("own")
+
+    def notes(uri: str, path: Path) -> list[Document]:
+        own = Table(f"{uri}#own", "", "", ("a",), (("1",),), about='{"department":"own"}')
+        text = TextDocument(uri, "Note", path.read_text(), outline=Outline(about='{"department":"HR"}'))
+        return [text, Table(f"{uri}#table-1", "", "", ("a",), (("1",),)), own]
+
+    def found(*conditions: str) -> set[str]:
+        index = pyfast.open_index(folder, filter=conditions)
+        return {index.uri(passage) for passage in range(len(index.passages))}
+
+    parts = [f"wiki backup.md{part}" for part in ("", "#table-1", "#table-1#row-1-column-2")]
+    pyfast.build_index(corpus, folder, readers=[Reader(("*.note",), notes)])
+    assert found("meta.department=IT") == {*parts}
+    assert found("meta.department=Sales") == {"t", "g"}
+    assert found("meta.department=HR") == {"other.note", "other.note#table-1"}
+    assert found("meta.department=own") == {"other.note#own"}
+    assert not found("meta.department!=IT") & {*parts}
+    assert pyfast.verify(folder).passed
+    (corpus / "wiki backup.md").write_text(f"---\ndepartment: HR\n---\n# Backup\n\nOn tape.\n\n{table}")
+    change = pyfast.sync_documents(folder, corpus, readers=[Reader(("*.note",), notes)])
+    assert sorted(change.uris["replaced"]) == sorted(parts)
+    assert found("meta.department=HR") == {*parts, "other.note", "other.note#table-1"}

@@ -312,3 +312,23 @@ def test_a_reused_call_is_not_paid_again(
     assert f"; {whole:.6f} EUR, {whole - first:.6f} EUR without the reused calls\n" in told
     shown = json.loads(CliRunner().invoke(app, ["status", str(new), "--prices", prices, "--json"]).output)
     assert shown["paid"] == pytest.approx(whole - first) and shown["money"] == pytest.approx(whole)
+
+
+def test_reused_calls_have_no_times_for_an_estimate(
+    small: pyfast.Index, questions: Path, runs: list[Path], tmp_path: Path
+) -> None:
+    given: Any = {"index": small, "llm": "instant", "system": "rag"}
+    pyfast.answer(questions, limit=40, run=tmp_path / "A", **given)
+    pyfast.answer(questions, run=tmp_path / "B", options=pyfast.RunOptions(reuse=(tmp_path / "A",)), **given)
+    pyfast.answer(questions, run=tmp_path / "C", options=pyfast.RunOptions(reuse=(runs[0],)), **given)
+    some, none = (pyfast.estimate(60, system="rag", based_on=tmp_path / name) for name in "BC")
+    own = [one.seconds for one in used_by(tmp_path / "B").values() if not one.reused]
+    assert len(own) == 20 and some.seconds is not None and some.seconds.value == pytest.approx(60 * np.mean(own))
+    assert some.hours is not None and some.note.startswith("times come only from 20 of them, because 40 of 60")
+    assert none.seconds is none.hours is None and not none.shares and none.llm_calls.value == 60
+    asked = ["estimate", "--from", str(tmp_path / "C"), "--questions", "60", "--llm", "instant"]
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, asked, catch_exceptions=False)
+    assert (
+        "there are no times, because 60 of 60 questions reused replies" in done.output
+        and "hours" not in done.output
+    )

@@ -160,8 +160,8 @@ class ServiceTimes:
 
 
 def service_times(run: Path) -> ServiceTimes | None:
-    """Compute the times of a run. Pauses between its sessions do not count. Returns None if fewer than two
-    questions have recorded times.
+    """Compute the times of a run. Pauses between its sessions do not count, and questions with reused replies do
+    not either, because they waited for no LLM. Returns None if fewer than two questions have times.
 
     Raises `InputError` if the run's journal cannot be read.
     """
@@ -170,7 +170,8 @@ def service_times(run: Path) -> ServiceTimes | None:
     with reading(run / JOURNAL) as database:
         for (text,) in database.execute("SELECT ledger FROM questions"):
             ledger = ledger_of(text)
-            if "started" not in ledger or "seconds" not in ledger:  # It was written again from the answer.
+            # It was written again from the answer, or its LLM was not asked.
+            if "started" not in ledger or "seconds" not in ledger or ledger.get("reused"):
                 continue
             for name, (calls, queued, running, _batches, *of_prompt) in ledger["stages"].items():
                 if calls and ON_GPU not in name:  # A search has the time of its GPU already.
