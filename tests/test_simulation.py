@@ -63,6 +63,12 @@ def test_a_fault_is_found_and_shrunk() -> None:
     assert code == 1 and 0 < after < before
 
 
+def test_the_faults_have_their_places() -> None:
+    """Code that is rewritten takes the place of a planted fault away, and the suite that plants them is slow."""
+    places = {name: (ROOT / "pyfast" / plant.file).read_text().count(plant.old) for name, plant in PLANTS.items()}
+    assert {name: count for name, count in places.items() if count != 1} == {}
+
+
 @pytest.mark.slow(suite="simulation")
 def test_fresh_seeds() -> None:
     """Two minutes of seeds that no commit before had."""
