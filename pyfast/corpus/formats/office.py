@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
@@ -63,12 +63,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     if looks.hidden:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
-    if signs:
-        yield Unread(path, f"symbols from fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
-    if unknown:
-        yield Unread(
-            path, f"list numbers were left out, because their format is {', '.join(unknown)}", missing=False
-        )
+    yield from noted(path, f"symbols from fonts were read as {_NO_LETTER}:", signs)
+    yield from noted(path, "list numbers were left out, because their format is", unknown)
 
 
 def _depth(paragraph: Any) -> int:
@@ -403,10 +399,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
-    if out:
-        yield Unread(path, f"hidden shapes were left out, on slides {', '.join(out)}", missing=False)
-    if hidden:
-        yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)
+    yield from noted(path, "hidden shapes were left out, on slides", out)
+    yield from noted(path, "hidden slides were read:", hidden)
 
 
 def _said_in(shape: Any) -> bool:
