@@ -24,7 +24,7 @@ import numpy as np
 import typer
 
 import pyfast
-from pyfast.evaluation.bootstrap import ratio_draws
+from pyfast.evaluation.evaluate import ratio_draws
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = ("hotpotqa", "musique", "2wiki", "hybridqa", "nq")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyfast.evaluation.bootstrap import Float64, ratio_draws
+from pyfast.evaluation.evaluate import Float64, ratio_draws
 from pyfast.evaluation.evidence import Counts
 
 

@@ -29,7 +29,6 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
-from pyfast.evaluation import bootstrap
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -94,7 +93,7 @@ def test_its_blocks_run(
     page: Path, place: Path, small: pyfast.Index, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
-    monkeypatch.setattr(bootstrap, "DRAWS", 100)
+    monkeypatch.setattr(importlib.import_module("pyfast.evaluation.evaluate"), "DRAWS", 100)
     if "--out IDX" not in page.read_text(encoding="utf-8"):
         shutil.copytree(small.folder, place / "IDX")
     names: dict[str, object] = {"__name__": "page"}

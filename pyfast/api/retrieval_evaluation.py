@@ -19,7 +19,7 @@ from pyfast.engine.questions import ONLY_NAMED
 from pyfast.errors import InputError
 from pyfast.evaluation.compare import Difference
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.data_sets import GOLD
 from pyfast.evaluation.evaluate import Row, rows_of
 from pyfast.evaluation.evidence import RetrievalQuestion, is_gold, of_rows, ranking_figures, with_rows
 from pyfast.evaluation.gold import Gold, read_records

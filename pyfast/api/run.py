@@ -26,7 +26,7 @@ from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report, evaluate
 from pyfast.evaluation.cost import Prices, listed, money_by_id
-from pyfast.evaluation.data_sets.convert import GOLD
+from pyfast.evaluation.data_sets import GOLD
 from pyfast.evaluation.evaluate import Answers
 from pyfast.evaluation.evidence import Rows, row_text
 from pyfast.evaluation.gold import Lines, read_gold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -193,6 +193,13 @@ class Unread:
     def __str__(self) -> str:
         """Return the path and the reason on one line."""
         return f"{self.path}: {self.reason}"
+
+
+def noted(path: Path, what: str, names: Iterable[str]) -> list[Unread]:
+    """Make the note that a file was read in another way: `what`, and the names of what that concerns. If there are
+    no names, there is no note."""
+    listed = ", ".join(names)
+    return [Unread(path, f"{what} {listed}", missing=False)] if listed else []
 
 
 def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:

@@ -1,15 +1,13 @@
 """`Corpus`: all documents as one sequence of segments, in memory or memory-mapped from files."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, overload
-from zlib import crc32
 
 import numpy as np
 import orjson
@@ -263,16 +261,12 @@ class Corpus:
 
     def find(self, uri: str) -> int | None:
         """Return the number of the document with this uri, or None if there is no such document. The first
-        call reads all uris.
+        call reads the hashes of all uris.
         """
-        digests, sources = self._by_digest
-        digest = crc32(uri.encode(errors="replace"))
-        at = bisect_left(digests, digest)
-        while at < len(digests) and digests[at] == digest:
-            if self._uris[sources[at]] == uri:
-                return sources[at]
-            at += 1
-        return None
+        hashes, sources = self._by_hash
+        hashed = int(hash_uris([uri])[0])
+        same = sources[bisect_left(hashes, hashed) : bisect_right(hashes, hashed)]
+        return next((source for source in same if self._uris[source] == uri), None)
 
     def parts_of(self, files: Set[str]) -> list[int]:
         """Return the numbers of the documents whose uris are those of parts of these files: `FILE#...`."""
@@ -286,16 +280,14 @@ class Corpus:
         return [source for source, start, end in named if data[start:end].tobytes().decode() in files]
 
     @cached_property
-    def _by_digest(self) -> tuple[memoryview, memoryview]:
-        """The digests (CRC-32) of all uris in ascending order, and the number of the document of each digest.
-        They take 12 bytes for each document.
-        """
+    def _by_hash(self) -> tuple[memoryview, memoryview]:
+        """The hashes of all uris in ascending order, and the number of the document of each hash. They take 12
+        bytes for each document."""
         if self._files:
             self._files[1].check_all()
-        data, offsets = self._uris.data, self._uris.offsets.tolist()
-        digests = np.array([crc32(data[start:end]) for start, end in pairwise(offsets)], np.uint32)
-        order = np.argsort(digests, kind="stable")
-        return digests[order].data, order.data
+        hashes = _array(self._parts[1], "hash")
+        order = np.argsort(hashes, kind="stable").astype(np.int32)
+        return hashes[order].data, order.data
 
     def title(self, source: int) -> str:
         """The title of a document."""

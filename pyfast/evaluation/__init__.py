@@ -1,11 +1,11 @@
 """Score the answers of a run against gold answers, and compare runs."""
 
-from pyfast.evaluation.bootstrap import bootstrap_interval as bootstrap_interval
 from pyfast.evaluation.cost import Prices as Prices
 from pyfast.evaluation.cost import read_prices as read_prices
 from pyfast.evaluation.evaluate import Figure as Figure
 from pyfast.evaluation.evaluate import Report as Report
 from pyfast.evaluation.evaluate import Row as Row
+from pyfast.evaluation.evaluate import bootstrap_interval as bootstrap_interval
 from pyfast.evaluation.evaluate import evaluate as evaluate
 from pyfast.evaluation.gold import Gold as Gold
 from pyfast.evaluation.metrics import Hits as Hits

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from scipy.stats import binomtest
 
 from pyfast.engine import Evidence, Record
-from pyfast.evaluation.bootstrap import DRAWS, Float64, ratio_draws
 from pyfast.evaluation.cost import Cost
-from pyfast.evaluation.evaluate import Unanswered, groups_of, names_of, table_of
+from pyfast.evaluation.evaluate import DRAWS, Float64, Unanswered, groups_of, names_of, ratio_draws, table_of
 from pyfast.evaluation.metrics import Scored
 from pyfast.utils.text_forms import counted
 

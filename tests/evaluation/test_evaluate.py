@@ -18,7 +18,7 @@ from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, TraceWriter
 from pyfast.errors import InputError
 from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
-from pyfast.evaluation.bootstrap import ratio_intervals
+from pyfast.evaluation.evaluate import ratio_intervals
 from pyfast.evaluation.gold import answer_type
 from pyfast.evaluation.metrics import FIGURES
 from pyfast.evaluation.texts import bertscore_of, rouge_l

@@ -1,14 +1,13 @@
 """Intervals of scores are of few draws: what a report shows of them is tested, and not how exact they are."""
 
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
-
-from pyfast.evaluation import bootstrap
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_draws() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bootstrap, "DRAWS", 100)
+        patch.setattr(import_module("pyfast.evaluation.evaluate"), "DRAWS", 100)
         yield

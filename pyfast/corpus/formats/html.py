@@ -7,7 +7,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
@@ -115,10 +114,8 @@ def _encoding(data: bytes) -> str | None:
         name = codecs.lookup(named).name
     except LookupError:  # Beautiful Soup guesses.
         return None
-    if _BROWSERS.get(name) == "cp1252" and not data.isascii():
-        with suppress(UnicodeDecodeError):
-            data.decode("utf-8")
-            return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
+    if _BROWSERS.get(name) == "cp1252" and not data.isascii() and _can_decode(data, "utf-8"):
+        return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
     return _BROWSERS.get(name, name)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 import pyfast.corpus.grids as grids
-from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable
+from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable, noted
 from pyfast.corpus.formats.files import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
 from pyfast.utils.extras import install
@@ -264,12 +264,8 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     )
     found = ((0, begin, "", parts) for begin, _, parts in tables)
     yield from grids.with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
-    if front.as_text:
-        what = f"the front matter is not YAML; values read as they are written: {', '.join(front.as_text)}"
-        yield Unread(path, what, missing=False)
-    if other:
-        what = f"objects and long values of the front matter are not read: {', '.join(other)}"
-        yield Unread(path, what, missing=False)
+    yield from noted(path, "the front matter is not YAML; values read as they are written:", front.as_text)
+    yield from noted(path, "objects and long values of the front matter are not read:", other)
 
 
 class _Front(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
@@ -63,12 +63,8 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     if looks.hidden:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
-    if signs:
-        yield Unread(path, f"symbols from fonts were read as {_NO_LETTER}: {', '.join(signs)}", missing=False)
-    if unknown:
-        yield Unread(
-            path, f"list numbers were left out, because their format is {', '.join(unknown)}", missing=False
-        )
+    yield from noted(path, f"symbols from fonts were read as {_NO_LETTER}:", signs)
+    yield from noted(path, "list numbers were left out, because their format is", unknown)
 
 
 def _depth(paragraph: Any) -> int:
@@ -135,11 +131,9 @@ class _Looks:
         """Take the tree of `styles.xml`."""
         self.hidden = 0
         """How many paragraphs had hidden text"""
-        found = list(styles.iterchildren(f"{_W}style"))
-        self._styles = {it.get(f"{_W}styleId"): it for it in found}
-        usual = {it.get(f"{_W}type"): it for it in found if _is_on(it, "default")}
-        self._usual = usual.get("paragraph")
-        self._known: dict[tuple[str, str], bool] = {}
+        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        usual = {it.get(f"{_W}type"): key for key, it in self._styles.items() if _is_on(it, "default")}
+        self._usual = usual.get("paragraph", "")
 
     def apply(self, body: Any) -> None:
         """Remove what is hidden, and mark what is struck through."""
@@ -181,17 +175,13 @@ class _Looks:
         if properties is not None and (own := properties.find(f"{_W}{name}")) is not None:
             return _is_on(own)
         paragraph = next(run.iterancestors(f"{_W}p"), None)
-        style = None if paragraph is None else self._styles.get(_value(paragraph, "pPr", "pStyle"), self._usual)
-        return self._by_style(style, name) != self._by_style(self._styles.get(_value(properties, "rStyle")), name)
+        style = "" if paragraph is None else _value(paragraph, "pPr", "pStyle")
+        style = style if paragraph is None or style in self._styles else self._usual
+        return self._by_style(style, name) != self._by_style(_value(properties, "rStyle"), name)
 
-    def _by_style(self, style: Any, name: str) -> bool:
-        for _ in range(_MOST_STYLES):
-            if style is None:
-                break
-            if (own := style.find(f"{_W}rPr/{_W}{name}")) is not None:
-                return _is_on(own)
-            style = self._styles.get(_value(style, "basedOn"))
-        return False
+    def _by_style(self, style: str, name: str) -> bool:
+        found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self._styles, style))
+        return next((_is_on(own) for own in found if own is not None), False)
 
 
 _TRUE = ("1", "true", "on")
@@ -409,10 +399,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
-    if out:
-        yield Unread(path, f"hidden shapes were left out, on slides {', '.join(out)}", missing=False)
-    if hidden:
-        yield Unread(path, f"hidden slides were read: {', '.join(hidden)}", missing=False)
+    yield from noted(path, "hidden shapes were left out, on slides", out)
+    yield from noted(path, "hidden slides were read:", hidden)
 
 
 def _said_in(shape: Any) -> bool:
@@ -541,19 +529,15 @@ class _Numbers:
     def _place(self, paragraph: Any) -> tuple[str, int]:
         """The list of a paragraph and its level, by itself or by its styles."""
         properties = paragraph.find(f"{_W}pPr")
-        style: str | None = _value(properties, "pStyle")
-        num = _value(properties, "numPr", "numId")
-        level = _value(properties, "numPr", "ilvl")
-        seen: set[str] = set()
-        while style and style not in seen and not (num and level):
-            seen.add(style)
-            element = self._styles.get(style)
-            given = None if element is None else element.find(f"{_W}pPr")
-            if not num and (num := _value(given, "numPr", "numId")) and not level:
-                named = [at for at, it in self._levels.get(num, {}).items() if _value(it, "pStyle") == style]
-                level = str(named[0]) if named else ""
-            level = level or _value(given, "numPr", "ilvl")
-            style = _value(element, "basedOn")
+        num, level = _value(properties, "numPr", "numId"), _value(properties, "numPr", "ilvl")
+        for style in _based_on(self._styles, _value(properties, "pStyle")):
+            if num and level:
+                break
+            if not num and (num := _value(style, "pPr", "numPr", "numId")) and not level:
+                own = style.get(f"{_W}styleId")
+                named = (at for at, it in self._levels.get(num, {}).items() if _value(it, "pStyle") == own)
+                level = str(next(named, ""))
+            level = level or _value(style, "pPr", "numPr", "ilvl")
         return num, _whole(level)
 
     def _start(self, num: str, level: int) -> int:
@@ -597,6 +581,15 @@ def written(number: int, form: str) -> str:
     else:
         return ""
     return text.upper() if form.startswith("upper") else text
+
+
+def _based_on(styles: Mapping[str, Any], key: str) -> Iterator[Any]:
+    """The style with this id, and those on which it is based, one after another."""
+    for _ in range(_MOST_STYLES):
+        if (style := styles.get(key)) is None:
+            return
+        yield style
+        key = _value(style, "basedOn")
 
 
 def _form(level: Any) -> str:
