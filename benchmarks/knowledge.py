@@ -53,8 +53,8 @@ from pyfast.knowledge import (
     has_knowledge,
     open_knowledge,
 )
-from pyfast.knowledge.extracts import LEARNED, is_named_in, name_key
-from pyfast.knowledge.session import Learned, encode_statements
+from pyfast.knowledge.extracts import LEARNED
+from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.vectors.embeddings import Embedder
@@ -63,6 +63,7 @@ from pyfast.systems.mtqa.knowledge_units import Keywords, knowledge_units
 from pyfast.systems.mtqa.settings import Settings as MtqaSettings
 from pyfast.systems.prompts import answers_in
 from pyfast.systems.subqrag.fact_retrieval import retrieve_facts
+from pyfast.systems.subqrag.learned import Learned, encode_statements
 from pyfast.systems.subqrag.prompts import FROM_FACTS, JUDGE_FACTS
 from pyfast.utils.options import Hardware
 

@@ -21,10 +21,10 @@ from typing import Any
 import pyfast
 from pyfast.engine import Answer, Context, Question, Record
 from pyfast.errors import AnswerError
-from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.knowledge.support import supported_statements
 from pyfast.systems import Settings, System
 from pyfast.systems.prompts import PLAN, plan_prompt
+from pyfast.systems.subqrag.prompts import EXTRACT_TRIPLES
 
 
 async def plan(question: Question, ctx: Context, settings: Settings) -> Answer:

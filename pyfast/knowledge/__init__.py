@@ -16,7 +16,6 @@ from pyfast.knowledge.extracts import Extract as Extract
 from pyfast.knowledge.extracts import Mention as Mention
 from pyfast.knowledge.extracts import Statement as Statement
 from pyfast.knowledge.rule_based import extract_by_rules as extract_by_rules
-from pyfast.knowledge.session import Learned as Learned
 from pyfast.knowledge.session import Session as Session
 from pyfast.knowledge.session import open_session as open_session
 from pyfast.knowledge.snapshots import has_knowledge as has_knowledge

@@ -18,33 +18,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyfast.knowledge.extraction as by_llm
 from pyfast.engine import Event, Job, Watch, recorded_value, set_aside
 from pyfast.engine.events import UNWATCHED
 from pyfast.errors import CallError, InputError, RunError
-from pyfast.knowledge.extraction import (
-    TOKENS,
-    Chunk,
-    describe_extraction,
-    extraction_folder,
-    extraction_job,
-    extraction_results,
-    is_begun,
-    keep_extraction,
-    plan_extraction,
-    split_into_chunks,
-    why_all_failed,
-)
-from pyfast.knowledge.extracts import (
-    BY_LLM,
-    LEARNED,
-    MERGED,
-    RULE_BASED,
-    Extract,
-    Mention,
-    Statement,
-    Theme,
-    name_key,
-)
+from pyfast.knowledge.extracts import BY_LLM, LEARNED, MERGED, RULE_BASED, Extract, Mention, Statement, Theme
+from pyfast.knowledge.names import name_key
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.session import learned_extracts
 from pyfast.knowledge.snapshots import (
@@ -113,40 +92,35 @@ def build_knowledge(
         OtherBuildError: The store or the extraction has another format.
     """
     repair(index)
-    folder = extraction_folder(index.folder)
+    folder = by_llm.extraction_folder(index.folder)
     if restart and (aside := set_aside(folder)) is not None:
         LOG.info("the stopped extraction was moved to %s", aside)
     size = chunk_size(index, chunk_tokens)  # A wrong size is refused before the first LLM call.
-    # for each extraction in which every chunk failed: the most frequent reason and its count. Otherwise None
-    outcomes: list[tuple[str, int] | None] = []
+    failure: tuple[str, int] | None = None  # if every chunk failed: the most frequent reason, and its count
 
-    def extract(chunks: Iterable[Chunk]) -> list[tuple[str, int] | None]:
-        """Resume or start an extraction.
-
-        Returns an empty list if there was nothing to extract. Otherwise the list has one element. If all chunks
-        failed, the element is (the most frequent reason, the number of chunks that failed for this reason).
-        Otherwise it is None.
-        """
-        extraction = plan_extraction(folder, chunks, size, packed, passes)
-        if llm is None or extraction is None:
-            return []
-        run_job(extraction_job(extraction, llm))
-        return [why_all_failed(extraction)]
+    def extract(chunks: Iterable[by_llm.Chunk]) -> None:
+        """Resume or start an extraction, if there is something to extract."""
+        nonlocal failure
+        extraction = by_llm.plan_extraction(folder, chunks, size, packed, passes)
+        if llm is not None and extraction is not None:
+            run_job(by_llm.extraction_job(extraction, llm))
+            failure = by_llm.why_all_failed(extraction)
 
     if llm is not None:
-        if is_begun(folder):  # The extraction is finished with its own settings. New chunks follow in another one.
-            outcomes += extract(())
+        # A stopped extraction is finished with its own settings. New chunks follow in another one.
+        if by_llm.is_begun(folder):
+            extract(())
             update_knowledge(index, embedder, chunk_tokens)
-        outcomes += extract(islice(new_chunks(index, size, retry_failed), limit))
+        extract(islice(new_chunks(index, size, retry_failed), limit))
     LOG.info("computing vectors")
     store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None, watch=watch)
-    if outcomes and outcomes[-1] is not None:
-        reason, times = outcomes[-1]
+    if failure is not None:
+        reason, times = failure
         raise CallError(
             f"every chunk of the extraction failed; most often ({times}), the reason was: {reason}; `pyfast"
             " knowledge build --retry-failed` tries the chunks again"
         )
-    if waiting := extraction_results(folder).waiting:
+    if waiting := by_llm.extraction_results(folder).waiting:
         LOG.warning(
             "chunks that still wait for an LLM: %d; to resume, run `pyfast knowledge build --llm`", waiting
         )
@@ -170,7 +144,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
     Returns:
         The current snapshot of the knowledge.
     """
-    current = [chunk.digest for chunk in split_into_chunks(index, chunk_size(index))]
+    current = [chunk.digest for chunk in by_llm.split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
     return make_snapshot(index, embedder, partial(_remove_others, current=current))
 
@@ -214,20 +188,20 @@ def update_knowledge(
         InputError: `chunk_tokens` differs from the size of an earlier extraction.
         RunError: `watch.stop` was set. The knowledge stays as it is.
     """
-    folder, size = extraction_folder(index.folder), chunk_size(index, chunk_tokens)
-    extracted = extraction_results(folder)
+    folder, size = by_llm.extraction_folder(index.folder), chunk_size(index, chunk_tokens)
+    extracted = by_llm.extraction_results(folder)
     read_by_llm = bool(extracted.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
     by_rules = list(_followed(extract_by_rules(index, texts_by_rules), index.corpus.documents, watch))
-    current = [chunk.digest for chunk in split_into_chunks(index, size)]
+    current = [chunk.digest for chunk in by_llm.split_into_chunks(index, size)]
     current += [extract.digest for extract in by_rules]  # Triples that rules found in texts before stay.
     if texts_by_rules and read_by_llm:
         by_rules = list(extract_by_rules(index, text=False))
-    finished = is_begun(folder) and not extracted.waiting
+    finished = by_llm.is_begun(folder) and not extracted.waiting
     notes: dict[str, Any] = {"corpus": index.manifest["corpus"]}
     if extracted.extracts:
         notes["chunk_tokens"] = size
     if finished:
-        extraction = describe_extraction(folder, extracted)
+        extraction = by_llm.describe_extraction(folder, extracted)
         before = open_knowledge(index).extractions if has_knowledge(index) else []
         # A process that ended has noted it already.
         known = any(one["questions"] == extraction["questions"] for one in before[-1:])
@@ -239,7 +213,7 @@ def update_knowledge(
 
     store = make_snapshot(index, embedder, write, notes)
     if finished:
-        keep_extraction(folder)
+        by_llm.keep_extraction(folder)
     elif not extracted.waiting:
         shutil.rmtree(folder, ignore_errors=True)
     return store
@@ -265,7 +239,7 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
     the result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
     of an earlier extraction.
     """
-    before: int | None = recorded_value(extraction_folder(index.folder), "system", "set_chunk_tokens")
+    before: int | None = recorded_value(by_llm.extraction_folder(index.folder), "system", "set_chunk_tokens")
     if before is None and has_knowledge(index):
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
@@ -273,10 +247,10 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
             f"{index.folder}: the chunks have {before} tokens, not {tokens}; to extract everything again,"
             f" remove {index.folder / KNOWLEDGE}"
         )
-    return before or tokens or TOKENS
+    return before or tokens or by_llm.TOKENS
 
 
-def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[Chunk]:
+def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterator[by_llm.Chunk]:
     """Yield the chunks that still need an extraction: chunks of the index that are not in the store. If
     `retry_failed` is True, also yield the chunks whose extraction failed."""
     known: set[str] = set()
@@ -284,7 +258,7 @@ def new_chunks(index: Index, tokens: int, retry_failed: bool = False) -> Iterato
         store = open_knowledge(index)
         failed = set() if retry_failed else {digest for digest, _ in store.failed_chunks()}
         known = store.extracted_chunks() | failed
-    yield from (chunk for chunk in split_into_chunks(index, tokens) if chunk.digest not in known)
+    yield from (chunk for chunk in by_llm.split_into_chunks(index, tokens) if chunk.digest not in known)
 
 
 def add_extracts(index: Index, embedder: Embedder, extracts: Iterable[Extract]) -> Knowledge:

@@ -16,7 +16,8 @@ from itertools import chain, groupby
 import pyfast.utils.stop_words as stop_words
 from pyfast.corpus import Corpus, KnowledgeGraph, Table
 from pyfast.corpus.rendering import fold
-from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement, name_key, tidy
+from pyfast.knowledge.extracts import RULE_BASED, Extract, Mention, Statement
+from pyfast.knowledge.names import name_key, tidy
 from pyfast.retrieval import Index
 
 _DIGEST_PREFIX = "straight"  # the method's first name: another prefix would make every chunk of a store look new

@@ -20,70 +20,16 @@ import orjson
 
 from pyfast.engine import recorded_value
 from pyfast.engine.traces import records_of
-from pyfast.knowledge.extracts import LEARNED, Extract, Statement, name_key, named_in, words_of
+from pyfast.knowledge.extracts import LEARNED, Extract, Statement
 from pyfast.knowledge.rule_based import extract_by_rules
 from pyfast.knowledge.snapshots import Writer, has_knowledge, make_apart, open_knowledge, pin_snapshot
-from pyfast.knowledge.store import Knowledge, fact_text
-from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.knowledge.store import Knowledge
+from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
-from pyfast.retrieval.vectors.vector_search import Vectors
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
-
-
-@dataclass(slots=True, eq=False)
-class Learned:
-    """The learned statements (triples) of a run so far, in the order in which they were added. They are not
-    in the store.
-
-    One thread adds statements. Other threads may search at the same time.
-    """
-
-    statements: list[Statement] = field(default_factory=list)
-    _keys: set[tuple[str, str, str]] = field(default_factory=set)
-    _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    """[rows, dimensions]: the vector of each statement, from `encode_statements`. Rows after the last
-    statement are not used yet"""
-    _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """For the words of each name: the positions of the statements that have this name as head or tail"""
-
-    def add(self, statement: Statement, vector: Float32) -> bool:
-        """Add a statement, unless the same triple was added before. Case and spaces do not matter. Returns whether
-        the statement was added."""
-        keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
-        if keys in self._keys:
-            return False
-        self._keys.add(keys)
-        place = len(self.statements)
-        if place == len(self._matrix):
-            grown = np.empty((max(2 * place, 8), len(vector)), np.float32)
-            grown[:place] = self._matrix.reshape(place, len(vector))
-            self._matrix = grown
-        self._matrix[place] = vector
-        self.statements.append(statement)
-        for words in {words_of(statement.head), words_of(statement.tail)} - {""}:
-            self._by_words.setdefault(words, []).append(place)
-        return True
-
-    def vectors(self) -> Vectors:
-        """Return the vectors of the statements so far."""
-        # Another thread may add rows. Read the number first: the matrix has at least as many.
-        count = len(self.statements)
-        return Vectors(self._matrix[:count])
-
-    def named_in(self, text: str) -> list[int]:
-        """Find the statements whose head or tail occurs in a text. Returns their positions, ascending."""
-        return named_in(text, self._by_words)
-
-
-def encode_statements(statements: Sequence[Statement], store: Knowledge) -> list[Float32]:
-    """Compute a vector for each statement, float32[dimensions], as for a fact with one triple. In a system,
-    call this function through `Context.call`.
-    """
-    texts = [fact_text(one.head, one.relation, [one.tail], backward=False) for one in statements]
-    return list(store.encode(texts))
 
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
@@ -100,13 +46,12 @@ def learned_extracts(answers: Path) -> Iterator[Extract]:
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """The knowledge graph that the questions of one run use, and the learned triples that these questions
-    share."""
+    """The knowledge graph that the questions of one run use."""
 
     index: Index
     store: Knowledge
-    shared: Learned = field(default_factory=Learned)
-    """The statements that all questions together have learned, in runs with the setting `shared_updates`"""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What a system shares between all questions, by name"""
     scratch: TemporaryDirectory[str] | None = None
     """The folder of a store that was made only for this run. It is deleted when the session ends. None: the
     store belongs to an index or to the folder of a run"""
@@ -115,10 +60,10 @@ class Session:
         """Return a session whose questions may use only the triples of some documents: the documents of
         `index`.
 
-        The new session shares no learned triples with this session. If `index` is the index of this session,
-        the result is this session itself.
+        The new session shares nothing with this session. If `index` is the index of this session, the result
+        is this session itself.
         """
-        return self if index is self.index else replace(self, index=index, shared=Learned())
+        return self if index is self.index else replace(self, index=index, shared={})
 
     @cached_property
     def allowed(self) -> Int32 | None:
@@ -180,14 +125,6 @@ class Session:
         resume even if the index changes.
         """
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
-
-    def share_again(self, answers: Path) -> None:
-        """When a run resumes, add to `shared` the triples that its finished questions learned, in the order
-        of the questions. `answers` is the file `answers.jsonl` of the run."""
-        statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
-        vectors = encode_statements(statements, self.store)
-        for statement, vector in zip(statements, vectors, strict=True):
-            self.shared.add(statement, vector)
 
 
 def open_session(index: Index, model: str, run: Path | None = None) -> Session:

@@ -25,7 +25,8 @@ import numpy as np
 import orjson
 
 from pyfast.errors import IndexFormatError, RunError
-from pyfast.knowledge.extracts import Extract, name_key, relation_name, tidy
+from pyfast.knowledge.extracts import Extract
+from pyfast.knowledge.names import name_key, relation_name, tidy
 from pyfast.knowledge.store import FILE, SEARCHED, Knowledge, open_for_writing, signed
 from pyfast.ops.arrays import Float32
 from pyfast.retrieval import Index
@@ -136,8 +137,7 @@ class Writer:
         if number is None:
             self._last[table] += 1
             number = self._ids[table][what] = self._last[table]
-            row = (number, *(columns or what))
-            self._database.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)
+            self._insert(table, (number, *(columns or what)))
         return number
 
 

@@ -24,11 +24,12 @@ import orjson
 from scipy.sparse import csr_array
 
 from pyfast.errors import IndexFormatError, InputError
-from pyfast.knowledge.extracts import name_key, named_in, relation_name, words_of
-from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.knowledge.names import name_key, named_in, relation_name, words_of
+from pyfast.ops.arrays import Float32, Int32, Int64, places_of
 from pyfast.retrieval.index.manifest import read_manifest
 from pyfast.retrieval.vectors import vector_search
-from pyfast.retrieval.vectors.embeddings import INSTALL, Embedder
+from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.utils.extras import explained
 from pyfast.utils.log import LOG
 from pyfast.utils.sqlite_files import fault, open_database
 
@@ -93,11 +94,6 @@ def signed(segment: int) -> int:
     return segment - (1 << 64) if segment >= 1 << 63 else segment
 
 
-def unsigned(segment: int) -> int:
-    """Convert SQLite's signed integer to a segment id (uint64)."""
-    return segment % (1 << 64)
-
-
 IN_TEXT = 3
 """How many values of a fact are in the text from which its vector is computed. If the triples share the head,
 their tails are the values. If they share the tail, their heads are the values. With more values, the vector
@@ -141,20 +137,8 @@ class Facts:
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
         """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
         of its entity in `entities`. For the entities [7, 3], a fact about entity 3 has the position 1."""
-        at, which = positions_in(self.about_offsets, entities)
-        return self.about[at], which
-
-
-def positions_in(offsets: Int64 | Int32, groups: Int64 | Int32) -> tuple[Int64, Int64]:
-    """Find the elements of some groups, group by group, in an array that has the elements of all groups. Group i
-    has the positions from `offsets[i]` to `offsets[i + 1]`.
-
-    Returns (the position of each element, the position of its group in `groups`).
-    """
-    begin = offsets[groups].astype(np.int64)
-    sizes = offsets[groups + 1] - begin
-    which = np.repeat(np.arange(len(groups)), sizes)
-    return np.arange(len(which)) + (begin - np.cumsum(sizes) + sizes)[which], which
+        offsets, at = places_of(self.about_offsets, entities)
+        return self.about[at], np.repeat(np.arange(len(entities)), np.diff(offsets))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,9 +157,9 @@ class Sources:
 
     def of(self, owners: Sequence[int]) -> list[list[int]]:
         """Return the ids of the segments of each of some triples or entities."""
-        at, _ = positions_in(self.offsets, numbers := np.asarray(owners, np.int64))
-        ids, ends = self.segments[at].tolist(), np.cumsum(np.diff(self.offsets)[numbers]).tolist()
-        return [ids[begin:end] for begin, end in pairwise([0, *ends])]
+        offsets, at = places_of(self.offsets, np.asarray(owners, np.int64))
+        ids = self.segments[at].tolist()
+        return [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
 
 
 def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Facts:
@@ -479,11 +463,11 @@ class Knowledge:
     def theme_sources(self, keys: Sequence[int]) -> list[list[int]]:
         """Return for each key the ids of the segments that have this key as a theme (what a text is about, in
         a few words)."""
-        ids = self._key_ids[np.asarray(keys, np.int64)].tolist()
-        found: list[set[int]] = [set() for _ in ids]
-        for at, segment in self._about("segment", "themes ON themes.key = value", ids):
-            found[at].add(unsigned(segment))
-        return list(map(sorted, found))
+        return self._themes.of(keys)
+
+    @cached_property
+    def _themes(self) -> Sources:
+        return self._sources("themes", "key", self._key_ids)
 
     @cached_property
     def strength(self) -> Int32:
@@ -609,6 +593,7 @@ def _marks(names: Sequence[str]) -> Int64:
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+@explained()
 def export_graph(store: Knowledge, path: Path) -> None:
     """Write a knowledge graph to a file.
 
@@ -617,17 +602,15 @@ def export_graph(store: Knowledge, path: Path) -> None:
         path: The file. Its suffix chooses the format: `.graphml` or `.nt` (N-Triples).
 
     Raises:
-        InputError: The file has another suffix, or a package for the format is not installed.
+        InputError: The file has another suffix.
+        MissingPackageError: A package for the format is not installed.
     """
-    try:
-        if path.suffix == ".graphml":
-            _graphml(store, path)
-        elif path.suffix == ".nt":
-            _ntriples(store, path)
-        else:
-            raise InputError(f"{path}: the file name must end in .graphml or .nt")
-    except ImportError as error:
-        raise InputError(f"{error.name} is not installed: {INSTALL}") from None
+    if path.suffix == ".graphml":
+        _graphml(store, path)
+    elif path.suffix == ".nt":
+        _ntriples(store, path)
+    else:
+        raise InputError(f"{path}: the file name must end in .graphml or .nt")
 
 
 def _graphml(store: Knowledge, path: Path) -> None:

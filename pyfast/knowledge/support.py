@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pyfast.knowledge.extraction_prompts import EntityFields, TripleFields
-from pyfast.knowledge.extracts import Mention, Statement, Theme, is_named_in, name_key, tidy
+from pyfast.knowledge.extracts import Mention, Statement, Theme
+from pyfast.knowledge.names import is_named_in, name_key, tidy
 
 PRONOUN, NOT_IN_TEXT, EMPTY, SAME_ENDS = "pronoun", "not in the text", "empty", "both ends are the same"
 """The reasons why a triple is dropped"""

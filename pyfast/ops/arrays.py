@@ -61,17 +61,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         and value.flags.c_contiguous
     ):
         return value
-    try:
-        if isinstance(value, bytes):  # NumPy would read bytes as a text.
-            given: npt.NDArray[Any] = np.frombuffer(value, np.uint8)
-        else:
-            given = as_numpy(value)
-    except Exception as error:  # The other library may raise any exception.
-        described = f"{type(value).__module__}.{type(value).__qualname__}"
-        if hasattr(value, "dtype") and hasattr(value, "device"):
-            described += f" of {value.dtype} on {value.device}"
-        raise ArrayError(f"{name}: cannot be read as an array ({described}): {error}") from error
-    wanted = np.dtype(dtype)
+    given, wanted = readable(name, value), np.dtype(dtype)
     if given.ndim != 1:
         raise ArrayError(f"{name}: expected one dimension, got shape {given.shape}")
     if given.dtype == wanted:
@@ -104,6 +94,8 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 
     Raises the errors of the library that made the array.
     """
+    if isinstance(value, bytes):  # NumPy would read bytes as a text.
+        return np.frombuffer(value, np.uint8)
     # NumPy's own arrays do not use DLPack here: NumPy before 2.1 does not export read-only memory.
     foreign = not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
     return np.from_dlpack(value) if foreign else np.asarray(value)
@@ -114,7 +106,10 @@ def readable(name: str, value: Any) -> npt.NDArray[Any]:
     try:
         return as_numpy(value)
     except Exception as error:  # The other library may raise any exception.
-        raise ArrayError(f"{name}: cannot be read as an array: {error}") from error
+        described = f"{type(value).__module__}.{type(value).__qualname__}"
+        if hasattr(value, "dtype") and hasattr(value, "device"):
+            described += f" of {value.dtype} on {value.device}"
+        raise ArrayError(f"{name}: cannot be read as an array ({described}): {error}") from error
 
 
 def forward(x: Any, name: str = "X") -> ForwardArrays:

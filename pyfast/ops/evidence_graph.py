@@ -15,20 +15,7 @@ from scipy.sparse import csr_array, issparse
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import (
-    Csr,
-    Float32,
-    Int32,
-    Int64,
-    Ragged,
-    array,
-    call,
-    ends,
-    forward,
-    pools,
-    ragged,
-    thread_count,
-)
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, pools, ragged, thread_count
 from pyfast.ops.backend import Backend, on_gpu
 
 if TYPE_CHECKING:
@@ -97,7 +84,7 @@ class EvidenceGraph:
         degrees = [np.diff(x.indptr) for x in each]
         with np.errstate(over="ignore"):  # It becomes infinite, and the ops then refuse it by name.
             return cls(
-                ends(degrees),
+                np.cumsum([0, *map(len, degrees)]),
                 np.concatenate([[0], *degrees]).cumsum().astype(np.int64),
                 np.concatenate([np.empty(0), *[x.indices for x in each]]).astype(np.int32),
                 np.concatenate([np.empty(0), *[x.data for x in each]]).astype(np.float32),

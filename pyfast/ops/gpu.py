@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,9 @@ Lists = tuple[Any, Any]
 """A ragged list of lists: (offsets, values)"""
 
 
-class Forward(NamedTuple):
-    """The arrays of the forward index X on the GPU, in the form that native ops need."""
-
-    indptr: Any
-    wide_indptr: bool
-    """Whether `indptr` is int64, not int32"""
-    indices: Any
-    wide_indices: bool
-    data: Any
-    terms: int
+Forward = tuple[Any, bool, Any, bool, Any, int]
+"""The arrays of the forward index X on the GPU, in the form that native ops need: indptr, whether it is int64 (and
+not int32), indices, whether they are int64, data, and the number of terms"""
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
@@ -43,7 +36,7 @@ def forward(gpu: Gpu, x: Any) -> Forward:
     wide = [str(each.dtype).endswith("int64") for each in (indptr, indices)]
     indptr = gpu.array("X.indptr", indptr, "int64" if wide[0] else "int32")
     indices = gpu.array("X.indices", indices, "int64" if wide[1] else "int32")
-    return Forward(indptr, wide[0], indices, wide[1], gpu.array("X.data", data, "float32"), int(x.shape[1]))
+    return indptr, wide[0], indices, wide[1], gpu.array("X.data", data, "float32"), int(x.shape[1])
 
 
 def bounds(gpu: Gpu, x: Forward, pools: Lists) -> Bounds:

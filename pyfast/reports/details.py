@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pyfast.engine import Record
-from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.graphs import Graph, Pool, graphs_of, pools_of
 from pyfast.reports.passages import Part, Passage, PassageFinder, content_of, index_of
-from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.run_reader import BY_DEFAULT, Entry, RunReader, Scoring, read_asked, scores_of
-from pyfast.systems.mtqa.settings import Settings
+from pyfast.reports.paths import gold_paths
+from pyfast.reports.run_reader import BY_DEFAULT, Entry, RunReader, Scoring, scores_of
+from pyfast.systems.mtqa.settings import shares_of
+from pyfast.systems.n2n_graphs import Graph, Pool, graphs_of, pools_of, with_joined
+from pyfast.systems.traces import Step, segments_in, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +43,14 @@ def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, A
         steps_of(reader.system, one.record.trace, [(piece.segment, piece.score) for piece in one.record.evidence])
         for one in entries
     ]
-    segments = finder.segments(set(chain.from_iterable(map(_named, steps))))
+    segments = finder.segments(set(chain.from_iterable(map(segments_in, steps))))
     graphs: list[list[Graph]] = [[] for _ in entries]
     searched = reader.configuration.get("index", {}).get("corpus")
     # An index with other documents than the run's has other neighbours.
     if reader.system == "n2n" and finder.index is not None and finder.index.manifest["corpus"] == searched:
         graphs = _graphs(entries, steps, reader.settings, finder)
         segments |= finder.segments(chain.from_iterable(one["nodes"] for some in graphs for one in some))
-        steps = [_with_joined(*one) for one in zip(steps, graphs, strict=True)]
+        steps = [with_joined(*one) for one in zip(steps, graphs, strict=True)]
     for one in zip(entries, steps, graphs, strict=True):
         yield _details(*one, segments, source)
 
@@ -77,32 +74,13 @@ def _graphs(
     return graphs
 
 
-def _with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
-    """Return the steps. If expansion added passages to the graph of a step, a list of these passages is
-    inserted after the first list of the step.
-    """
-    nodes = {graph["step"]: graph["nodes"] for graph in graphs}
-    made = []
-    for step in steps:
-        before = set(step.lists[0].segments) if step.name in nodes else set()
-        joined = tuple(id for id in nodes.get(step.name, ()) if id not in before)
-        lists = (step.lists[0], Listed("joined by expansion", joined), *step.lists[1:]) if joined else step.lists
-        made.append(replace(step, lists=lists))
-    return made
-
-
-def _named(steps: Sequence[Step]) -> list[str]:
-    """Return the ids of all segments in the lists of these steps."""
-    return [id for step in steps for each in step.lists for id in each.segments]
-
-
 def _details(
     entry: Entry, steps: Sequence[Step], graphs: Sequence[Graph], segments: Mapping[str, int], source: Source
 ) -> dict[str, Any]:
     record, question, finder = entry.record, entry.question, source.finder
     system, gold = source.reader.system, source.golds.get(record.id)
     kept = [id for step in steps for each in step.lists[-1:] for id in each.segments]
-    named = dict.fromkeys([*_named(steps), *chain.from_iterable(graph["nodes"] for graph in graphs)])
+    named = dict.fromkeys([*segments_in(steps), *chain.from_iterable(graph["nodes"] for graph in graphs)])
     passages = finder.find(named, kept, segments, record)
     supporting = () if gold is None else gold.supporting or ()
     documents = {uri: found for uri in supporting if (found := finder.document(uri)) is not None}
@@ -129,18 +107,10 @@ def _details(
         "documents": {part.key: source.place_of(part) for part in dict.fromkeys(around)},
         "gold_passages": gold_passages,
         "gold_documents": {uri: found.shown for uri, found in documents.items()},
-        "path": [
-            {
-                "name": step.name,
-                "query": step.query,
-                "lists": [{"name": each.name, "segments": each.segments} for each in step.lists],
-            }
-            for step in steps
-            if step.lists
-        ],
+        "path": [step.as_json() for step in steps if step.lists],
         "graphs": graphs,
         "turns": [{"id": turn.id, "question": turn.text} for turn in entry.turns],
-        **({"weights": _weights(source.reader.settings)} if system == "mtqa" else {}),
+        **({"weights": shares_of(source.reader.settings)} if system == "mtqa" else {}),
         "gold_paths": gold_paths(steps, supporting, followed),
     }
 
@@ -175,22 +145,12 @@ def _gold_passages(
     return found
 
 
-def _weights(settings: Mapping[str, Any]) -> list[list[float]] | None:
-    """Return a matrix [row][column] with the share of each thought that the thought below sees. It has no row
-    for the last row of thoughts. None if the settings are from another release of pyfast and not valid.
-    """
-    with contextlib.suppress(ValueError, InputError):  # of a release with other settings
-        matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()
-        return matrix
-    return None
-
-
 def question_of(run: Path, id: str, scoring: Scoring = BY_DEFAULT) -> dict[str, Any]:
     """Collect everything about one question in a run's folder, as `details_of` does. Raises `InputError` if
     no question with this id has ended.
     """
     reader = RunReader(run)
-    entry = reader.entry(id, read_asked(run))
+    entry = reader.entry(id, reader.asked())
     finder = PassageFinder(index_of(run))
 
     def content(part: Part) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from pyfast.engine import Record
 from pyfast.engine.configuration import recorded_path, recorded_value
 from pyfast.errors import InputError, PyfastError
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.graphs import SharedTerms
-from pyfast.reports.paths import SEGMENT
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.rerank import segment_ids
+from pyfast.systems.n2n_graphs import SharedTerms
+from pyfast.systems.traces import SEGMENT
 from pyfast.utils.log import LOG
 
 TEXT = 20_000

@@ -78,6 +78,10 @@ class RunReader:
         self.settings = {name[4:]: value for name, value in table.items() if name.startswith("set_")}
         """The settings of the run's system, by name"""
 
+    def asked(self) -> Asked:
+        """Read the questions of the run, as `questions_of` does."""
+        return Asked(questions_of(self.path))
+
     def entries(self, asked: Asked, first: int, count: int) -> Iterator[Entry]:
         """Yield at most `count` questions whose answers are already written. `first` is the position of the first
         of them, from 0.
@@ -100,11 +104,6 @@ class RunReader:
             if record.id == id:
                 return next(self.entries(asked, number, 1))
         raise InputError(f"{self.path}: no finished question {id!r}")
-
-
-def read_asked(run: Path) -> Asked:
-    """Read the questions of a run, as `questions_of` does."""
-    return Asked(questions_of(run))
 
 
 @dataclass(frozen=True, slots=True)

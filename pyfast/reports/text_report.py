@@ -13,8 +13,8 @@ from pyfast.api.run import GoldLike, Run, gold_of, report_of
 from pyfast.evaluation import Metric
 from pyfast.reports.details import question_of
 from pyfast.reports.pages import folders_of
-from pyfast.reports.paths import steps_of
 from pyfast.reports.run_reader import Scoring, wrongness
+from pyfast.systems.traces import steps_of
 from pyfast.utils.text_forms import counted
 
 _LISTED = 10  # passages of a list

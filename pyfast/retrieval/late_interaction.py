@@ -13,10 +13,10 @@ import numpy as np
 import pyfast.ops as ops
 from pyfast.ops.arrays import Float32, Int32, ends
 from pyfast.retrieval.index.index import Index
-from pyfast.retrieval.vectors.embeddings import unit
 from pyfast.retrieval.vectors.encoders import LateEncoder, find_late_model, open_encoder, open_late_model
 from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import TokenStore
+from pyfast.retrieval.vectors.vector_search import unit
 
 _AT_ONCE = 8  # queries: their passages' vectors are in memory together
 

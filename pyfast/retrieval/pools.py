@@ -147,14 +147,12 @@ class Retriever(Protocol):
         """A text that identifies the retriever and its parameters. A run resumes only with the same
         fingerprint.
         """
-        ...
 
     def search(self, queries: Sequence[str], k: int) -> list[Pool]:
         """Find at most the `k` best passages of the index for each query, best first.
 
         Several threads can call this method at the same time.
         """
-        ...
 
 
 class Reranker(Protocol):
@@ -168,14 +166,12 @@ class Reranker(Protocol):
     @property
     def fingerprint(self) -> str:
         """A text that identifies the reranker and its parameters. A run resumes only with the same fingerprint."""
-        ...
 
     def score(self, queries: Sequence[str], passages: Sequence[Int32]) -> list[Float32]:
         """For each query, compute the scores of its passages. Higher is better.
 
         Several threads can call this method at the same time.
         """
-        ...
 
 
 def open_retriever(name: str, index: object) -> Retriever:

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from threading import local
 from typing import Any, get_args, overload
@@ -208,7 +207,7 @@ class Terms(Sequence[str]):
         offsets, text, _ = self._arrays
         return offsets.data, text.data
 
-    def names(self, numbers: Int32) -> list[str]:
+    def names(self, numbers: Int32 | Int64) -> list[str]:
         """Return the terms with these numbers. This is much faster than a call for each term."""
         numbers = np.ascontiguousarray(numbers, np.int32)
         # `pa.array` and `to_numpy` would import pandas.
@@ -232,20 +231,14 @@ class Terms(Sequence[str]):
     def __getitem__(self, number: slice) -> list[str]: ...
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
+            return self.names(np.arange(*number.indices(len(self))))
         if not -len(self) <= number < len(self):
             raise IndexError(number)
-        try:
-            return self.bytes(number % len(self)).decode()
-        except UnicodeDecodeError as error:
-            raise IndexFormatError("the terms of the index are damaged; build it again") from error
+        return self.names(np.array([number % len(self)]))[0]
 
     def __iter__(self) -> Iterator[str]:
-        offsets, text, _ = self._arrays
         for first in range(0, len(self), _AT_ONCE):
-            cuts = offsets[first : first + _AT_ONCE + 1]
-            held, at = text[cuts[0] : cuts[-1]].tobytes(), (cuts - cuts[0]).tolist()
-            yield from (held[begin:end].decode() for begin, end in pairwise(at))
+            yield from self[first : first + _AT_ONCE]
 
     def find(self, words: Sequence[str]) -> Int32:
         """Find the number of each word. It is -1 if the word is not a term."""
@@ -327,9 +320,9 @@ def stop_columns(terms: Sequence[str], words: Iterable[str]) -> Mask:
     return found
 
 
-def without_columns(x: csr_array, columns: Mask) -> csr_array:
-    """Remove all entries of the given columns from `x`. The shape does not change."""
-    keep = ~columns[x.indices]
+def without_terms(x: csr_array, terms: Sequence[str], words: Iterable[str]) -> csr_array:
+    """Remove all entries of some words from `x`, whose columns are `terms`. The shape does not change."""
+    keep = ~stop_columns(terms, words)[x.indices]
     indptr = np.concatenate([[0], np.cumsum(keep)])[x.indptr]
     return csr_array((x.data[keep], x.indices[keep], indptr), shape=x.shape)
 

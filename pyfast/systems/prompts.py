@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, create_model
 
 from pyfast.engine import Context, Prompt
-from pyfast.knowledge.extracts import tidy
+from pyfast.knowledge.names import tidy
 from pyfast.llm import Role
 from pyfast.retrieval import Index, Pool
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS

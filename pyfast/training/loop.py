@@ -27,7 +27,7 @@ from pyfast.errors import InputError, RunError
 from pyfast.llm.local import digest as digest_of
 from pyfast.utils.files import written_aside
 
-T = TypeVar("T")
+E = TypeVar("E")
 _ADAM = 8
 """The bytes that Adam stores for each trained number"""
 
@@ -47,7 +47,7 @@ class Devices:
         """Whether this process is the first. Only the first process writes files."""
         return self.rank == 0
 
-    def share(self, things: Sequence[T]) -> Sequence[T]:
+    def share(self, things: Sequence[E]) -> Sequence[E]:
         """Return this process's share of a list. Each item is in the share of exactly one process."""
         return things[self.rank :: self.count]
 
@@ -119,10 +119,10 @@ class Estimate:
 
 
 def estimated(
-    steps: Sequence[Sequence[Sequence[T]]],
-    loss: Callable[[Sequence[T]], torch.Tensor],
+    steps: Sequence[Sequence[Sequence[E]]],
+    loss: Callable[[Sequence[E]], torch.Tensor],
     parameters: Mapping[str, torch.Tensor],
-    size: Callable[[T], int],
+    size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
     """Estimate time and memory of training steps from two trials: with the largest batch, and with the batch
@@ -136,7 +136,7 @@ def estimated(
     batches = sorted((batch for step in steps for batch in step), key=lambda batch: tokens_of(batch, size))
     sizes = [tokens_of(batch, size) for batch in batches]
 
-    def trial(batch: Sequence[T]) -> float:
+    def trial(batch: Sequence[E]) -> float:
         started = perf_counter()
         torch.autograd.backward(loss(batch))
         for parameter in parameters.values():
@@ -152,7 +152,7 @@ def estimated(
     return Estimate(len(steps), sum(sizes), sizes[-1], memory, seconds)
 
 
-def tokens_of(batch: Sequence[T], size: Callable[[T], int]) -> int:
+def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
     """Return the number of tokens of a batch. Every example is padded to the length of the longest
     example."""
     return len(batch) * max(map(size, batch))
@@ -172,7 +172,6 @@ _STATE = ("step", "exp_avg", "exp_avg_sq")
 """The names of the values that Adam stores for a parameter. `step` counts only the steps in which the
 parameter had a gradient"""
 
-E = TypeVar("E")
 Parameters = Mapping[str, torch.Tensor]
 """The trained parameters by name"""
 

@@ -49,26 +49,15 @@ def learning(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def completion_loss(
-    model: Any, prompt: torch.Tensor, completion: torch.Tensor, weights: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Compute the mean cross-entropy of a completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
-
-    Tokens of the prompt do not count (graph_convqa, equation 8), and their logits are not computed. With
-    `weights` (float32[c]), the result is the sum of the weighted losses, divided by c.
-    """
-    every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
-    return completion_losses(model, [prompt], [completion], [every])[0]
-
-
 def completion_losses(
     model: Any,
     prompts: Sequence[torch.Tensor],
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Compute `completion_loss` for several examples, which go through the model together. Returns one loss
-    for each example.
+    """Compute the mean cross-entropy of the tokens of each completion (int64[c]) after its prompt of embeddings
+    [p, hidden]. Tokens of the prompts do not count. The examples go through the model together. Each loss is the
+    sum of the losses of its tokens, weighted by `weights` (float32[c]), divided by c.
 
     Shorter examples are padded at the end. Padding does not change results, because a token of a causal model
     sees only earlier tokens.

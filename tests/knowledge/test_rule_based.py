@@ -6,7 +6,7 @@ import pytest
 
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple
 from pyfast.knowledge import extract_by_rules
-from pyfast.knowledge.extracts import is_named_in, name_key
+from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.knowledge.rule_based import name_spans, triples_of_sentence
 from pyfast.retrieval import Index, build_index
 

@@ -22,11 +22,11 @@ import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
 from pyfast.errors import InputError, RunError
 from pyfast.reports import bundle
-from pyfast.reports.bundle import Block, BlockWriter
+from pyfast.reports.bundle import Block, BlockWriter, Series
 from pyfast.reports.passages import content_of, part_of
-from pyfast.reports.paths import Listed, Step, gold_paths, steps_of
-from pyfast.reports.summary import Series
+from pyfast.reports.paths import gold_paths
 from pyfast.retrieval import Index, build_index
+from pyfast.systems.traces import Listed, Step, steps_of
 
 QUESTIONS = [
     {

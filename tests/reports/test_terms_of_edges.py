@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import random_array
 
-from pyfast.reports import graphs
-from pyfast.reports.graphs import SharedTerms
 from pyfast.retrieval.part_files import narrow
 from pyfast.retrieval.rerank import TERMS, strongest_shared_terms
+from pyfast.systems import n2n_graphs as graphs
+from pyfast.systems.n2n_graphs import SharedTerms
 
 
 def searched(weights: Any, first: Any, second: Any) -> list[tuple[int, int]]:

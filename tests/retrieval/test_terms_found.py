@@ -9,7 +9,7 @@ import pytest
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Triple
 from pyfast.corpus.encode import decode, encode
-from pyfast.knowledge.extracts import is_named_in, name_key
+from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.retrieval import Index
 from pyfast.systems.hseq.views import entity_links
 

@@ -10,11 +10,10 @@ from runs import checksums
 from word_vectors import WordVectors
 
 import pyfast
-from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
 from pyfast.llm import Completion, Request
 from pyfast.llm.instant import Instant
 from pyfast.systems import names
-from pyfast.systems.subqrag.prompts import FROM_FACTS
+from pyfast.systems.subqrag.prompts import EXTRACT_TRIPLES, FROM_FACTS
 
 QUESTIONS = [f"Which moon did Apollo {i + 9} visit?" for i in range(5)]
 SETTINGS = {"graph_convqa": {"graph": False, "memory": "random"}}

@@ -9,11 +9,12 @@ import pytest
 from pyfast.engine import Prompt
 from pyfast.evaluation.judge import JUDGE
 from pyfast.evaluation.open_questions import OPEN_QUESTIONS, OPEN_USERS
-from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH, EXTRACT_TRIPLES
+from pyfast.knowledge.extraction_prompts import EXTRACT_GRAPH
 from pyfast.systems import describe_systems
 from pyfast.systems.conversations import RESOLVE_TURN, REWRITE_TURN
 from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.registry import load_system
+from pyfast.systems.subqrag.prompts import EXTRACT_TRIPLES
 
 PROMPTS = {
     prompt.name + "-" + system.name: prompt

@@ -28,7 +28,6 @@ from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.knowledge import (
     Extract,
     Knowledge,
-    Learned,
     Session,
     Statement,
     add_extracts,
@@ -36,11 +35,11 @@ from pyfast.knowledge import (
     open_session,
     update_knowledge,
 )
-from pyfast.knowledge.session import encode_statements
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.subqrag import SYSTEM
 from pyfast.systems.subqrag.fact_retrieval import RetrievedFact, retrieve_facts
+from pyfast.systems.subqrag.learned import Learned, encode_statements
 
 CHAIN = ["Who commanded Apollo 11?", "What is #1?"]
 

@@ -28,9 +28,9 @@ from pyfast.systems import load_system
 from pyfast.systems.graph_convqa.encoder import GraphEncoder, Shape
 from pyfast.systems.graph_convqa.injection import Framed, embedded, open_trained
 from pyfast.systems.graph_convqa.system import MOST_TOKENS
-from pyfast.systems.graph_convqa.training import Example, Recipe, loss_of, make_examples, train
+from pyfast.systems.graph_convqa.training import Example, Recipe, completion_loss, loss_of, make_examples, train
 from pyfast.training.loop import Schedule
-from pyfast.training.lora import completion_loss, learning, with_lora
+from pyfast.training.lora import learning, with_lora
 
 RECIPE = Recipe(k=4, passages=20, memory="random", max_prompt_tokens=400, lora_rank=4, lora_alpha=8)
 SCHEDULE = Schedule(epochs=2, accumulation=2, learning_rate=1e-2, save_every=2)

@@ -33,10 +33,9 @@ from pyfast.ops.arrays import thread_count
 from pyfast.retrieval.bm25 import BM25_PARAMETERS
 from pyfast.retrieval.forward_index import FORWARD
 from pyfast.retrieval.index.index import KNOWLEDGE, Index
-from pyfast.retrieval.index.manifest import PARTS, is_index, keep_first_commit, write_manifest
+from pyfast.retrieval.index.manifest import PARTS, is_index, write_commit
 from pyfast.retrieval.index.part_maker import PartMaker, PassageSize, count_passages
-from pyfast.retrieval.index.part_merging import merge_parts
-from pyfast.retrieval.index.parts import Part, open_part, save_part
+from pyfast.retrieval.index.parts import Part, merge_parts, open_part, save_part
 from pyfast.retrieval.part_files import shared_document
 from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
 from pyfast.retrieval.vectors.encoders import describe_vectors
@@ -359,8 +358,7 @@ class _Build:
             "columns": columns,
             "parameters": self._parameters,
         }
-        write_manifest(self._folder, manifest)
-        keep_first_commit(self._folder)
+        write_commit(self._folder, {"files": {}}, manifest, [self._folder / PARTS / part["name"]])
 
     def _finish(self, parts: list[dict[str, Any]], durable: bool) -> None:
         """Record the finished parts. If `durable` is True, also write the record to the disk. The next build

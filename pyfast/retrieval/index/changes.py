@@ -33,8 +33,7 @@ from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError, did_you_mean
 from pyfast.retrieval.index.manifest import COMMITS, DELETED, PARTS, commit_numbers, read_manifest
 from pyfast.retrieval.index.part_maker import make_part
-from pyfast.retrieval.index.part_merging import merge_parts
-from pyfast.retrieval.index.parts import Part, open_part, save_part
+from pyfast.retrieval.index.parts import Part, merge_parts, open_part, save_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import unfinished, vectors_of
@@ -338,6 +337,8 @@ class _Writer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._before = read_manifest(folder, check=False)
+        self.number = int(self._before["commit"])
+        """The number of the current commit"""
         self.parameters: dict[str, Any] = self._before["parameters"]
         self._next_part: int = self._before["next_part"]
         self._facts = {name: self._before[name] for name in ("documents", "passages", "corpus", "parameters")}
@@ -354,11 +355,6 @@ class _Writer:
         for path in (folder / PARTS).iterdir():  # of a writer that was killed
             if int(path.name) >= self._before["next_part"]:
                 shutil.rmtree(path)
-
-    @property
-    def number(self) -> int:
-        """The number of the current commit."""
-        return int(self._before["commit"])
 
     @property
     def is_compact(self) -> bool:

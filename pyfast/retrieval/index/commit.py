@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import translate
 from functools import lru_cache
 from operator import ge, gt, le, lt
 from pathlib import Path
@@ -21,8 +22,7 @@ from pyfast.corpus.schema import PASSAGE_LEVELS
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.retrieval.index.manifest import live_documents, map_part, read_manifest
 from pyfast.retrieval.index.part_maker import make_part
-from pyfast.retrieval.index.part_merging import merged
-from pyfast.retrieval.index.parts import Part, open_part
+from pyfast.retrieval.index.parts import Part, merged, open_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import vectors_of
@@ -52,8 +52,8 @@ class Condition:
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)
-        pattern = _pattern(self.key, self.values)
-        equal = any(pattern.fullmatch(_form(self.key, value)) for value in values)
+        patterns, forms = _patterns(self.key, self.values), [_form(self.key, value) for value in values]
+        equal = any(pattern.fullmatch(form) for pattern in patterns for form in forms)
         return equal == (self.operator == "=")
 
 
@@ -101,19 +101,10 @@ def _form(key: str, value: str) -> str:
 
 
 @lru_cache(256)
-def _pattern(key: str, values: tuple[str, ...]) -> re.Pattern[str]:
-    """Compile the values of a condition to a regular expression. In a value, `*` stands for any text, and `?`
-    for any character."""
-    return re.compile("|".join(_wildcards(_form(key, value)) for value in values), re.DOTALL)
-
-
-def _wildcards(value: str) -> str:
-    # Each piece between two `*` matches where it first occurs, and never again: conditions of clients of a server
-    # must not take a time that grows with a power of the length.
-    first, *pieces = [re.escape(piece).replace(r"\?", ".") for piece in value.split("*")]
-    if not pieces:
-        return first
-    return first + "".join(f"(?>.*?{piece})" for piece in pieces[:-1]) + f".*{pieces[-1]}"
+def _patterns(key: str, values: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Compile the values of a condition to regular expressions. In a value, `*` stands for any text, and `?` for
+    any character. The time of a match does not grow with a power of the length."""
+    return [re.compile(translate(_form(key, value).replace("[", "[[]"))) for value in values]
 
 
 def with_fitting_triples(document: Document, conditions: Sequence[Condition]) -> Document:

@@ -21,7 +21,7 @@ import numpy as np
 from pyfast.errors import IndexFormatError, of_another_build
 from pyfast.retrieval.part_files import Mask
 from pyfast.utils.blocks import CHECKSUMS, MappedFolder
-from pyfast.utils.files import link_file, sync_to_disk, wait_while_replaced, written_aside
+from pyfast.utils.files import sync_to_disk, wait_while_replaced, written_aside
 
 VERSION = {"index": 1, "knowledge": 1}
 """The number of each format"""
@@ -122,7 +122,7 @@ def write_commit(
 
     Args:
         folder: The index.
-        before: The manifest of the previous commit.
+        before: The manifest of the previous commit. For the first commit, one without files.
         facts: The contents of the new manifest. The key `commit` has the number of the new commit.
         added: New files, and folders with new files.
         removed: The files that the new commit no longer has: names, or beginnings of names, such as
@@ -141,6 +141,7 @@ def write_commit(
     manifest = {**_format("index"), **facts, "files": dict(sorted(files.items()))}
     text = _sealed(manifest)
     commit = folder / COMMITS / f"{facts['commit']}.json"
+    commit.parent.mkdir(exist_ok=True)
     with written_aside(commit) as aside:
         aside.write_bytes(text.encode())
         _sync_all((*written, aside))
@@ -192,15 +193,6 @@ def read_manifest(
             if fault:
                 raise IndexFormatError(f"{folder}: {name} is {fault}; build the {kind} again")
     return manifest
-
-
-def keep_first_commit(folder: Path) -> None:
-    """Make a hard link to the manifest of a new index, in the folder of the commits. So the first commit stays
-    available after later commits."""
-    (folder / COMMITS).mkdir()
-    link_file(folder / _NAME, folder / COMMITS / "1.json")
-    sync_to_disk(folder / COMMITS)
-    sync_to_disk(folder)
 
 
 def check_file(folder: Path, manifest: dict[str, Any], name: str) -> None:

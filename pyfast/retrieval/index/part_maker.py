@@ -30,17 +30,8 @@ from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int64, utf8
-from pyfast.retrieval.index.part_merging import merge_passages
-from pyfast.retrieval.index.parts import Part, complete_part, save_passages
-from pyfast.retrieval.terms import (
-    Analysis,
-    Terms,
-    cell_terms,
-    count_terms,
-    open_terms,
-    stop_columns,
-    without_columns,
-)
+from pyfast.retrieval.index.parts import Part, complete_part, merge_passages, save_passages
+from pyfast.retrieval.terms import Analysis, Terms, cell_terms, count_terms, open_terms, without_terms
 from pyfast.utils.blocks import map_folder, raw, write_checksums
 from pyfast.utils.processes import end_with_parent, process_of
 
@@ -189,11 +180,11 @@ def counted_terms(
     """
     passages = places.tolist()
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
-    stop = stop_columns(terms, analysis.stop(stop_words.LUCENE))
     vocabulary = {term: i for i, term in enumerate(terms)}
     in_table = (np.asarray(corpus.level)[places] == Level.TABLE_ROW).tolist()
     rows = (corpus.cells(i) if is_row else [] for i, is_row in zip(passages, in_table, strict=True))
-    return without_columns(counts, stop), terms, cell_terms(rows, vocabulary, analysis)
+    content = without_terms(counts, terms, analysis.stop(stop_words.LUCENE))
+    return content, terms, cell_terms(rows, vocabulary, analysis)
 
 
 def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -> Part:

@@ -38,6 +38,8 @@ _MISSING = f"sentence-transformers is not installed: {INSTALL}"
 _KIND = "embedding model"
 _ON_GPU = 64_000
 """The maximum number of tokens in a batch on a GPU"""
+_TEXTS_ON_GPU = 128
+"""The maximum number of texts in a batch of a model of sentence-transformers on a GPU"""
 _PIECE = 1024  # texts: while a GPU encodes a piece, the next pieces are tokenized
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 """The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
@@ -53,10 +55,12 @@ def find_embedder(model: str) -> Path:
     """Find the folder of an embedding model, from a path or a name.
 
     A name is `NAME` or `NAME@REVISION` of the Hugging Face hub. A `NAME` without `OWNER/` means a model of
-    sentence-transformers. A model that is not on this machine is downloaded.
+    sentence-transformers. Without a name, it is the default model. A model that is not on this machine is
+    downloaded.
 
     Raises `ModelNotFoundError` if the model is not available.
     """
+    model = model or DEFAULT
     if folder := _in_folder(model, _KIND, "an embedding model"):
         return folder
     name = model.partition("@")[0]
@@ -92,18 +96,43 @@ def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]
         raise InputError(f"{folder} cannot be loaded as {what}: {_first_line(error)}") from None
 
 
-def open_sentence_model(kind: str, what: str, folder: Path, hardware: Hardware) -> Any:
-    """Load a model of the class `kind` of sentence-transformers on its device, in its precision. Raises
-    `InputError` if the folder has no such model. `what` names it in the message."""
-    with explained():
-        import sentence_transformers
-        import torch
-        from transformers.utils.logging import disable_progress_bar
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    with loading(folder, what, RuntimeError):
-        made: Any = getattr(sentence_transformers, kind)
-        model = made(str(folder), device=torch_device(hardware), local_files_only=True)
-        return model.to(getattr(torch, hardware.precision)).eval()
+class SentenceModel:
+    """A model of a class of sentence-transformers. The first use loads it. If several threads use it, they take
+    turns."""
+
+    def __init__(self, kind: str, what: str, folder: Path, hardware: Hardware) -> None:
+        """`kind` is the class, and `what` names the model in messages. `hardware` is where it runs."""
+        self.folder = folder
+        self.turn = Lock()
+        self._kind, self._what, self._hardware = kind, what, hardware
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the model's settings and weights. It does not depend on the folder's path."""
+        return model_digest(self.folder)
+
+    @cached_property
+    def model(self) -> Any:
+        """The loaded model. Raises `InputError` if the folder has no such model."""
+        return self.load()
+
+    def load(self) -> Any:
+        """Load the model in its precision."""
+        with explained():
+            import sentence_transformers
+            import torch
+            from transformers.utils.logging import disable_progress_bar
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        with loading(self.folder, self._what, RuntimeError):
+            made: Any = getattr(sentence_transformers, self._kind)
+            model = made(str(self.folder), device=torch_device(self._hardware), local_files_only=True)
+            return model.to(getattr(torch, self._hardware.precision)).eval()
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
+        """Yield the texts that the model gets together: on a CPU one at a time, so that the vectors of a text do
+        not depend on other texts."""
+        at_once = 1 if self.model.device.type == "cpu" else _TEXTS_ON_GPU
+        return (list(texts[start : start + at_once]) for start in range(0, len(texts), at_once))
 
 
 def model_digest(folder: Path) -> str:
@@ -152,11 +181,6 @@ def _of_the_hub(model: str, kind: str) -> Path:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
-
-
-def unit(vectors: Float32) -> Float32:
-    """Give each vector the length 1. A vector of zeros stays."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 SERVER = "openai:"
@@ -234,20 +258,14 @@ class Embedder:
         Text beyond the model's maximum length is ignored.
         """
         with self._turn:
-            place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
-            new = [text for text in place if text not in self._known]
-            made = self._new(new) if new else np.empty((0, self._model.dimensions), np.float32)
-            distinct = made
-            if len(new) < len(place):
-                distinct = np.empty((len(place), made.shape[1]), np.float32)
-                for text in place.keys() - set(new):
-                    distinct[place[text]] = self._known[text]
-                distinct[[place[text] for text in new]] = made
-            for text in new[-_KNOWN:]:
-                self._known[text] = distinct[place[text]].copy()
+            new = [text for text in dict.fromkeys(texts) if text not in self._known]
+            made = dict(zip(new, self._new(new), strict=True)) if new else {}
+            rows = [made[text] if text in made else self._known[text] for text in texts]
+            vectors = np.stack(rows) if rows else np.empty((0, self._model.dimensions), np.float32)
+            self._known |= {text: made[text].copy() for text in new[-_KNOWN:]}  # not views, which hold all of them
             for text in list(self._known)[:-_KNOWN]:
                 del self._known[text]
-        return distinct if len(place) == len(texts) else distinct[[place[text] for text in texts]]
+        return vectors
 
     def _new(self, texts: Sequence[str]) -> Float32:
         """Encode texts. While a GPU works, threads tokenize the next texts."""
@@ -292,7 +310,7 @@ class _OfSentenceTransformers:
 
     def __init__(self, folder: Path, device: str, precision: str) -> None:
         on = Hardware(device, precision)  # type: ignore[arg-type]
-        self._model = open_sentence_model("SentenceTransformer", "an embedding model", folder, on)
+        self._model = SentenceModel("SentenceTransformer", "an embedding model", folder, on).model
         self.device = device
         self.mixes = False
         self.dimensions = int(self._model.get_embedding_dimension() or 0)

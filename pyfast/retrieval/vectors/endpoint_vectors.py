@@ -14,7 +14,8 @@ from pyfast.errors import InputError
 from pyfast.llm.endpoints import PROBE, Endpoint, split_options
 from pyfast.llm.server_calls import parse_spec
 from pyfast.ops.arrays import Float32
-from pyfast.retrieval.vectors.embeddings import TEXTS, Embedder, cut, unit
+from pyfast.retrieval.vectors.embeddings import TEXTS, Embedder, cut
+from pyfast.retrieval.vectors.vector_search import unit
 
 _FORMAT = "encoding_format"
 

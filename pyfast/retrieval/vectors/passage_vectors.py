@@ -6,6 +6,7 @@ The vectors are computed in batches. Stored vectors are memory-mapped.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -202,31 +203,25 @@ def encode_tokens(
     Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages
     and the encoder. The function removes all other folders with vectors of tokens from the parent folder.
     """
-    lengths = _store(folder, {"codes": dimensions, "scales": 4}, encode, offsets, text, _PASSAGES)
-    paths = [folder / name for name in ("codes", "scales")]
-    total = int(lengths.sum())
-    kinds: tuple[tuple[Any, tuple[int, ...]], ...] = (np.int8, (total, dimensions)), (np.float32, (total,))
-    vectors, scale_of = (
-        np.memmap(path, kind, "r", shape=shape) if total else np.empty(shape, kind)
-        for path, (kind, shape) in zip(paths, kinds, strict=False)
-    )
-    return TokenStore.of(Tokens(vectors, scale_of, np.append(0, np.cumsum(lengths, dtype=np.int64))))
+    kinds = {"codes": (np.int8, dimensions), "scales": (np.float32,)}
+    (codes, scales), lengths = _store(folder, kinds, encode, offsets, text, _PASSAGES)
+    return TokenStore.of(Tokens(codes, scales, np.append(0, np.cumsum(lengths, dtype=np.int64))))
 
 
 def _store(
     folder: Path,
-    sizes: Mapping[str, int],
+    kinds: Mapping[str, tuple[Any, ...]],
     encode: Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]],
     offsets: Int64,
     text: npt.NDArray[np.uint8],
     at_once: int,
-) -> Int32:
+) -> tuple[list[npt.NDArray[Any]], Int32]:
     """Write the vectors of passages into files in `folder`, a batch at a time. A passage whose vectors are in the
     files is not encoded again.
 
     Args:
         folder: The folder. Other folders beside it whose names have the same ending are removed.
-        sizes: The name of each file, and how many bytes it has for a vector.
+        kinds: The name of each file, with the type of its numbers, and the shape of what it has for a vector.
         encode: A function that gets lists of texts. For each list it returns an array for each file, and the
             number of vectors of each text.
         offsets: As in `encode_tokens`.
@@ -234,22 +229,23 @@ def _store(
         at_once: The number of passages of a list.
 
     Returns:
-        The number of vectors of each passage.
+        (the arrays in the files, memory-mapped; the number of vectors of each passage).
     """
     folder.mkdir(parents=True, exist_ok=True)
     for other in folder.parent.iterdir():
         if other != folder and other.suffix == folder.suffix:
             shutil.rmtree(other)
-    paths = [folder / name for name in (*sizes, "lengths")]
+    paths = [folder / name for name in (*kinds, "lengths")]
     for path in paths:
         path.touch()
-    written = min(path.stat().st_size // size for path, size in zip(paths, sizes.values(), strict=False))
+    sizes = [math.prod(shape) * np.dtype(kind).itemsize for kind, *shape in kinds.values()]
+    written = min(path.stat().st_size // size for path, size in zip(paths, sizes, strict=False))
     ends_of = np.cumsum(np.fromfile(paths[-1], np.int32), dtype=np.int64)
     done = int(np.searchsorted(ends_of, written, side="right"))
     whole = int(ends_of[done - 1]) if done else 0
     with ExitStack() as held:
         files = [held.enter_context(path.open("r+b")) for path in paths]
-        for file, size in zip(files, (*(whole * size for size in sizes.values()), done * 4), strict=True):
+        for file, size in zip(files, (*(whole * size for size in sizes), done * 4), strict=True):
             file.truncate(size)
             file.seek(size)
         for batch in encode(_batches(offsets, text, done, at_once)):
@@ -257,7 +253,13 @@ def _store(
                 file.write(numbers)
                 file.flush()
                 os.fsync(file.fileno())
-    return np.fromfile(paths[-1], np.int32)
+    lengths = np.fromfile(paths[-1], np.int32)
+    total = int(lengths.sum())
+    arrays = [
+        np.memmap(path, kind, "r", shape=(total, *shape)) if total else np.empty((0, *shape), kind)
+        for path, (kind, *shape) in zip(paths, kinds.values(), strict=False)
+    ]
+    return arrays, lengths
 
 
 def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int, at_once: int) -> Iterator[list[str]]:
@@ -331,8 +333,7 @@ def vectors_of(
         offsets, text = map(np.asarray, rendered)
         encode = partial(spread, partial(encode_texts, kind, described, hardware))
         if not isinstance(encoder, LateEncoder) and not encoder.is_on_server:
-            lines = [text[begin:end].tobytes().decode() for begin, end in pairwise(offsets.tolist())]
-            blocks = list(encode(lines[start : start + _AT_ONCE] for start in range(0, len(lines), _AT_ONCE)))
+            blocks = list(encode(_batches(offsets, text, 0, _AT_ONCE)))
             columns = blocks[0].shape[1] if blocks else encoder.dimensions
             vectors[kind] = _stacked(blocks, columns, kind == "sparse")
             continue
@@ -343,9 +344,9 @@ def vectors_of(
             if isinstance(encoder, LateEncoder):
                 vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
             else:
-                folder, columns = folder.with_suffix(".dense"), encoder.dimensions
-                _store(folder, {"vectors": 4 * columns}, encode, offsets, text, TEXTS)
-                vectors[kind] = np.fromfile(folder / "vectors", np.float32).reshape(-1, columns)
+                kinds = {"vectors": (np.float32, encoder.dimensions)}
+                ((matrix,), _) = _store(folder.with_suffix(".dense"), kinds, encode, offsets, text, TEXTS)
+                vectors[kind] = np.array(matrix)
     return vectors
 
 

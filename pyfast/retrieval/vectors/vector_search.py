@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyfast.errors import IndexFormatError, InputError
+from pyfast.errors import IndexFormatError
 from pyfast.ops.arrays import Float32, Int32, Int64
-from pyfast.retrieval.vectors.embeddings import INSTALL
 from pyfast.retrieval.vectors.hardware import Stopwatch, copied, torch_device
 from pyfast.utils.blocks import save_array
+from pyfast.utils.extras import explained
 from pyfast.utils.files import link_file
 from pyfast.utils.options import Hardware
 
@@ -35,6 +35,11 @@ def hashes(texts: Sequence[str]) -> npt.NDArray[np.bytes_]:
     """Compute a hash of 16 bytes for each text."""
     made = [blake2b(text.encode(errors="replace"), digest_size=16).hexdigest().encode() for text in texts]
     return np.array(made, "S32")
+
+
+def unit(vectors: Float32) -> Float32:
+    """Give each vector the length 1. A vector of zeros stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,9 +306,8 @@ def load_codes(path: Path) -> Any:
     return _faiss().read_index(str(path))
 
 
+@explained()
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise InputError(f"faiss is not installed: {INSTALL}") from None
+    import faiss
+
     return faiss

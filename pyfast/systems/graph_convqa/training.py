@@ -27,7 +27,7 @@ from pyfast.systems.graph_convqa.evidence_memory import SHARE, Memory, MemoryQue
 from pyfast.systems.graph_convqa.graph import History, query_of, text_prompt
 from pyfast.systems.graph_convqa.injection import MODEL, Framed, Turn, embedded, framed
 from pyfast.training.loop import Point, Schedule, fit, open_devices, write_recipe
-from pyfast.training.lora import completion_loss, learning, save_merged, with_lora
+from pyfast.training.lora import completion_losses, learning, save_merged, with_lora
 from pyfast.utils.log import LOG
 
 _INERT: Mapping[str, tuple[str, object]] = {
@@ -163,6 +163,18 @@ def _digest(examples: Sequence[Example]) -> str:
             made.update(len(numbers).to_bytes(8))
             made.update(numbers.tobytes())
     return made.hexdigest()
+
+
+def completion_loss(
+    model: Any, prompt: torch.Tensor, completion: torch.Tensor, weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Compute the mean cross-entropy of a completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
+
+    Tokens of the prompt do not count (graph_convqa, equation 8), and their logits are not computed. With
+    `weights` (float32[c]), the result is the sum of the weighted losses, divided by c.
+    """
+    every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
+    return completion_losses(model, [prompt], [completion], [every])[0]
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:

@@ -8,7 +8,7 @@ from itertools import pairwise, zip_longest
 from pyfast.engine import Context, Question, Sampling
 from pyfast.errors import AnswerError
 from pyfast.knowledge import Session
-from pyfast.knowledge.extracts import escape_name, tidy
+from pyfast.knowledge.names import escape_name, tidy
 from pyfast.systems.mtqa.column import NUMBER, Column, communicated, continuing, paragraphs, under
 from pyfast.systems.mtqa.knowledge_units import Keywords, KnowledgeUnit, knowledge_units
 from pyfast.systems.mtqa.prompts import KEYWORDS, SUMMARY, SUMMARY_ALONE, THOUGHT, THOUGHT_ALONE

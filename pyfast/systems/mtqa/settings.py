@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
 import orjson
 from pydantic import BeforeValidator, Field, model_validator
 
+from pyfast.errors import InputError
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.mtqa.weights import DRAWN, SEED, Weights, communication_weights
@@ -153,3 +157,13 @@ class Settings(Thinking):
         (all)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)
+
+
+def shares_of(settings: Mapping[str, Any]) -> list[list[float]] | None:
+    """Return a matrix [row][column] with the share of each thought that the thought below sees. It has no row
+    for the last row of thoughts. None if the settings are from another release of pyfast and not valid.
+    """
+    with contextlib.suppress(ValueError, InputError):  # of a release with other settings
+        matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()
+        return matrix
+    return None

@@ -15,8 +15,8 @@ from scipy.sparse import block_array, csr_array
 
 import pyfast.ops as ops
 from pyfast.knowledge import Session
-from pyfast.knowledge.store import Knowledge, positions_in
-from pyfast.ops.arrays import Float32, Int64
+from pyfast.knowledge.store import Knowledge
+from pyfast.ops.arrays import Float32, Int64, places_of
 from pyfast.retrieval import Pool
 from pyfast.systems.rivals.linking import nearest_allowed
 
@@ -158,7 +158,8 @@ def _around(edges: csr_array, start: dict[int, float], walk: Walk) -> Int64:
 def _edges_of(graph: csr_array, nodes: Int64) -> tuple[Int64, Int64, Float64]:
     """Return for each edge of some nodes: (the position of its node in `nodes`, the node to which it leads, its
     weight)."""
-    at, which = positions_in(graph.indptr, nodes)
+    offsets, at = places_of(graph.indptr, nodes)
+    which = np.repeat(np.arange(len(nodes)), np.diff(offsets))
     return which, graph.indices[at].astype(np.int64), graph.data[at].astype(np.float64)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyfast.knowledge.extracts import Statement, escape_name, is_named_in, name_key, relation_name
-from pyfast.knowledge.session import Learned
+from pyfast.knowledge.extracts import Statement
+from pyfast.knowledge.names import escape_name, is_named_in, name_key, relation_name
 from pyfast.knowledge.store import Knowledge
 from pyfast.ops.arrays import Float32, Int32, Int64
+from pyfast.systems.subqrag.learned import Learned
 from pyfast.utils.token_budget import join
 
 MAX_TRIPLES = 1000  # the maximum number of triples of a fact, to bound the memory; no prompt holds so many

@@ -16,15 +16,14 @@ import numpy.typing as npt
 
 from pyfast.engine import Context, Prompt
 from pyfast.errors import AnswerError
-from pyfast.knowledge import Learned, Session, Statement
-from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
-from pyfast.knowledge.session import encode_statements
+from pyfast.knowledge import Session, Statement
 from pyfast.knowledge.support import supported_statements
 from pyfast.retrieval import Pool
 from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import answers_in
 from pyfast.systems.subqrag.fact_retrieval import RetrievedFact, retrieve_facts
-from pyfast.systems.subqrag.prompts import FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
+from pyfast.systems.subqrag.learned import Learned, encode_statements
+from pyfast.systems.subqrag.prompts import EXTRACT_TRIPLES, FROM_DOCUMENTS, FROM_FACTS, JUDGE_FACTS
 from pyfast.systems.subqrag.settings import Settings
 from pyfast.utils.token_budget import share
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
-from pyfast.knowledge import Learned, Session
-from pyfast.knowledge.extraction_prompts import EXTRACT_TRIPLES
+from pyfast.knowledge import Session
 from pyfast.systems import system
 from pyfast.systems.combinations import Preset
 from pyfast.systems.prompts import final_text, tidied, unless_known
 from pyfast.systems.subqrag.chain import on_its_own, sub_questions
 from pyfast.systems.subqrag.graph_memory import evidence, memory, trace
+from pyfast.systems.subqrag.learned import Learned, share_again, shared_by
 from pyfast.systems.subqrag.prompts import (
+    EXTRACT_TRIPLES,
     FROM_DOCUMENTS,
     FROM_FACTS,
     FROM_MEMORY,
@@ -30,7 +31,7 @@ from pyfast.systems.together import together
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
     """Answer a question by the last three of the paper's four stages. The command `pyfast knowledge build`
     does the first stage, indexing."""
-    learned = session.shared if settings.shared_updates else Learned()
+    learned = shared_by(session) if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
         ctx.fell_back(SUB_QUESTIONS, chain_degraded)
@@ -76,7 +77,7 @@ def resumes(session: Session, settings: Settings, answers: Path) -> None:
     """When a run resumes, add the learned triples of its finished questions to `session`, the opened
     knowledge graph. If the setting `shared_updates` is off, the function does nothing."""
     if settings.shared_updates:
-        session.share_again(answers)
+        share_again(session, answers)
 
 
 _PAPER = {"abstain": False, "named": 0, "branches": 1}

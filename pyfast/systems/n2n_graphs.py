@@ -4,7 +4,7 @@ the terms that explain their edges."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 
 from pyfast.ops.arrays import Int32, Int64, stack
 from pyfast.ops.evidence_graph import evidence_graph
-from pyfast.reports.paths import Step
 from pyfast.retrieval import Index
 from pyfast.retrieval.rerank import TERMS, expand, segment_ids, strongest_shared_terms
+from pyfast.systems.traces import Listed, Step
 
 HELD = 1 << 19
 """If more pairs of passages than this number are in memory, all of them are forgotten"""
@@ -185,3 +185,17 @@ def _edges(
             pairwise(edges.tolist()), pairwise(np.searchsorted(edge, edges).tolist()), strict=True
         )
     ]
+
+
+def with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
+    """Return the steps. If expansion added passages to the graph of a step, a list of these passages is
+    inserted after the first list of the step.
+    """
+    nodes = {graph["step"]: graph["nodes"] for graph in graphs}
+    made = []
+    for step in steps:
+        before = set(step.lists[0].segments) if step.name in nodes else set()
+        joined = tuple(id for id in nodes.get(step.name, ()) if id not in before)
+        lists = (step.lists[0], Listed("joined by expansion", joined), *step.lists[1:]) if joined else step.lists
+        made.append(replace(step, lists=lists))
+    return made
