@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from statistics import fmean
@@ -26,13 +27,16 @@ from rich.table import Table
 
 from pyfast.commands.arguments import pairs
 from pyfast.corpus import read
-from pyfast.engine import Answer, Context, Question, answer_all
+from pyfast.engine import Answer, Context, Question
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
 from pyfast.systems.hseq.iterator import Progress, iterate
 from pyfast.systems.hseq.policies import lexical_policy
 from pyfast.systems.hseq.system import Settings
 from pyfast.systems.hseq.windows import links_of, open_window
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from runs import answer_all
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SETS = "hotpotqa,hybridqa,tatqa,metaqa"

@@ -37,11 +37,12 @@ import typer
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from gold_paths import FollowsDecompositions, FollowsGoldPaths, closure
 from plain_units import PlainUnits
+from runs import answer_all
 from word_vectors import WordVectors
 
 from pyfast.api.models import started
 from pyfast.corpus import TextDocument, read
-from pyfast.engine import Answer, Context, Question, answer_all
+from pyfast.engine import Answer, Context, Question
 from pyfast.errors import AnswerError
 from pyfast.knowledge import (
     Extract,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
@@ -33,7 +34,7 @@ from selection import f1_interval, micro_averages
 
 from pyfast.commands.arguments import values
 from pyfast.corpus import read
-from pyfast.engine import Answer, Context, Question, answer_all
+from pyfast.engine import Answer, Context, Question
 from pyfast.evaluation.evidence import Counts, counts
 from pyfast.llm import FullLLM, open_llm
 from pyfast.retrieval import Index, build_index
@@ -43,6 +44,9 @@ from pyfast.systems.hseq.state import State
 from pyfast.systems.hseq.system import Settings
 from pyfast.systems.hseq.weak_positives import Gold, candidate_passages, read_gold, weak_positives
 from pyfast.systems.hseq.windows import open_window
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from runs import answer_all
 
 DATA = Path(os.environ.get("PYFAST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SPLIT = ("hotpotqa", "musique")  # they have files of their own for training

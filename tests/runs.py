@@ -1,8 +1,9 @@
 """Runs with a folder, in the test's own process, and a language model that can be watched and stopped."""
 
 import asyncio
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,18 @@ from pyfast.engine import (
     Budget,
     Configuration,
     Context,
+    Event,
     Job,
     Prompt,
     Question,
     Questions,
+    Record,
     Summary,
+    Waiting,
     work_on,
 )
+from pyfast.engine.outages import hear_nothing
+from pyfast.engine.run import _answer_all
 from pyfast.engine.traces import records_of
 from pyfast.errors import CallError
 from pyfast.llm import Completion, FullLLM, Request, Role, by_role
@@ -116,6 +122,44 @@ def go(
             return (await asyncio.wait_for(work_on(job, stop), 120)).summary
 
     return asyncio.run(inside())
+
+
+async def answer_all(
+    questions: Iterator[Question],
+    ask: Ask,
+    index: Index | None,
+    llm: Any,
+    write: Callable[[Record], None],
+    concurrency: int = 64,
+    *,
+    budget: Budget | None = None,
+    stop: asyncio.Event | None = None,
+    outage_seconds: float = 0.0,
+    on_outage: Callable[[Waiting | None], None] = hear_nothing,
+    **others: Any,
+) -> Summary:
+    """Answer questions that nobody has counted, in memory, with a model that has started. `write` is called with
+    each record, in the order of the questions. `others` are values of other fields of `Job`."""
+
+    def hear(event: Event) -> None:
+        if event.kind in ("waiting", "answering"):
+            on_outage(event.waiting)
+
+    job = Job(
+        folder=None,
+        questions=Questions(lambda: questions, sys.maxsize, ""),
+        system="",
+        ask=ask,
+        index=index,
+        llm=llm,
+        options=RunOptions(outage=outage_seconds / 60),
+        concurrency=concurrency,
+        budget=budget or Budget(),
+        **others,
+    )
+    summary = await _answer_all(job, write, stop, hear)
+    summary.left = 0
+    return summary
 
 
 def checksums(folder: Path) -> dict[str, str]:

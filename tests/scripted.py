@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from pyfast.engine import Budget, Question, Record, answer_all
+from runs import answer_all
+
+from pyfast.engine import Budget, Question, Record
 from pyfast.evaluation.judge import JUDGE, JUDGE_WITHOUT_TIES
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, FullLLM, Request

@@ -36,7 +36,6 @@ from pyfast.engine.record import State as State
 from pyfast.engine.record import Usage as Usage
 from pyfast.engine.run import SessionResult as SessionResult
 from pyfast.engine.run import Summary as Summary
-from pyfast.engine.run import answer_all as answer_all
 from pyfast.engine.run import answer_question as answer_question
 from pyfast.engine.run import work_on as work_on
 from pyfast.engine.run_folder import RunFolder as RunFolder

@@ -11,35 +11,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import pyfast.engine.configuration as run_toml
+import pyfast.engine.run_folder as run_folder
 from pyfast.engine.budget import Budget, Profile, profile_of
-from pyfast.engine.configuration import (
-    CONFIGURATION,
-    PLACES,
-    STARTED_IN,
-    Configuration,
-    code_table,
-    differences,
-    index_table,
-    read_configuration,
-    recorded_value,
-    windows_of,
-    with_accepted_code,
-)
+from pyfast.engine.configuration import Configuration
 from pyfast.engine.context import Ask
 from pyfast.engine.journal.journal import reused_runs
 from pyfast.engine.prompt import Prompt, PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
-from pyfast.engine.run_folder import (
-    ANSWERS,
-    GROWN,
-    JOURNAL,
-    OF_CODE,
-    QUESTIONS,
-    RunFolder,
-    check_reused,
-    check_run,
-    done_in,
-)
+from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import InputError
 from pyfast.llm import DEFAULT_ROLE, FullLLM, Role, by_role
 from pyfast.retrieval import Index
@@ -108,14 +88,14 @@ class Job:
         prompts = self.prompts if self.replaced is None else map(self.replaced.apply, self.prompts)
         places = {"questions": self.questions.place, "profile": str(self.profile)}
         if self.folder is not None:  # relative to the run, so that both can move together
-            places[STARTED_IN] = os.path.relpath(Path.cwd(), self.folder.resolve())
+            places[run_toml.STARTED_IN] = os.path.relpath(Path.cwd(), self.folder.resolve())
         described: Configuration = {
             "questions": {"count": self.questions.count, "digest": self.questions.digest},
             "system": {"name": self.system, **{f"set_{name}": value for name, value in self.settings.items()}},
             "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
             "llm": {},
             "budget": self.budget.shaping(),
-            "code": code_table(),
+            "code": run_toml.code_table(),
         }
         for role, llm in by_role(self.llm).items():
             of_role = "" if role == DEFAULT_ROLE else f"{role}_"
@@ -123,7 +103,7 @@ class Job:
             described["llm"][f"{of_role}fingerprint"] = llm.fingerprint
             described["llm"][f"{of_role}context_window"] = llm.context_window
         # A path may hold bytes that are not UTF-8. A TOML file may not.
-        described[PLACES] = {
+        described[run_toml.PLACES] = {
             name: place.encode(errors="backslashreplace").decode()
             for name, place in (places | dict(self.places)).items()
         }
@@ -134,16 +114,16 @@ class Job:
         if self.system_code:
             described["system"]["code"] = self.system_code
         if self.index is not None:
-            described["index"] = index_table(self.index)
+            described["index"] = run_toml.index_table(self.index)
         if self.knowledge is not None:
             described["knowledge"] = dict(self.knowledge)
-        return described if not self.options.accept_code else with_accepted_code(described, self.folder)
+        return described if not self.options.accept_code else run_toml.with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
         """Return whether the folder has a run of only the first questions of this `Job`. The method compares
         digests of the questions."""
         count, digest = (
-            None if self.folder is None else recorded_value(self.folder, "questions", name)
+            None if self.folder is None else run_toml.recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
         )
         if not isinstance(count, int) or not 0 < count < self.questions.count:
@@ -173,23 +153,26 @@ class Job:
         if self.folder is not None:
             described = self.describe()
             # A run that was killed when it started has made ANSWERS first.
-            is_run = any((self.folder / name).exists() for name in (CONFIGURATION, ANSWERS))
-            if self.keeps_questions and not is_run and (self.folder / QUESTIONS).exists():
-                raise InputError(f"{self.folder}: the run would replace its {QUESTIONS}; choose another folder")
-            unknown = [*windows_of(described), *(GROWN if self.extends() else ())]
-            check_run(self.folder, described, unknown=unknown)
-            copied = reused_runs(self.folder / JOURNAL, self.options.reused)
+            is_run = any((self.folder / name).exists() for name in (run_toml.CONFIGURATION, run_folder.ANSWERS))
+            if self.keeps_questions and not is_run and (self.folder / run_folder.QUESTIONS).exists():
+                raise InputError(
+                    f"{self.folder}: the run would replace its {run_folder.QUESTIONS}; choose another folder"
+                )
+            unknown = [*run_toml.windows_of(described), *(run_folder.GROWN if self.extends() else ())]
+            run_folder.check_run(self.folder, described, unknown=unknown)
+            copied = reused_runs(self.folder / run_folder.JOURNAL, self.options.reused)
             for run in (run for run in self.options.reused if run not in copied):
-                check_reused(self.folder, described, run)
+                run_folder.check_reused(self.folder, described, run)
 
     def changed_since_the_end(self) -> list[str] | None:
         """Return what has changed in the code since the run in the folder ended, as texts. Return None if another
         run is there, or some of its questions have not ended. Call this method before you load a model."""
         assert self.folder is not None
         described = self.describe()
-        changed = differences(read_configuration(self.folder / CONFIGURATION), described, windows_of(described))
-        is_this = all(one.startswith(OF_CODE) for one in changed)
-        return changed if is_this and done_in(self.folder, self.questions.count) is not None else None
+        before = run_toml.read_configuration(self.folder / run_toml.CONFIGURATION)
+        changed = run_toml.differences(before, described, run_toml.windows_of(described))
+        is_this = all(one.startswith(run_folder.OF_CODE) for one in changed)
+        return changed if is_this and run_folder.done_in(self.folder, self.questions.count) is not None else None
 
 
 def _prompt_digest(prompt: Prompt[Any]) -> str:

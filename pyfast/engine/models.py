@@ -90,7 +90,7 @@ class Models:
         """Prepare the models. `llm` is one LLM, or a mapping from roles to LLMs. The other arguments are those of
         `Outages`.
         """
-        self.clocks = Clocks()
+        self.clocks, stop = Clocks(), stop or asyncio.Event()
         self._on_change = on_change
         self._waiting: dict[str, Waiting] = {}
         self._joined: list[CollectingLLM] = []

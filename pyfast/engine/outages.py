@@ -16,13 +16,13 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NoReturn
 
 from pyfast.engine.budget import within
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError, TransportError
-from pyfast.llm import LLM, Completion, Request, with_defaults
+from pyfast.llm import LLM, Completion, Request
 from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
@@ -141,65 +141,52 @@ def ignore_out(name: str, fault: Exception | None) -> None:
     """Do nothing when an LLM is out or answers again."""
 
 
+@dataclass(eq=False)
 class Outages:
     """Sends calls to one LLM. It notices outages of this LLM, and waits until they end."""
 
-    def __init__(
-        self,
-        llm: LLM,
-        patience_s: float = 0.0,
-        on_change: Callable[[Waiting | None], None] = hear_nothing,
-        stop: asyncio.Event | None = None,
-        lost: int = 0,
-        clocks: Clocks | None = None,
-        name: str = THE_LLM,
-        on_out: OnOut = ignore_out,
-    ) -> None:
-        """Watch the calls to one LLM.
-
-        Args:
-            llm: The LLM.
-            patience_s: How many seconds to wait for the end of an outage. 0: do not wait.
-            on_change: A function that is called with the outage when it starts, and with None when it ends.
-            stop: After this event is set, no call waits for the end of an outage.
-            lost: How many questions are tried again because they failed in earlier sessions. Their calls may
-                fail again. So failed calls of this number of questions are no sign that the LLM is unreachable.
-            clocks: The clocks of the questions.
-            name: The LLM's name in errors.
-            on_out: A function that is called when `is_out` changes.
-        """
-        self._lost = lost
-        self._in_work = self._begun = 0
-        self.answers = 0
-        """How many calls the LLM has answered"""
-        self.is_out = False
-        """Whether the LLM is out, as far as is known: from the first probe without an answer, an error that the
-        LLM has ended, or a call that is cancelled after failed attempts, until it answers a call or a probe"""
-        self._on_out = on_out
-        self._checked = -math.inf  # the loop's time of the last probe of `check`
-        # the loop's times of the last reply to a call or a probe, and of the last call cancelled without a reply
-        self._replied = self._left = -math.inf
-        self._fault: OutageError | None = None  # why the last call failed, if the LLM has not replied since
-        self._doubting: asyncio.Task[None] | None = None
-        self._is_closed = False
-        self._llm = with_defaults(llm)
-        self._patience_s = patience_s
-        self._on_change = on_change
-        self._stop = stop or asyncio.Event()
-        self.stopped = False
-        """Whether the event `stop` ended a wait for the end of an outage"""
-        self._took = 0.0  # seconds that a call takes: the longest of the last calls
-        self._answered = -math.inf  # the loop's time of the last reply
-        self._failed: set[object] = set()  # questions with a failed call since the last reply
-        # seconds in outages since the last reply: a server that answers only probes counts as down
-        self._waited = 0.0
-        self._looking: asyncio.Task[_Met] | None = None
-        self._latest = OutageError("")
-        self._passed = asyncio.Event()  # set when the LLM answers a call during an outage
-        self._trials = asyncio.Lock()  # held by the call that the LLM is to work on alone
-        self._idle = asyncio.Event()  # set when the LLM works on no call
-        self._clocks = clocks or Clocks()
-        self._name = name
+    llm: LLM
+    patience_s: float = 0.0
+    """How many seconds to wait for the end of an outage. 0: do not wait"""
+    on_change: Callable[[Waiting | None], None] = hear_nothing
+    """A function that is called with the outage when it starts, and with None when it ends"""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """After this event is set, no call waits for the end of an outage"""
+    lost: int = 0
+    """How many questions are tried again because they failed in earlier sessions. Their calls may fail again. So
+    failed calls of this number of questions are no sign that the LLM is unreachable"""
+    clocks: Clocks = field(default_factory=Clocks)
+    """The clocks of the questions"""
+    name: str = THE_LLM
+    """The LLM's name in errors"""
+    on_out: OnOut = ignore_out
+    """A function that is called when `is_out` changes"""
+    answers: int = 0
+    """How many calls the LLM has answered"""
+    is_out: bool = False
+    """Whether the LLM is out, as far as is known: from the first probe without an answer, an error that the
+    LLM has ended, or a call that is cancelled after failed attempts, until it answers a call or a probe"""
+    stopped: bool = False
+    """Whether the event `stop` ended a wait for the end of an outage"""
+    _in_work: int = 0
+    _begun: int = 0
+    _checked: float = -math.inf  # the loop's time of the last probe of `check`
+    # the loop's times of the last reply to a call or a probe, and of the last call cancelled without a reply
+    _replied: float = -math.inf
+    _left: float = -math.inf
+    _fault: OutageError | None = None  # why the last call failed, if the LLM has not replied since
+    _doubting: asyncio.Task[None] | None = None
+    _is_closed: bool = False
+    _took: float = 0.0  # seconds that a call takes: the longest of the last calls
+    _answered: float = -math.inf  # the loop's time of the last reply
+    _failed: set[object] = field(default_factory=set)  # questions with a failed call since the last reply
+    # seconds in outages since the last reply: a server that answers only probes counts as down
+    _waited: float = 0.0
+    _looking: asyncio.Task[_Met] | None = None
+    _latest: OutageError = field(default_factory=lambda: OutageError(""))
+    _passed: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM answers during an outage
+    _trials: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by the call that the LLM works on alone
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM works on no call
 
     async def over(self) -> None:
         """Wait until there is no outage. Raises `LLMUnavailableError` as `complete` does."""
@@ -241,7 +228,7 @@ class Outages:
             self._replied, self._fault = asyncio.get_running_loop().time(), None
         if self.is_out != (fault is not None):
             self.is_out = fault is not None
-            self._on_out(self._name, fault)
+            self.on_out(self.name, fault)
 
     def close(self) -> None:
         """Stop waiting for the end of an outage. From now on, no call begins, and one that fails ends."""
@@ -272,7 +259,7 @@ class Outages:
         except asyncio.CancelledError:
             if self._replied < began and not self._is_closed:
                 self._left = asyncio.get_running_loop().time()
-                if fault := getattr(self._llm, "fault", None) or self._fault:
+                if fault := getattr(self.llm, "fault", None) or self._fault:
                     self._latest = fault
                     self._note(fault)
             raise
@@ -371,7 +358,7 @@ class Outages:
         clocks of questions stand still."""
         async with self._trials:
             since = asyncio.get_running_loop().time()
-            self._clocks.stop()
+            self.clocks.stop()
             try:
                 with contextlib.suppress(TimeoutError):  # A call may hang.
                     async with asyncio.timeout(_PROBES_S[-1] + 2 * self._took):
@@ -381,11 +368,11 @@ class Outages:
                     await self.over()
                 yield
             finally:
-                self._clocks.go_on(since)
+                self.clocks.go_on(since)
 
     async def _ask(self, request: Request) -> Completion:
         try:
-            return await self._llm.complete(request)
+            return await self.llm.complete(request)
         except asyncio.CancelledError:
             # The error holds this call, so the call must not hold the task, which holds the error.
             if getattr(asyncio.current_task(), "cancelling", int)():
@@ -402,7 +389,7 @@ class Outages:
     def _check_gone(self, fault: LLMUnavailableError, clock: Clock | None) -> None:
         """Note a failed call of a question. Raise `LLMUnavailableError` if the LLM answers nothing but probes."""
         self._failed.add(clock or object())
-        most = max(_FAILED_IN_A_ROW, self.answers // 5) + self._lost
+        most = max(_FAILED_IN_A_ROW, self.answers // 5) + self.lost
         if len(self._failed) > most and not self._in_work:
             raise self._gone(fault, "the LLM answers only the smallest calls")
 
@@ -428,7 +415,7 @@ class Outages:
         looked, before = loop.time(), self._answered
         self._latest = fault
         self._passed.clear()
-        self._clocks.stop()
+        self.clocks.stop()
         try:
             # Other calls got replies meanwhile. The server may be busy, and the probe waits in its queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
@@ -439,13 +426,13 @@ class Outages:
                 self._note(None)
                 return met
             self._note(self._latest)
-            if not self._patience_s:
+            if not self.patience_s:
                 raise self._latest
             since = time.time() - (loop.time() - max(began, before))
-            self._tell(Waiting(since, str(self._latest), self._name))
+            self._tell(Waiting(since, str(self._latest), self.name))
             try:
                 began_to_wait = loop.time()
-                await self._wait(began_to_wait + self._patience_s - self._waited)
+                await self._wait(began_to_wait + self.patience_s - self._waited)
                 self._note(None)
                 self._waited += loop.time() - began_to_wait
             except LLMUnavailableError:
@@ -458,7 +445,7 @@ class Outages:
             self._note(error)
             raise
         finally:
-            self._clocks.go_on(None if met == "others" else max(began, before))
+            self.clocks.go_on(None if met == "others" else max(began, before))
 
     async def _wait(self, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -469,18 +456,18 @@ class Outages:
                 asked = timedelta(seconds=round(self._latest.retry_after))
                 raise self._gone(self._latest, f"the LLM asks to wait for {asked}, which is longer than allowed")
             if left <= 0:
-                raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self._patience_s))}")
+                raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self.patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
-            ends = [asyncio.ensure_future(event.wait()) for event in (self._stop, self._passed)]
+            ends = [asyncio.ensure_future(event.wait()) for event in (self.stop, self._passed)]
             try:
                 await _first(wait, ends)
             finally:
                 await _cancel(ends)
             # That call may have started before the outage, so its reply is only a reason for a probe.
             self._passed.clear()
-            if await self._is_answered(self._stop):
+            if await self._is_answered(self.stop):
                 return
-            if self._stop.is_set():
+            if self.stop.is_set():
                 self.stopped = True
                 raise self._gone(self._latest, "stopped while waiting")
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -496,13 +483,13 @@ class Outages:
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
         if busy_s:
             works.append(asyncio.ensure_future(self._passed.wait()))
-        fault, is_sent = getattr(self._llm, "fault", None), False
+        fault, is_sent = getattr(self.llm, "fault", None), False
         try:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
                 # A probe with a failed attempt is not lost: it is sent again.
-                if not is_sent or getattr(self._llm, "fault", None) is fault:
+                if not is_sent or getattr(self.llm, "fault", None) is fault:
                     works.append(asyncio.ensure_future(self._probe()))
                     is_sent = True
                 if await _first(seconds, [*stopped, *works]):
@@ -533,12 +520,12 @@ class Outages:
         """Report the start of an outage, or its end (None), to `on_change`. If this function fails, raise
         `RunError`, because no question is the cause."""
         try:
-            self._on_change(waiting)
+            self.on_change(waiting)
         except Exception as error:
             raise RunError(f"the callback for outages failed: {type(error).__name__}: {error}") from error
 
     def _gone(self, fault: LLMUnavailableError, because: str) -> LLMUnavailableError:
-        which = "" if self._name == THE_LLM else f"{self._name}: "
+        which = "" if self.name == THE_LLM else f"{self.name}: "
         return LLMUnavailableError(f"{which}{fault}; {because}")
 
 

@@ -6,36 +6,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
 from time import perf_counter, time
-from typing import Any
 
 import numpy as np
 import orjson
 
-from pyfast.engine.budget import Budget, tokens_spent, within
+from pyfast.engine.budget import tokens_spent, within
 from pyfast.engine.context import Ask, Context, Past, Runtime
 from pyfast.engine.events import Event, OnEvent, OnStep, ignore
 from pyfast.engine.job import Job
 from pyfast.engine.journal.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
-from pyfast.engine.outages import Waiting, hear_nothing
-from pyfast.engine.questions import Question, Questions
+from pyfast.engine.outages import Waiting
+from pyfast.engine.questions import Question
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import ANSWERS, RunFolder
 from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError, kind_of
-from pyfast.llm import FullLLM, Role
 from pyfast.llm.protocol import BatchLog
-from pyfast.retrieval import Index, PassageList, ScoredSegments
+from pyfast.retrieval import PassageList, ScoredSegments
 from pyfast.utils.log import LOG
-from pyfast.utils.options import RunOptions
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
 _LAST_CALLS_S = 60.0  # how long a run that ends waits for the calls in flight, whose replies cost money
@@ -132,64 +128,6 @@ async def work_on(
             return SessionResult(summary, [])
     except OSError as error:
         raise RunError(f"{error.filename or job.folder}: {error.strerror}") from None
-
-
-async def answer_all(
-    questions: Iterator[Question],
-    ask: Ask,
-    index: Index | None,
-    llm: FullLLM | Mapping[Role, FullLLM],
-    write: Callable[[Record], None],
-    concurrency: int = 64,
-    *,
-    budget: Budget | None = None,
-    stop: asyncio.Event | None = None,
-    outage_seconds: float = 0.0,
-    on_outage: Callable[[Waiting | None], None] = hear_nothing,
-    **others: Any,
-) -> Summary:
-    """Answer questions that nobody has counted, in memory.
-
-    Args:
-        questions: The questions. They are read when their turn comes.
-        ask: The system with its settings.
-        index: The index, if there is one.
-        llm: The LLM for all prompts, or one for each role. It must have started.
-        write: A function that is called with each record, in the order of the questions.
-        concurrency: How many questions are in progress at once.
-        budget: Limits of questions and of the run.
-        stop: After this event is set, no new question starts.
-        outage_seconds: How many seconds to wait for an LLM that does not answer.
-        on_outage: A function that is called with the outage when it starts, and with None when it ends.
-        **others: Values of other fields of `Job`, such as `failures`.
-
-    Returns:
-        The counts.
-
-    Raises:
-        RunError: As in `work_on`.
-        InputError: As in `work_on`.
-    """
-
-    def hear(event: Event) -> None:
-        if event.kind in ("waiting", "answering"):
-            on_outage(event.waiting)
-
-    job = Job(
-        folder=None,
-        questions=Questions(lambda: questions, sys.maxsize, ""),
-        system="",
-        ask=ask,
-        index=index,
-        llm=llm,
-        options=RunOptions(outage=outage_seconds / 60),
-        concurrency=concurrency,
-        budget=budget or Budget(),
-        **others,
-    )
-    summary = await _answer_all(job, write, stop, hear)
-    summary.left = 0
-    return summary
 
 
 async def _answer_all(
@@ -361,17 +299,12 @@ def _checked(evidence: bytes) -> bytes:
     return orjson.dumps(items)
 
 
-def _with_notes(trace: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-    """Return the trace, with two additions if they are not empty: how many passages did not fit into each
-    prompt, and the queries for which a search found nothing."""
-    notes = {"left_out": context.ledger.left_out, "nothing_retrieved": sorted(context.nothing_retrieved)}
-    return {**trace, **{name: note for name, note in notes.items() if note}}
-
-
 async def _written(answer: Answer, context: Context, counted: bool) -> tuple[Cited, bytes]:
     """Write the evidence and the trace of an answer as JSON. If `counted` is True, this is a step of the
-    question."""
-    trace, lists = _with_notes(answer.trace, context), list[PassageList]()
+    question. Two additions to the trace are written if they are not empty: how many passages did not fit into each
+    prompt, and the queries for which a search found nothing."""
+    notes = {"left_out": context.ledger.left_out, "nothing_retrieved": sorted(context.nothing_retrieved)}
+    trace, lists = {**answer.trace, **{name: note for name, note in notes.items() if note}}, list[PassageList]()
     written = orjson.dumps(trace, default=partial(_gather, lists))
     given = answer.evidence or b"[]"
     if isinstance(given, ScoredSegments):

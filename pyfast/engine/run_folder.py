@@ -21,17 +21,9 @@ from typing import IO, Any
 
 import orjson
 
+import pyfast.engine.configuration as run_toml
 import pyfast.engine.journal.journal as journals
-from pyfast.engine.configuration import (
-    CONFIGURATION,
-    Configuration,
-    configuration_digest,
-    differences,
-    read_configuration,
-    recorded_value,
-    roles_in_common,
-    write_configuration,
-)
+from pyfast.engine.configuration import CONFIGURATION, Configuration
 from pyfast.engine.journal.journal import Journal, JournalledBatches, Key, Outcome
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import Asked
@@ -78,10 +70,10 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if _size(path / ANSWERS):
             raise InputError(f"{path} contains answers but no {CONFIGURATION}; choose another folder")
         return
-    recorded = read_configuration(path / CONFIGURATION)
+    recorded = run_toml.read_configuration(path / CONFIGURATION)
     if not _has_begun(path):
         return
-    if changed := differences(recorded, described, unknown):
+    if changed := run_toml.differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise OtherRunError(
                 f"{path} was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
@@ -111,8 +103,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 
 def check_journal(path: Path) -> None:
     """Raise `InputError` if the journal in a run's folder belongs to another run."""
-    recorded, known = read_configuration(path / CONFIGURATION), journals.runs_of(path / JOURNAL)
-    if known is not None and configuration_digest(recorded) not in known:
+    recorded, known = run_toml.read_configuration(path / CONFIGURATION), journals.runs_of(path / JOURNAL)
+    if known is not None and run_toml.configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not match {CONFIGURATION}: one of them was changed or comes from another run."
             " Restore the original, or use --restart"
@@ -138,10 +130,10 @@ def check_reused(path: Path, described: Configuration, run: Path, known: bool = 
     if not (run / JOURNAL).is_file() or path.resolve() == run.resolve():
         raise InputError(f"{run}: --reuse expects the folder of another run")
     check_journal(run)
-    before = read_configuration(run / CONFIGURATION)
+    before = run_toml.read_configuration(run / CONFIGURATION)
     llms = {"llm": before.get("llm", {})}, {"llm": described["llm"]}
-    if not roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
-        changed = differences(*llms)
+    if not run_toml.roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
+        changed = run_toml.differences(*llms)
         raise InputError(
             f"{run}: the replies of this run cannot be reused, because its LLM is different: {'; '.join(changed)}"
         )
@@ -229,9 +221,9 @@ class RunFolder:
             if not begun:  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
-            runs = [configuration_digest(described)]
+            runs = [run_toml.configuration_digest(described)]
             if extends:
-                runs.insert(0, configuration_digest(read_configuration(path / CONFIGURATION)))
+                runs.insert(0, run_toml.configuration_digest(run_toml.read_configuration(path / CONFIGURATION)))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, sync, runs)
@@ -244,7 +236,7 @@ class RunFolder:
             if questions is not None and not (begun and _keeps(path, questions, described)):
                 write_questions(questions, path / QUESTIONS)
             # From here on, other processes can read the folder.
-            write_configuration(path / CONFIGURATION, described)
+            run_toml.write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
             _make_private(path, is_new)
@@ -306,7 +298,9 @@ class RunFolder:
         copied = journals.reused_runs(self._path / JOURNAL, runs)
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
-            replies, damaged = self.journal.copy_replies(run, roles_in_common(before["llm"], described["llm"]))
+            replies, damaged = self.journal.copy_replies(
+                run, run_toml.roles_in_common(before["llm"], described["llm"])
+            )
             LOG.info("%s: the %d replies of this run are reused for identical requests", run, replies)
             if damaged:
                 LOG.warning("%s is damaged: %d of its replies cannot be reused", run, damaged)
@@ -603,7 +597,7 @@ def _keeps(path: Path, questions: Questions, described: Configuration) -> bool:
     """Return whether the folder of a run has the questions already. If no other file has their gold, it may have
     changed."""
     kept = path / QUESTIONS
-    same = recorded_value(path, "questions", "digest") == described["questions"]["digest"]
+    same = run_toml.recorded_value(path, "questions", "digest") == described["questions"]["digest"]
     return same and kept.exists() and questions.place != str(kept)
 
 

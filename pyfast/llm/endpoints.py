@@ -168,17 +168,12 @@ class Endpoint(ABC):
             )
             self.most = min(self.most, half)
             return values
-        if isinstance(failure, RefusalError) and await self._answers_others(calls):
-            failure = CallError(failure.said)
+        if isinstance(failure, RefusalError):
+            # If the server answers a small request, it answers others.
+            with contextlib.suppress(Refused, CallError, LLMUnavailableError):
+                await self.ask(PROBE, PROBE[0], calls)
+                failure = CallError(failure.said)
         raise failure from None
-
-    async def _answers_others(self, calls: list[ServerCall]) -> bool:
-        """Send a small request, and return whether the server answers it."""
-        try:
-            await self.ask(PROBE, PROBE[0], calls)
-        except (Refused, CallError, LLMUnavailableError):
-            return False
-        return True
 
     async def ask(self, texts: Sequence[str], query: str, calls: list[ServerCall]) -> list[Any]:
         """Send one request. Raises `Refused` and the errors of `values`."""

@@ -48,11 +48,6 @@ def response_format(schema: Schema) -> orjson.Fragment:
 whole_format = once_per_schema(response_format)
 
 
-@once_per_schema
-def strict_format(schema: Schema) -> orjson.Fragment:
-    return response_format(strict(schema))
-
-
 # The keywords that each implementation of the strict mode accepts. OpenAI's newest models accept bounds and
 # patterns too.
 _TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties", "$ref"}
@@ -83,6 +78,9 @@ def strict(schema: Any) -> Any:
     return node
 
 
+_strict_format = once_per_schema(lambda schema: response_format(strict(schema)))
+
+
 def _rename(body: Body, _: Schema | None) -> None:
     body["max_completion_tokens"] = body.pop("max_tokens")
 
@@ -98,7 +96,7 @@ def _whole(body: Body, _: Schema | None) -> None:
 
 def _simpler_schema(body: Body, schema: Schema | None) -> None:
     if schema is not None:
-        body["response_format"] = strict_format(schema)
+        body["response_format"] = _strict_format(schema)
 
 
 def _any_json(body: Body, schema: Schema | None) -> None:

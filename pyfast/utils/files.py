@@ -44,7 +44,8 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
     `durable` is as in `write_atomically`.
     """
-    aside = _aside(path, "new")
+    # The suffix is random. Process ids are not unique: two containers may share the folder.
+    aside = path.with_name(f"{path.name}.new-{secrets.token_hex(4)}")
     try:
         yield aside
         if durable:
@@ -185,11 +186,6 @@ def refuse_links(folder: Path) -> None:
                     f"{entry.path} is a symbolic link, but pyfast writes only into the folder itself: replace the"
                     " link by the file, or use another folder"
                 )
-
-
-def _aside(path: Path, suffix: str) -> Path:
-    # The suffix is random. Process ids are not unique: two containers may share the folder.
-    return path.with_name(f"{path.name}.{suffix}-{secrets.token_hex(4)}")
 
 
 def allow_open_files(count: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from runs import answer_all
 
-from pyfast.engine import Answer, Ask, Budget, Context, Question, Record, Summary, answer_all
+from pyfast.engine import Answer, Ask, Budget, Context, Question, Record, Summary
 from pyfast.engine.record import cite, with_names
 from pyfast.errors import CallError, InputError, LLMUnavailableError
 from pyfast.llm import LLM, Completion, Request, open_llm

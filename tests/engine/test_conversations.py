@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
-from runs import WORD, Watched, answers, go, moody, records
+from runs import WORD, Watched, answer_all, answers, go, moody, records
 
-from pyfast.engine import Answer, Budget, Context, Question, Record, answer_all, read_questions, run
+from pyfast.engine import Answer, Budget, Context, Question, Record, read_questions, run
 from pyfast.engine.questions import questions_in
 from pyfast.errors import CallError, InputError, RunError
 from pyfast.llm import open_llm

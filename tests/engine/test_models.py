@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from fast_clock import run_fast
-from runs import Watched, answers, ask_about, go, traces
+from runs import Watched, answer_all, answers, ask_about, go, traces
 
-from pyfast.engine import Answer, Budget, Context, Prompt, Question, Record, answer_all, read_status
+from pyfast.engine import Answer, Budget, Context, Prompt, Question, Record, read_status
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting
 from pyfast.errors import InputError, LLMUnavailableError, OutageError

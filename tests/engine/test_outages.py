@@ -10,21 +10,10 @@ from typing import Any
 import pytest
 from fast_clock import FastLoop, run_fast
 from hostile_server import counts, hostile
-from runs import Described, Watched, answers, ask_about, direct, go, records, winding
+from runs import Described, Watched, answer_all, answers, ask_about, direct, go, records, winding
 
 import pyfast
-from pyfast.engine import (
-    Answer,
-    Budget,
-    Context,
-    Question,
-    Questions,
-    Record,
-    Summary,
-    answer_all,
-    read_status,
-    work_on,
-)
+from pyfast.engine import Answer, Budget, Context, Question, Questions, Record, Summary, read_status, work_on
 from pyfast.engine.outages import Outages, Waiting
 from pyfast.errors import CallError, LLMUnavailableError, OutageError, RefusalError, RunError
 from pyfast.llm import Completion, Request

@@ -45,7 +45,7 @@ PLANTS = {
         "or not trace:",
     ),
     "an outage ends the run": Plant(
-        "engine/outages.py", "            if not self._patience_s:\n", "            if fault.kind:\n"
+        "engine/outages.py", "            if not self.patience_s:\n", "            if fault.kind:\n"
     ),
     "clocks run on in an outage": Plant(
         "engine/outages.py", "                clock.ends += now - max(since, clock.counted)\n", ""
@@ -157,7 +157,7 @@ PLANTS |= {
     ),
     "Ctrl-C does not end the wait for an LLM": Plant(
         "engine/outages.py",
-        '            if self._stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
+        '            if self.stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
         "",
     ),
     "a 200 with an error body is taken as an answer": Plant(

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from pyfast.engine import Answer, Budget, Context, Ledger, Question, Record, answer_all
+from runs import answer_all
+
+from pyfast.engine import Answer, Budget, Context, Ledger, Question, Record
 from pyfast.llm import LLM
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index

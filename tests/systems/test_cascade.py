@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from loops import QUESTIONS, WORDS
-from runs import ask_about
+from runs import answer_all, ask_about
 from scripted import Scripted, plan, run
 from typer.testing import CliRunner
 
 import pyfast
 from pyfast.api.training import calibrate_cascade
 from pyfast.commands.cli import app
-from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.engine import Budget, Question, Record
 from pyfast.errors import InputError
 from pyfast.llm import LLM, Request, Role
 from pyfast.retrieval import Index

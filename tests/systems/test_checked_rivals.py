@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from loops import QUESTIONS, WORDS
+from runs import answer_all
 from scripted import KINDS, Scripted, run
 
-from pyfast.engine import Question, Record, answer_all
+from pyfast.engine import Question, Record
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, fuse
 from pyfast.systems import load_system

@@ -12,10 +12,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from pydantic import ValidationError
+from runs import answer_all
 from scripted import KINDS, Scripted, plan
 
 import pyfast
-from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.engine import Budget, Question, Record
 from pyfast.errors import InputError
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, Request

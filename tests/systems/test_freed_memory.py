@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from runs import Watched
+from runs import Watched, answer_all
 from test_partial_records import SETTINGS
 
-from pyfast.engine import Context, Ledger, Question, Record, answer_all
+from pyfast.engine import Context, Ledger, Question, Record
 from pyfast.errors import CallError
 from pyfast.knowledge import Session
 from pyfast.llm import Completion, Request

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Watched, answers, go, records
+from runs import Watched, answer_all, answers, go, records
 from tiny import tiny_model
 
-from pyfast.engine import Question, Record, answer_all
+from pyfast.engine import Question, Record
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Request, open_llm
 from pyfast.retrieval import Index

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from hostile_server import MANNERS, break_off, counts, hostile
-from runs import ask_about
+from runs import answer_all, ask_about
 from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
-from pyfast.engine import Budget, Question, Record, Summary, answer_all
+from pyfast.engine import Budget, Question, Record, Summary
 from pyfast.knowledge import Session
 from pyfast.systems import load_system, names
 

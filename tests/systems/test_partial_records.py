@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
-from runs import Watched, go
+from runs import Watched, answer_all, go
 from word_vectors import WordVectors
 
 import pyfast
 from pyfast.corpus import TextDocument
-from pyfast.engine import Answer, Budget, Context, Question, Record, answer_all
+from pyfast.engine import Answer, Budget, Context, Question, Record
 from pyfast.errors import CallError
 from pyfast.knowledge import Session, add_extracts
 from pyfast.llm import Completion, Request

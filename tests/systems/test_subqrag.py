@@ -16,12 +16,12 @@ import pytest
 from gold_paths import FollowsGoldPaths, closure
 from knowing import know
 from processes import Session as Process
-from runs import checksums, go, records
+from runs import answer_all, checksums, go, records
 from word_vectors import WordVectors
 
 from pyfast.api.knowledge import merge_knowledge, reset_knowledge
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
-from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.engine import Budget, Question, Record
 from pyfast.engine.configuration import write_configuration
 from pyfast.engine.run_folder import RunFolder
 from pyfast.errors import CallError, InputError, LLMUnavailableError

@@ -15,9 +15,10 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 import torch
+from runs import answer_all
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pyfast.engine import Question, Record, answer_all
+from pyfast.engine import Question, Record
 from pyfast.errors import InputError, ModelNotFoundError
 from pyfast.evaluation import evaluate
 from pyfast.llm import Request, open_llm

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from runs import answer_all
 
-from pyfast.engine import Budget, Question, Record, answer_all
+from pyfast.engine import Budget, Question, Record
 from pyfast.llm import LLM
 from pyfast.retrieval import Index
 from pyfast.systems import load_system

@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from pyfast.engine import Question, Record, answer_all
+from runs import answer_all
+
+from pyfast.engine import Question, Record
 from pyfast.llm import LLM, Request, open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import load_system

@@ -120,7 +120,10 @@ def cut(
     """
     place = min([done, *(block.first for block in existing)])
     # All turns of a conversation, or a single question
-    units = (list(unit) for _, unit in groupby(islice(questions, place, None), _unit_of))
+    left = groupby(
+        islice(questions, place, None), lambda one: (one.id,) if one.conversation is None else one.conversation
+    )
+    units = (list(unit) for _, unit in left)
     for known in [*existing, Block(total, 0, run)]:
         while place < known.first:
             size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
@@ -135,10 +138,6 @@ def cut(
             place += len(next(units))
         if known.count:
             yield known
-
-
-def _unit_of(question: Question) -> object:
-    return (question.id,) if question.conversation is None else question.conversation
 
 
 def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: bool) -> None:

@@ -11,16 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import pyfast.engine.configuration as run_toml
 import pyfast.engine.distributed.blocks as blocks
 from pyfast.engine import Configuration, Event, Job, RunFolder, Summary, Watch
 from pyfast.engine.budget import tokens_spent
-from pyfast.engine.configuration import (
-    CONFIGURATION,
-    differences,
-    read_configuration,
-    windows_of,
-    write_configuration,
-)
+from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.blocks import Block, Lease, Told, Work
 from pyfast.engine.distributed.cluster import AT_ONCE, Pool, connected
 from pyfast.engine.events import UNWATCHED
@@ -66,14 +61,16 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
         raise RunInUseError(f"another process is working on the run {run}")
     described = job.describe()
     if blocks.blocks_in(run):
-        before = read_configuration(run / CONFIGURATION)
-        if changed := differences(before, described, windows_of(described)):
+        before = run_toml.read_configuration(run / CONFIGURATION)
+        if changed := run_toml.differences(before, described, run_toml.windows_of(described)):
             raise InputError(
                 f"{run} was started with different values: {'; '.join(changed)}. Use the same values,"
                 " another folder, or --restart"
             )
     if not (run / CONFIGURATION).exists():
-        write_configuration(run / CONFIGURATION, described)  # so that workers open the commit that it names
+        run_toml.write_configuration(
+            run / CONFIGURATION, described
+        )  # so that workers open the commit that it names
     watch.on_event(Event("starting", 0, job.questions.count))
     with (
         connected(cluster) as pool,
@@ -220,8 +217,8 @@ class _Driver:
         self.false_starts, member.has_started = 0, True
         assert told.configuration is not None
         theirs = {**told.configuration, "questions": self.described["questions"]}
-        unknown = windows_of(theirs) if self.folder is None else []
-        if changed := differences(self.described, theirs, unknown):
+        unknown = run_toml.windows_of(theirs) if self.folder is None else []
+        if changed := run_toml.differences(self.described, theirs, unknown):
             raise InputError(f"a worker differs from this process: {'; '.join(changed)}")
         if self.folder is None:
             places = {**theirs["places"], **self.described["places"], "workers": str(self.pool.size)}

@@ -603,13 +603,11 @@ def runs_of(path: Path) -> set[str] | None:
     A run that was resumed with more questions has one checksum for each number of questions. The result is
     empty if the journal names no run, and None if the journal cannot be read.
     """
-    try:
-        with contextlib.closing(open_to_read(path)) as database:
-            if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
-                return set()
-            return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
-    except (sqlite3.Error, InputError):
-        return None
+    with contextlib.suppress(InputError), reading(path) as database:
+        if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
+            return set()
+        return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
+    return None
 
 
 def reused_runs(path: Path, runs: Iterable[Path]) -> list[Path]:
@@ -677,26 +675,22 @@ class JournalledBatches(BatchLog):
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
         """Store a new batch. Call this method before the batch is submitted."""
-
-        def add(database: sqlite3.Connection) -> None:
-            database.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (batch.key, llm, batch.id, batch.made))
-            rows = ((batch.key, place, request) for place, request in batch.calls.items())
-            database.executemany("INSERT INTO batch_calls VALUES (?, ?, ?)", rows)
-
-        await self._do(add)
+        await self._write(
+            ("INSERT INTO batches VALUES (?, ?, ?, ?)", [(batch.key, llm, batch.id, batch.made)]),
+            ("INSERT INTO batch_calls VALUES (?, ?, ?)", [(batch.key, *call) for call in batch.calls.items()]),
+        )
 
     async def identify(self, key: str, id: str) -> None:
         """Store the id that the provider gave to a batch."""
-        await self._do(lambda database: database.execute("UPDATE batches SET id = ? WHERE key = ?", (id, key)))
+        await self._write(("UPDATE batches SET id = ? WHERE key = ?", [(id, key)]))
 
     async def remove(self, key: str) -> None:
         """Remove a batch. Its calls can then be submitted again."""
+        calls = "DELETE FROM batch_calls WHERE batch = ?", [(key,)]
+        await self._write(calls, ("DELETE FROM batches WHERE key = ?", [(key,)]))
 
-        def remove(database: sqlite3.Connection) -> None:
-            database.execute("DELETE FROM batch_calls WHERE batch = ?", (key,))
-            database.execute("DELETE FROM batches WHERE key = ?", (key,))
-
-        await self._do(remove)
+    async def _write(self, *changes: tuple[str, Sequence[tuple[object, ...]]]) -> None:
+        await self._do(lambda database: [database.executemany(*change) for change in changes])
 
     async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         loop = asyncio.get_running_loop()
