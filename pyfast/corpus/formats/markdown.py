@@ -55,6 +55,8 @@ _TAG = re.compile(r"<(/?)(br|img|del|s|strike)\b", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 
 
+_Place = tuple[int, int]
+"""The character offsets of a part of a text"""
 _Table = tuple[int, int, grids.TableParts]
 """A table: the character offsets of its lines, and its parts, without Markdown's marks"""
 
@@ -113,25 +115,16 @@ def headings(text: str) -> list[Heading]:
     return _headings(_parser().parse(text), _lines(text), 0)
 
 
-class _Layout(NamedTuple):
-    """The headings and tables of a text, and the character offsets of tables that are written in HTML, and of
-    comments."""
-
-    headings: list[Heading]
-    tables: list[_Table]
-    in_html: list[tuple[int, int]]
-    comments: list[tuple[int, int]]
-
-
-def _layout(text: str, start: int) -> _Layout:
-    """Find the headings and tables from `start` on. Those inside lists and quotes do not count."""
+def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_Place], list[_Place]]:
+    """Find the headings, the tables, the places of tables that are written in HTML, and those of comments, from
+    `start` on. What is inside lists and quotes does not count."""
     text = text[start:]
     marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK)
     if "<!--" not in text and not any(mark.search(text) for mark in marks):
-        return _Layout([], [], [], [])
+        return [], [], [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
     found = tokens, text, lines, start
-    return _Layout(_headings(tokens, lines, start), _tables(*found), _tables_in_html(*found), _comments(*found))
+    return _headings(tokens, lines, start), _tables(*found), _tables_in_html(*found), _comments(*found)
 
 
 def _lines(text: str) -> list[int]:
@@ -172,7 +165,7 @@ def _header_rows(rows: list[list[str]]) -> int | None:
     return None if alone or (numbers and not any(map(grids.is_number, names))) else 0
 
 
-def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
+def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[_Place]:
     """The character offsets of the tables that are written in HTML. An empty line ends a block of HTML, but not
     its table."""
     found: list[tuple[int, int]] = []
@@ -192,7 +185,7 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
     return found
 
 
-def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[tuple[int, int]]:
+def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[_Place]:
     """The character offsets of comments that are blocks: in HTML, or as `[//]: # (not shown)`. Passages are shown
     without those within a line."""
     found, code = list[tuple[int, int]](), [(0, 0)]
