@@ -22,17 +22,9 @@ from typing import IO, Any, Literal
 from unicodedata import normalize
 
 import pyfast.utils.plugins as plugins
-from pyfast.corpus.documents import (
-    Document,
-    KnowledgeGraph,
-    Table,
-    TextDocument,
-    Triple,
-    Unread,
-    with_metadata,
-)
+from pyfast.corpus.documents import Document, Table, TextDocument, Unread, with_metadata
 from pyfast.corpus.encode import digest_of
-from pyfast.corpus.formats.delimited import PlainTabs, read_table, rows
+from pyfast.corpus.formats.delimited import read_table, read_triples
 from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends, without_colours
 from pyfast.corpus.formats.html import read_html
 from pyfast.corpus.formats.markdown import read_markdown
@@ -541,40 +533,10 @@ def _read_text(uri: str, path: Path) -> Iterator[Document]:
     yield TextDocument(uri, path.stem, with_line_ends(without_colours(read_text(path))))
 
 
-def _read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
-    triples: list[Triple] = []
-    faults: list[Unread] = []
-    for number, (line, row) in enumerate(rows(path, read_text(path), PlainTabs)):
-        if isinstance(row, Unread):
-            faults.append(row)
-        elif not number and _is_header(row):
-            faults.append(Unread(path, f"line {line} is read as the header", missing=False))
-        elif len(row) not in (3, 4):
-            faults.append(Unread(path, f"line {line}: expected 3 columns, or 4 with a time, got {len(row)}"))
-        elif not all(map(str.strip, row[:3])):
-            faults.append(
-                Unread(path, f"line {line}: this triple has no {_PARTS[[*map(str.strip, row)].index('')]}")
-            )
-        else:
-            triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))
-    if triples or not faults:
-        yield KnowledgeGraph(uri, title_of(path), tuple(triples))
-    yield from faults
-
-
-def _is_header(row: Sequence[str]) -> bool:
-    """Whether a line has the names of the columns, such as head, relation, tail."""
-    return len(row) > 2 and all(name.strip().lower() in usual for name, usual in zip(row, _NAMES, strict=False))
-
-
-_PARTS = ("head", "relation", "tail")
-_NAMES = ({"head", "subject"}, {"relation", "predicate", "property"}, {"tail", "object"})
-
-
 TEXT = Reader(("*.txt", "*.text"), _read_text)
 MARKDOWN = Reader(("*.md", "*.markdown"), read_markdown)
 TABLE = Reader(("*.csv", "*.tsv"), read_table)
-TRIPLES = Reader(("triples*.tsv", "*.triples.tsv"), _read_triples)
+TRIPLES = Reader(("triples*.tsv", "*.triples.tsv"), read_triples)
 JSON_LINES = Reader(("*.jsonl", "*.ndjson"), read_jsonl_documents)
 JSON = Reader(("*.json",), read_json_documents)
 COLUMNAR = Reader(("*.parquet", "*.arrow", "*.feather"), read_columnar)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyfast.corpus.grids as grids
-from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.documents import Document, KnowledgeGraph, Triple, Unread
 from pyfast.corpus.formats.files import read_text
 
 _DELIMITERS = [",", ";", "\t", "|"]
@@ -27,6 +27,8 @@ _MOST_COMPARED = 50
 _MOST_SHARE = 0.8
 _NAMED = re.compile(r'"?sep=([,;\t|])"?[ \t]*\r?\n', re.IGNORECASE)
 _ESCAPED_QUOTE = '\\"'
+_PARTS = {"head": "head subject", "relation": "relation predicate property", "tail": "tail object"}
+"""The names of the parts of a triple, each with those that its column can have"""
 _DECIMAL_COMMA = re.compile(r"\s*-?\d{1,3}(?:\.?\d{3})*,\d+\s*")
 _Record = tuple[int, tuple[str, ...] | Unread]
 """The number of a record's first line, and its fields or why it cannot be read"""
@@ -400,3 +402,29 @@ def _sniffed(sample: str) -> type[csv.Dialect] | None:
     signs = {name: getattr(dialect, name) or None for name in ("delimiter", "quotechar", "escapechar")}
     quoting = csv.QUOTE_MINIMAL if dialect.quotechar else csv.QUOTE_NONE
     return type("Found", (csv.excel,), {**signs, "quoting": quoting})
+
+
+def read_triples(uri: str, path: Path) -> Iterator[Document | Unread]:
+    """Read the knowledge graph of a file. Each line has a head, a relation and a tail, and it can have a time."""
+    triples: list[Triple] = []
+    faults: list[Unread] = []
+    for number, (line, row) in enumerate(rows(path, read_text(path), PlainTabs)):
+        if isinstance(row, Unread):
+            faults.append(row)
+        elif not number and _names_parts(row):
+            faults.append(Unread(path, f"line {line} is read as the header", missing=False))
+        elif len(row) not in (3, 4):
+            faults.append(Unread(path, f"line {line}: expected 3 columns, or 4 with a time, got {len(row)}"))
+        elif "" in (texts := [*map(str.strip, row[:3])]):
+            faults.append(Unread(path, f"line {line}: this triple has no {[*_PARTS][texts.index('')]}"))
+        else:
+            triples.append(Triple(row[0], row[1], row[2], (row[3] or None) if len(row) == 4 else None))
+    if triples or not faults:
+        yield KnowledgeGraph(uri, grids.title_of(path), tuple(triples))
+    yield from faults
+
+
+def _names_parts(row: Sequence[str]) -> bool:
+    """Whether a line has the names of the columns, such as head, relation, tail."""
+    names = (name.strip().lower() for name in row)
+    return len(row) > 2 and all(name in usual.split() for name, usual in zip(names, _PARTS.values(), strict=False))
