@@ -199,6 +199,7 @@ def _of_row(table: str, row: Sequence[object]) -> int:
 
 
 CURRENT, CACHE = "current", "embeddings.cache"
+Encode = Callable[[Sequence[str]], Float32]
 Write = Callable[[sqlite3.Connection], None]
 """A function that changes the database of a new snapshot"""
 _NOTES = ("corpus", "chunk_tokens", "extractions")
@@ -307,7 +308,8 @@ def make_snapshot(
             if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
-            made = _write_rest(aside, base, embedder, cached_encoder(home / CACHE, embedder), contents, now)
+            encode = cached_encoder(home / CACHE, embedder)
+            made = _write_rest(aside, base, embedder, encode, {"contents": contents, **now})
             aside.rename(home / str(number + 1))
             sync_to_disk(home)
         except BaseException as error:
@@ -335,8 +337,8 @@ def make_apart(folder: Path, index: Index, embedder: Embedder, write: Write) -> 
     """
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)
-    notes = {"corpus": index.manifest["corpus"], "chunk_tokens": None}
-    _write_rest(folder, None, embedder, embedder.encode, contents, notes)
+    facts = {"contents": contents, "corpus": index.manifest["corpus"], "chunk_tokens": None}
+    _write_rest(folder, None, embedder, embedder.encode, facts)
     return Knowledge.open(folder, embedder)
 
 
@@ -356,12 +358,7 @@ def _write_database(aside: Path, base: Knowledge | None, embedder: Embedder, wri
 
 
 def _write_rest(
-    aside: Path,
-    base: Knowledge | None,
-    embedder: Embedder,
-    encode: Callable[[Sequence[str]], Float32],
-    contents: str,
-    notes: Mapping[str, Any],
+    aside: Path, base: Knowledge | None, embedder: Embedder, encode: Encode, facts: Mapping[str, Any]
 ) -> Knowledge:
     """Write the vectors and the manifest of a new snapshot, whose database is already in the folder `aside`.
 
@@ -378,7 +375,7 @@ def _write_rest(
         kept = vector_search.places_among(fresh.marks(name), before.marks(name))
         new = encode(fresh.texts(name, np.flatnonzero(kept < 0).tolist()))
         vector_search.save(aside, name, vector_search.change(known, kept, new), before.folder, known)
-    own = {"contents": contents, "embedder": embedder.fingerprint, **notes}
+    own = {"embedder": embedder.fingerprint, **facts}
     fresh.manifest = write_manifest(aside, own, "knowledge", None if before is None else before.folder)
     return fresh
 
@@ -421,7 +418,7 @@ _CHECK = 16  # bytes of a checksum
 _EVERY = 10.0  # seconds between two lines of progress
 
 
-def cached_encoder(path: Path, embedder: Embedder) -> Callable[[Sequence[str]], Float32]:
+def cached_encoder(path: Path, embedder: Embedder) -> Encode:
     """Return a function like `embedder.encode` that uses a cache file. The function takes known vectors from
     the file. It computes all other vectors and appends them to the file.
 

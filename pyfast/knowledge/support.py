@@ -93,16 +93,10 @@ def supported_statements(triples: Iterable[TripleFields], *texts: Sequence[tuple
             supported.dropped.append(Dropped(reason, f"{head} | {relation} | {tail}"))
         elif keys not in seen and named is not None:
             seen.add(keys)
-            statement = Statement(
-                head,
-                relation,
-                tail,
-                named,
-                description=tidy(getattr(triple, "description", "")),
-                keys=tuple(dict.fromkeys(filter(None, map(tidy, getattr(triple, "keys", ()))))),
-                strength=getattr(triple, "strength", 0),
-            )
-            supported.statements.append(statement)
+            description, strength = tidy(getattr(triple, "description", "")), getattr(triple, "strength", 0)
+            phrases = tuple(dict.fromkeys(filter(None, map(tidy, getattr(triple, "keys", ())))))
+            said = Statement(head, relation, tail, named, "", description, phrases, strength)
+            supported.statements.append(said)
     return supported
 
 

@@ -27,6 +27,8 @@ from pyfast.utils.processes import available_cores
 Int32: TypeAlias = npt.NDArray[np.int32]
 Int64: TypeAlias = npt.NDArray[np.int64]
 Float32: TypeAlias = npt.NDArray[np.float32]
+UInt8: TypeAlias = npt.NDArray[np.uint8]
+UInt64: TypeAlias = npt.NDArray[np.uint64]
 Bool: TypeAlias = npt.NDArray[np.bool_]
 Csr: TypeAlias = csr_array | csr_matrix
 Ragged: TypeAlias = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -172,14 +174,20 @@ def tell_cost(name: str, given: str, wanted: str) -> None:
     warnings.warn(
         f"{name} is {given}, which each call converts; {name} = {name}.astype(np.{wanted}) avoids this",
         SparseEfficiencyWarning,
-        stacklevel=5,  # the caller of the op
+        stacklevel=6,  # the caller of the op
     )
 
 
-def pools(pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike) -> dict[str, Any]:
-    """Check the pools of an op, and return them as arguments: `pool_offsets` int64[P + 1], `doc_ids` int32[N]."""
-    offsets = array("pool_offsets", pool_offsets, np.int64)
-    return {"pool_offsets": offsets, "doc_ids": array("doc_ids", doc_ids, np.int32)}
+def graph_arrays(g: Any) -> tuple[Int64, Int64, Int32, Float32]:
+    """Check a graph, and return its arrays for the core: (pool_offsets, indptr, indices, weights). Raises
+    `ArrayError` if `g` is no graph, or an array has the wrong shape or dtype.
+    """
+    try:
+        offsets, indptr, indices, weights = g.pool_offsets, g.indptr, g.indices, g.weights
+    except AttributeError:
+        raise ArrayError(f"g: expected an EvidenceGraph, got {type(g).__name__}") from None
+    begins = array("g.pool_offsets", offsets, np.int64), array("g.indptr", indptr, np.int64)
+    return *begins, array("g.indices", indices, np.int32), array("g.weights", weights, np.float32)
 
 
 def ragged(
@@ -190,6 +198,37 @@ def ragged(
     if not isinstance(value, tuple) or len(value) != 2:
         raise ArrayError(f"{name}: expected a pair (offsets, {values})")
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], dtype)
+
+
+_TYPES: dict[str, type[np.generic]] = {
+    **dict.fromkeys(("pool_offsets", "list_offsets", "seed_offsets", "query_offsets"), np.int64),
+    **dict.fromkeys(("sentence_offsets", "token_offsets", "lengths", "budgets"), np.int64),
+    **dict.fromkeys(("offsets", "cited", "listed"), np.int64),
+    **dict.fromkeys(("doc_ids", "seed_ids", "query_terms", "member_of"), np.int32),
+    **dict.fromkeys(("semantic", "structural", "score", "scales", "personalization"), np.float32),
+    **dict.fromkeys(("is_table", "dependent"), np.uint8),
+}
+"""The types of the arrays that ops read, by the names of the arguments. In all ops, a name means the same"""
+
+
+def arguments(**given: Any) -> dict[str, Any]:
+    """Check arguments of an op, and return them in the form that the core reads. The names of arrays are those in
+    `_TYPES`. `X` and `XT` are forward indexes, `g` is an `EvidenceGraph`, and `question_terms` is a ragged list of
+    term ids, which becomes the two arguments `question_offsets` and `question_ids`. `threads` can be None.
+
+    Raises `ArrayError` if an argument is malformed.
+    """
+    made: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _TYPES:
+            made[name] = array(name, value, _TYPES[name])
+        elif name == "question_terms":
+            made["question_offsets"], made["question_ids"] = ragged(name, value)
+        elif name == "threads":
+            made[name] = thread_count(value)
+        else:
+            made[name] = graph_arrays(value) if name == "g" else forward(value, name)
+    return made
 
 
 def ends(lists: Sequence[Sized]) -> Int64:

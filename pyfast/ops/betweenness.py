@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, call, thread_count
-from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
+from pyfast.ops.arrays import Float32, array, call, graph_arrays, thread_count
+from pyfast.ops.evidence_graph import EvidenceGraph
 
 EdgeLength = Literal["inverse", "hops"]
 

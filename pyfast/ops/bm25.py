@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, UInt8, arguments, array, call, ragged
 
 _NONE = np.empty(0, np.int32)
 
@@ -38,13 +38,13 @@ class TermCounts:
     documents: Int32
     """int32[entries]: the document of each entry, counted from the part's first document. Ascending within a
     column"""
-    counts: Int32 | npt.NDArray[np.uint8]
+    counts: Int32 | UInt8
     """int32 or uint8 [entries]: how often the term occurs in the document, at least 1"""
     lengths: Int32
     """int32[documents]: the length of each document: the sum of its counts"""
     columns: Int32 | None = None
     """int32[terms]: the column of each term, or -1 if the part does not have the term. None: term t is column t"""
-    deleted: npt.NDArray[np.uint8] | None = None
+    deleted: UInt8 | None = None
     """uint8[documents]: 1 for documents that are deleted: a search neither returns nor counts them. None: no
     document is deleted
     """
@@ -144,19 +144,11 @@ def bm25(
         if not isinstance(part, TermCounts):
             raise ArrayError(f"parts: expected ops.TermCounts, got {type(part).__name__}")
     documents, lengths = sizes or ([sum(part.live for part in parts)], [sum(part.total_length for part in parts)])
-    return call(
-        native.bm25,
-        parts=[_arrays(part) for part in parts],
-        query_offsets=array("query_offsets", query_offsets, np.int64),
-        query_terms=array("query_terms", query_terms, np.int32),
-        k=k,
-        filter=None if filter is None else ragged("filter", filter),
-        k1=k1,
-        b=b,
-        documents=array("sizes[0]", documents, np.int64),
-        total_length=array("sizes[1]", lengths, np.int64),
-        threads=thread_count(threads),
-    )
+    given = arguments(query_offsets=query_offsets, query_terms=query_terms, threads=threads)
+    given["documents"] = array("sizes[0]", documents, np.int64)
+    given["total_length"] = array("sizes[1]", lengths, np.int64)
+    found = None if filter is None else ragged("filter", filter)
+    return call(native.bm25, parts=list(map(_arrays, parts)), **given, filter=found, k=k, k1=k1, b=b)
 
 
 def _arrays(part: TermCounts) -> tuple[npt.NDArray[Any], ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, arguments, call
 
 
 def bridge_expand(
@@ -57,17 +58,6 @@ def bridge_expand(
         >>> documents.tolist(), similarity.tolist()  # document 2 shares only the question's term 0
         ([1], [1.0])
     """
-    question_offsets, question_ids = ragged("question_terms", question_terms)
-    return call(
-        native.bridge_expand,
-        X=forward(X),
-        XT=forward(XT, "XT"),
-        seed_offsets=array("seed_offsets", seed_offsets, np.int64),
-        seed_ids=array("seed_ids", seed_ids, np.int32),
-        question_offsets=question_offsets,
-        question_ids=question_ids,
-        k=k,
-        largest_norm=largest_norm,
-        max_entries=max_entries,
-        threads=thread_count(threads),
-    )
+    given = arguments(X=X, XT=XT, seed_offsets=seed_offsets, seed_ids=seed_ids, question_terms=question_terms)
+    limits: dict[str, Any] = {"largest_norm": largest_norm, "max_entries": max_entries}
+    return call(native.bridge_expand, **given, k=k, **limits, **arguments(threads=threads))

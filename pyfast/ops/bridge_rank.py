@@ -3,11 +3,10 @@ question."""
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Csr, Float32, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Ragged, arguments, call
 
 
 def bridge_rank(
@@ -61,17 +60,6 @@ def bridge_rank(
         >>> print(ops.bridge_rank(X, [0, 3], [0, 1, 2], [3, 1, 1], ([0, 1], [0])).round(3))
         [1.    0.429 0.107]
     """
-    question_offsets, question_ids = ragged("question_terms", question_terms)
-    return call(
-        native.bridge_rank,
-        **pools(pool_offsets, doc_ids),
-        X=forward(X),
-        semantic=array("semantic", semantic, np.float32),
-        question_offsets=question_offsets,
-        question_ids=question_ids,
-        edges=edges,
-        damping=damping,
-        sharpness=sharpness,
-        mix=mix,
-        threads=thread_count(threads),
-    )
+    pools = arguments(X=X, pool_offsets=pool_offsets, doc_ids=doc_ids, semantic=semantic)
+    given = pools | arguments(question_terms=question_terms, threads=threads)
+    return call(native.bridge_rank, **given, edges=edges, damping=damping, sharpness=sharpness, mix=mix)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Csr, Float32, Int32, Int64, array, call, forward, integers, pools
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, arguments, array, call, integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,8 @@ def bridge_select(
     """
     if not isinstance(cells, Cells):
         raise ArrayError(f"cells: expected Cells, got {type(cells).__name__}")
-    return call(
-        native.bridge_select,
-        **pools(pool_offsets, doc_ids),
-        X=forward(X),
-        semantic=array("semantic", semantic, np.float32),
-        is_table=array("is_table", is_table, np.uint8),
-        value_offsets=integers("cells.value_offsets", cells.value_offsets),
-        term_offsets=integers("cells.term_offsets", cells.term_offsets),
-        term_ids=array("cells.term_ids", cells.term_ids, np.int32),
-        beta=beta,
-    )
+    given = arguments(X=X, pool_offsets=pool_offsets, doc_ids=doc_ids, semantic=semantic, is_table=is_table)
+    for name in ("value_offsets", "term_offsets"):
+        given[name] = integers(f"cells.{name}", getattr(cells, name))
+    given["term_ids"] = array("cells.term_ids", cells.term_ids, np.int32)
+    return call(native.bridge_select, **given, beta=beta)

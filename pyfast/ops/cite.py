@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import pyfast._native as native
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int32, Int64, array, call, integers
+from pyfast.ops.arrays import Int32, Int64, UInt8, UInt64, arguments, array, call, integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Segments:
     them.
     """
 
-    level: npt.NDArray[np.uint8]
+    level: UInt8
     source: Int32
     start: Int32 | Int64
     end: Int32 | Int64
@@ -35,12 +35,12 @@ class Segments:
     relation_start: Int64
     """[triplets] the byte of the content at which the relation of each triplet starts"""
     tail_start: Int64
-    hashes: npt.NDArray[np.uint64]
+    hashes: UInt64
     """[documents] the hash of each document's uri. `segment_ids` makes ids from these hashes"""
     uri_offsets: Int64
     """[documents + 1] the byte of `uris` at which the uri of each document starts"""
-    uris: npt.NDArray[np.uint8]
-    content: npt.NDArray[np.uint8]
+    uris: UInt8
+    content: UInt8
 
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -92,15 +92,10 @@ def cite(
         >>> print(ops.cite(corpus.columns, [0, 1], [1], [0.5])[0].decode())
         [{"segment":"...","uri":"titan.txt","offsets":[0,13],"snippet":"It is a moon.","score":0.5}]
     """
-    return call(
-        native.cite,
-        columns=_columns(segments, (*_DTYPES, *_INTEGERS)),
-        offsets=array("offsets", offsets, np.int64),
-        cited=array("cited", cited, np.int64),
-        scores=array("scores", scores, np.float64),
-        members=list(members),
-        member_of=array("member_of", member_of, np.int32),
-    )
+    columns = _columns(segments, (*_DTYPES, *_INTEGERS))
+    given = arguments(offsets=offsets, cited=cited, member_of=member_of)
+    given["scores"] = array("scores", scores, np.float64)
+    return call(native.cite, columns=columns, **given, members=list(members))
 
 
 def list_segments(
@@ -131,19 +126,13 @@ def list_segments(
         >>> print(ops.list_segments(corpus.columns, [0, 1], [1], {"score": [0.5]})[0].decode())
         [{"segment":"...","uri":"titan.txt","score":0.5}]
     """
+    columns, given = _columns(segments, _LISTED), arguments(offsets=offsets, listed=listed)
     numbers = [array(f"scores[{name!r}]", of, np.float32) for name, of in scores.items()]
-    wanted = array("listed", listed, np.int64)
     for name, of in zip(scores, numbers, strict=True):
-        if len(of) != len(wanted):
+        if len(of) != len(given["listed"]):
             raise ArrayError(f"scores[{name!r}]: must contain one number for each listed segment")
-    return call(
-        native.list_segments,
-        columns=_columns(segments, _LISTED),
-        offsets=array("offsets", offsets, np.int64),
-        listed=wanted,
-        names=list(scores),
-        scores=np.concatenate([np.empty(0, np.float32), *numbers]),
-    )
+    joined = np.concatenate([np.empty(0, np.float32), *numbers])
+    return call(native.list_segments, columns=columns, **given, names=list(scores), scores=joined)
 
 
 def _columns(segments: Segments, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
@@ -157,7 +146,7 @@ def _columns(segments: Segments, names: Iterable[str]) -> dict[str, npt.NDArray[
     }
 
 
-def segment_ids(segments: Segments, which: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+def segment_ids(segments: Segments, which: npt.ArrayLike) -> UInt64:
     """Compute the ids of segments. An id depends on the document's uri, and on the segment's level and position in
     the document.
 

@@ -3,9 +3,11 @@ it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyfast._native as native
-from pyfast.ops.arrays import Float32, call, thread_count, warn_of
-from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
+from pyfast.ops.arrays import Float32, arguments, call, warn_of
+from pyfast.ops.evidence_graph import EvidenceGraph
 
 
 def eigenvector(
@@ -54,12 +56,7 @@ def eigenvector(
         >>> print((ops.eigenvector(star) ** 2).round(2))
         [0.5  0.18 0.32]
     """
-    centrality, _, converged = call(
-        native.eigenvector,
-        g=graph_arrays(g),
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        threads=thread_count(threads),
-    )
+    steps: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
+    centrality, _, converged = call(native.eigenvector, **arguments(g=g, threads=threads), **steps)
     warn_of("eigenvector", converged, max_iterations)
     return centrality

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, array, call, forward, pools, ragged, thread_count
+from pyfast.ops.arrays import Csr, Float32, Int32, Int64, Ragged, arguments, array, call, ragged
 from pyfast.ops.backend import Backend, on_gpu
 
 if TYPE_CHECKING:
@@ -146,18 +146,6 @@ def _adjacency(name: str, given: Any) -> csr_array:
     return x
 
 
-def graph_arrays(g: EvidenceGraph) -> tuple[Int64, Int64, Int32, Float32]:
-    """Check a graph, and return its arrays for the core: (pool_offsets, indptr, indices, weights). Raises
-    `ArrayError` if `g` is no graph, or an array has the wrong shape or dtype.
-    """
-    try:
-        offsets, indptr, indices, weights = g.pool_offsets, g.indptr, g.indices, g.weights
-    except AttributeError:
-        raise ArrayError(f"g: expected an EvidenceGraph, got {type(g).__name__}") from None
-    begins = array("g.pool_offsets", offsets, np.int64), array("g.indptr", indptr, np.int64)
-    return *begins, array("g.indices", indices, np.int32), array("g.weights", weights, np.float32)
-
-
 def evidence_graph(
     X: Csr,
     pool_offsets: npt.ArrayLike,
@@ -214,19 +202,10 @@ def evidence_graph(
     if on_gpu(backend, doc_ids):
         there = gpu.evidence_graph(X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf)
         return EvidenceGraph(*there)
-    given = pools(pool_offsets, doc_ids)
-    mask = None if mask_terms is None else ragged("mask_terms", mask_terms)
-    indptr, indices, weights = call(
-        native.evidence_graph,
-        **given,
-        X=forward(X),
-        weight=weight_argument(weight),
-        idf=idf,
-        threshold=threshold,
-        top_k=top_k,
-        mask_terms=mask,
-        threads=thread_count(threads),
-    )
+    given = arguments(X=X, pool_offsets=pool_offsets, doc_ids=doc_ids, threads=threads)
+    given["mask_terms"] = None if mask_terms is None else ragged("mask_terms", mask_terms)
+    given["weight"] = weight_argument(weight)
+    indptr, indices, weights = call(native.evidence_graph, **given, idf=idf, threshold=threshold, top_k=top_k)
     return EvidenceGraph(given["pool_offsets"], indptr, indices, weights)
 
 
@@ -259,7 +238,7 @@ def shared_terms(
         ([1], [2.0])
     """
     weight_argument(weight)  # This refuses an invalid weight.
-    indptr, indices, weights, _ = forward(X)
+    indptr, indices, weights, _ = arguments(X=X)["X"]
     documents = array("i, j", [i, j], np.int64)
     if documents.min() < 0 or documents.max() >= len(indptr) - 1:
         raise ArrayError(

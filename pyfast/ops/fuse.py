@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Float32, Int32, Int64, array, call, pools
+from pyfast.ops.arrays import Float32, Int32, Int64, arguments, call
 
 
 def fuse(
@@ -42,10 +41,5 @@ def fuse(
         >>> documents.tolist(), scores.tolist()
         ([7, 8, 9], [1.0, 1.0, 0.0])
     """
-    return call(
-        native.fuse,
-        **pools(pool_offsets, doc_ids),
-        list_offsets=array("list_offsets", list_offsets, np.int64),
-        semantic=array("semantic", semantic, np.float32),
-        k=k,
-    )
+    lists = arguments(list_offsets=list_offsets, pool_offsets=pool_offsets, doc_ids=doc_ids, semantic=semantic)
+    return call(native.fuse, **lists, k=k)

@@ -152,7 +152,7 @@ def gatv2(
     if torch is not None and any(isinstance(each, torch.Tensor) for each in (x_src, x_dst, att)):
         from pyfast.ops import gatv2_torch  # The caller has tensors, so torch is imported already.
 
-        tensors = gatv2_torch.gatv2_torch(*layer, threads=threads, backend=backend)
+        tensors = gatv2_torch.gatv2_torch(layer, threads, backend)
         return (tensors[0], gatv2_torch.applied(tensors[1], dropout)) if return_attention else tensors[0]
     there = on_gpu(backend, x_src)
     given = Gatv2Arguments(*layer, threads=thread_count(threads))

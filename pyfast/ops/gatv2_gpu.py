@@ -37,14 +37,8 @@ def forward(gpu: Gpu, layer: Gatv2Arguments) -> tuple[Any, Any]:
         kept, kind = _mask(gpu, layer.mask, (layer.edges, heads)), _kind(layer.x_src)
         y = gpu.empty(int(layer.x_dst.shape[0]) * heads * channels, kind)
         attention = gpu.empty(layer.edges * heads, "float32")
-        gpu.run(
-            native.cuda.gatv2,
-            is_bfloat16=kind == "bfloat16",
-            layer=_layer(layer),
-            settings=_settings(layer, kept),
-            y=y,
-            attention=attention,
-        )
+        given = {"is_bfloat16": kind == "bfloat16", "layer": _layer(layer), "settings": _settings(layer, kept)}
+        gpu.run(native.cuda.gatv2, **given, y=y, attention=attention)
     return y, attention
 
 
@@ -60,21 +54,10 @@ def backward(
     with gpu.current():
         sizes = [gpu.memory(each)[1] if want else 0 for each, want in zip(features, wanted, strict=True)]
         gradients = [gpu.empty(size, kind) for size in sizes]
-        places, settings, by = gpu.places(_layer(layer)), _settings(layer, None), gpu.places(tuple(gradients))
-        half = kind == "bfloat16"
-        workspace = call_gpu(
-            native.cuda.gatv2_backward_workspace, is_bfloat16=half, layer=places, settings=settings, gradients=by
-        )
-        gpu.run(
-            native.cuda.gatv2_backward,
-            workspace,
-            is_bfloat16=half,
-            layer=places,
-            settings=settings,
-            attention=attention,
-            grad=grad,
-            gradients=by,
-        )
+        given: dict[str, Any] = {"is_bfloat16": kind == "bfloat16", "layer": gpu.places(_layer(layer))}
+        given |= {"settings": _settings(layer, None), "gradients": gpu.places(tuple(gradients))}
+        workspace = call_gpu(native.cuda.gatv2_backward_workspace, **given)
+        gpu.run(native.cuda.gatv2_backward, workspace, **given, attention=attention, grad=grad)
     return gradients
 
 

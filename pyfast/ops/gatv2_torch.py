@@ -28,23 +28,12 @@ Settings = tuple[float, bool, float]
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
-def gatv2_torch(
-    x_src: Any,
-    x_dst: Any,
-    indptr: Any,
-    indices: Any,
-    att: Any,
-    negative_slope: float,
-    self_loops: bool,
-    dropout: float,
-    seed: Any,
-    mask: Any,
-    *,
-    threads: int | None,
-    backend: Backend,
-) -> tuple[Tensor, Tensor]:
+def gatv2_torch(layer: tuple[Any, ...], threads: int | None, backend: Backend) -> tuple[Tensor, Tensor]:
     """Return (y, attention): the new features of the destinations, and the attention [edges, H]. A minus sign
-    marks each attention that dropout dropped. `torch.compile` can trace this function."""
+    marks each attention that dropout dropped. `torch.compile` can trace this function.
+
+    `layer` has the first ten arguments of `gatv2`: those from `x_src` to `mask`."""
+    x_src, x_dst, indptr, indices, att, negative_slope, self_loops, dropout, seed, mask = layer
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, Tensor):

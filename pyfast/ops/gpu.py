@@ -132,17 +132,9 @@ def degree_rank(
     with gpu.current():
         x, pools = _pools(gpu, X, pool_offsets, doc_ids)
         degree, score = (gpu.empty(len(pools[1]), "float32") for _ in range(2))
-        gpu.run(
-            native.cuda.degree_rank,
-            call_gpu(native.cuda.weighted_degree_workspace, node_count=len(degree)),
-            X=x,
-            pools=pools,
-            semantic=gpu.array("semantic", semantic, "float32"),
-            weight=weight,
-            alpha=alpha,
-            degree=degree,
-            score=score,
-        )
+        space = call_gpu(native.cuda.weighted_degree_workspace, node_count=len(degree))
+        how = {"semantic": gpu.array("semantic", semantic, "float32"), "weight": weight, "alpha": alpha}
+        gpu.run(native.cuda.degree_rank, space, X=x, pools=pools, **how, degree=degree, score=score)
         return degree, score
 
 
@@ -181,17 +173,9 @@ def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iter
         converged = gpu.empty(0 if surely else max(len(g[0]) - 1, 0), "uint8")
         if not surely:
             converged[...] = 1
-        gpu.run(
-            native.cuda.pagerank,
-            call_gpu(native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(g[2])),
-            g=g,
-            personalization=restart,
-            damping=damping,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            rank=rank,
-            converged=converged,
-        )
+        space = call_gpu(native.cuda.pagerank_workspace, node_count=nodes, edge_count=len(g[2]))
+        steps = {"damping": damping, "tolerance": tolerance, "max_iterations": max_iterations}
+        gpu.run(native.cuda.pagerank, space, g=g, personalization=restart, **steps, rank=rank, converged=converged)
         return rank, np.ones(0, np.uint8) if surely else gpu.numpy(converged)
 
 
@@ -240,28 +224,14 @@ def refresh(stream: Stream, cursors: Cursors, chosen: Lists, past: int) -> tuple
         place, offsets = gpu.empty(count, "int64"), gpu.empty(count + 1, "int64")
         segments = gpu.empty(len(cursors[1][1]) + len(chosen[1]), "int64")
         at, choices = gpu.places(cursors), gpu.places(chosen)
-        gpu.run(
-            native.cuda.refresh,
-            call_gpu(native.cuda.refresh_workspace, cursors=at, chosen=choices),
-            stream=stream,
-            cursors=at,
-            chosen=choices,
-            past=past,
-            place=place,
-            offsets=offsets,
-            segments=segments,
-        )
+        space = call_gpu(native.cuda.refresh_workspace, cursors=at, chosen=choices)
+        made = {"place": place, "offsets": offsets, "segments": segments}
+        gpu.run(native.cuda.refresh, space, stream=stream, cursors=at, chosen=choices, past=past, **made)
         return place, (offsets, segments[: int(offsets[-1])])
 
 
 def maxsim(
-    queries: Any,
-    query_offsets: Any,
-    tokens: Any,
-    token_offsets: Any,
-    pairs: Any,
-    scales: Any | None,
-    precision: str,
+    queries: Any, query_offsets: Any, tokens: Any, token_offsets: Any, pairs: Any, scales: Any, precision: str
 ) -> Any:
     """Compute the late-interaction score of each pair (query, document)."""
     gpu = Gpu(queries, tokens)
@@ -269,30 +239,18 @@ def maxsim(
         for name, value in (("queries", queries), ("tokens", tokens), ("pairs", pairs)):
             if len(getattr(value, "shape", ())) != 2:
                 raise ArrayError(f"{name}: expected a two-dimensional array")
-        asked = gpu.array("queries", queries.reshape(-1), "float32")
+        rows = {"queries": gpu.array("queries", queries.reshape(-1), "float32")}
         dimensions = int(queries.shape[1])
         if int(tokens.shape[1]) != dimensions or int(pairs.shape[1]) != 2:
             raise ArrayError("tokens, pairs: expected [tokens, dimensions] and [N, 2]")
-        vectors = gpu.array("tokens", tokens.reshape(-1), "float32" if scales is None else "int8")
-        scales = None if scales is None else gpu.array("scales", scales, "float32")
-        begins = gpu.array("query_offsets", query_offsets, "int64")
-        ends = gpu.array("token_offsets", token_offsets, "int64")
-        compared = gpu.array("pairs", pairs.reshape(-1), "int64")
-        scores = gpu.empty(len(compared) // 2, "float32")
-        count = len(asked) // max(dimensions, 1)
-        gpu.run(
-            native.cuda.maxsim,
-            call_gpu(native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions),
-            queries=asked,
-            query_offsets=begins,
-            tokens=vectors,
-            scales=scales,
-            token_offsets=ends,
-            pairs=compared,
-            dimensions=dimensions,
-            precision=precision,
-            scores=scores,
-        )
+        rows["tokens"] = gpu.array("tokens", tokens.reshape(-1), "float32" if scales is None else "int8")
+        rows["scales"] = None if scales is None else gpu.array("scales", scales, "float32")
+        lists = {"query_offsets": query_offsets, "token_offsets": token_offsets, "pairs": pairs.reshape(-1)}
+        lists = {name: gpu.array(name, value, "int64") for name, value in lists.items()}
+        scores, count = gpu.empty(len(lists["pairs"]) // 2, "float32"), len(rows["queries"]) // max(dimensions, 1)
+        space = call_gpu(native.cuda.maxsim_workspace, query_tokens=count, dimensions=dimensions)
+        how = {"dimensions": dimensions, "precision": precision}
+        gpu.run(native.cuda.maxsim, space, **rows, **lists, **how, scores=scores)
         return scores
 
 

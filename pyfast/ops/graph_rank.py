@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
-from pyfast.ops.arrays import Float32, array, call
+from pyfast.ops.arrays import Float32, arguments, call
 from pyfast.ops.backend import Backend, on_gpu
 
 
@@ -45,10 +44,5 @@ def graph_rank(
     """
     if on_gpu(backend, semantic):
         return gpu.graph_rank(semantic, structural, pool_offsets, alpha)
-    return call(
-        native.graph_rank,
-        semantic=array("semantic", semantic, np.float32),
-        structural=array("structural", structural, np.float32),
-        pool_offsets=array("pool_offsets", pool_offsets, np.int64),
-        alpha=alpha,
-    )
+    given = arguments(semantic=semantic, structural=structural, pool_offsets=pool_offsets)
+    return call(native.graph_rank, **given, alpha=alpha)

@@ -14,11 +14,9 @@ import numpy.typing as npt
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Int32, Int64, Ragged, array, call, integers, ragged, thread_count
+from pyfast.ops.arrays import Int32, Int64, Ragged, UInt8, UInt64, array, call, integers, ragged, thread_count
 from pyfast.ops.backend import Backend, on_gpu, require_gpu
 
-UInt8 = npt.NDArray[np.uint8]
-UInt64 = npt.NDArray[np.uint64]
 Lists = tuple[Int64, Int64]
 """A ragged list of lists of segments: (offsets int64[n + 1], segments int64)."""
 Neighbors = Literal["children", "parent", "row", "column", "relation"]
@@ -128,8 +126,7 @@ class Stream:
         """
         if on_gpu(backend, self.order):
             return gpu.window(self._there(), _parts(cursors), width)
-        stream, places, count = self._arrays(), _plain(cursors), thread_count(threads)
-        return call(native.hseq_window, size=len(self), stream=stream, cursors=places, width=width, threads=count)
+        return call(native.hseq_window, **self._given(cursors, threads), width=width)
 
     def refresh(
         self,
@@ -159,15 +156,8 @@ class Stream:
         if on_gpu(backend, self.order):
             there, lists = gpu.refresh(self._there(), _parts(cursors), chosen, past)
             return Cursors(there, lists, cursors.priors)
-        place, selected = call(
-            native.hseq_refresh,
-            size=len(self),
-            stream=self._arrays(),
-            cursors=_plain(cursors),
-            chosen=_lists("chosen", chosen),
-            past=past,
-            threads=thread_count(threads),
-        )
+        given, lists = self._given(cursors, threads), _lists("chosen", chosen)
+        place, selected = call(native.hseq_refresh, **given, chosen=lists, past=past)
         return Cursors(place, selected, cursors.priors)
 
     def neighbors(
@@ -213,16 +203,10 @@ class Stream:
             each = array("segments", segments, np.int64)
             lists = (np.arange(len(each) + 1, dtype=np.int64), each)
         nobody = np.empty(0, np.int64)
-        return call(
-            native.hseq_neighbors,
-            columns=(self.level, self.parent, self.subtree_end),
-            mask=self._arrays()[2],
-            segments=lists,
-            selected=(nobody, nobody) if cursors is None else _lists("selected", cursors.selected),
-            kind=kind,
-            limit=_NO_LIMIT if limit is None else limit,
-            threads=thread_count(threads),
-        )
+        selected = (nobody, nobody) if cursors is None else _lists("selected", cursors.selected)
+        given: dict[str, Any] = {"mask": self._arrays()[2], "segments": lists, "selected": selected, "kind": kind}
+        given |= {"limit": _NO_LIMIT if limit is None else limit, "threads": thread_count(threads)}
+        return call(native.hseq_neighbors, columns=(self.level, self.parent, self.subtree_end), **given)
 
     def delete(self, segments: npt.ArrayLike) -> Stream:
         """Return a stream without these segments and the segments inside them. Cursors of this stream also
@@ -258,6 +242,11 @@ class Stream:
         if not isinstance(self.order, np.ndarray):
             raise ArrayError("stream: is on the GPU, which supports only window and refresh")
         return self.order, self.starts, self.tombstones, self.live
+
+    def _given(self, cursors: Cursors, threads: int | None) -> dict[str, Any]:
+        """Return the arguments that the native ops for windows and steps share."""
+        stream, places = self._arrays(), _plain(cursors)
+        return {"size": len(self), "stream": stream, "cursors": places, "threads": thread_count(threads)}
 
     def _there(self) -> tuple[int, Any, Any, Any]:
         return len(self), self.order, self.tombstones, self.live

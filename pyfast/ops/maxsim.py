@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, call, readable, thread_count
+from pyfast.ops.arrays import Float32, arguments, array, call, readable
 from pyfast.ops.backend import Backend, on_gpu
 
 
@@ -72,18 +72,9 @@ def maxsim(
     compared, two = _matrix("pairs", pairs, np.int64)
     if two != 2:
         raise ArrayError(f"pairs: expected [N, 2], a query and a document, got [N, {two}]")
-    return call(
-        native.maxsim,
-        queries=asked,
-        query_offsets=array("query_offsets", query_offsets, np.int64),
-        tokens=vectors,
-        scales=array("scales", np.empty(0, np.float32) if scales is None else scales, np.float32),
-        token_offsets=array("token_offsets", token_offsets, np.int64),
-        pairs=compared,
-        dimensions=dimensions,
-        threads=thread_count(threads),
-        level="best",
-    )
+    rows: dict[str, Any] = {"queries": asked, "tokens": vectors, "pairs": compared, "dimensions": dimensions}
+    lists = arguments(query_offsets=query_offsets, token_offsets=token_offsets, threads=threads)
+    return call(native.maxsim, **rows, **lists, **arguments(scales=() if scales is None else scales), level="best")
 
 
 def _matrix(name: str, value: Any, dtype: type[np.generic]) -> tuple[npt.NDArray[Any], int]:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Ragged, call, pools, ragged
+from pyfast.ops.arrays import Ragged, arguments, call, ragged
 
 
 def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, characters: int) -> list[str]:
@@ -32,10 +32,5 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
         [2] Titan
     """
     line_offsets, text = ragged("lines", lines, np.uint8, "text")
-    return call(
-        native.narrate,
-        **pools(pool_offsets, doc_ids),
-        line_offsets=line_offsets,
-        text=text,
-        characters=characters,
-    )
+    pools = arguments(pool_offsets=pool_offsets, doc_ids=doc_ids)
+    return call(native.narrate, **pools, line_offsets=line_offsets, text=text, characters=characters)

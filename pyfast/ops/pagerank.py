@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import numpy.typing as npt
 
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
 from pyfast.errors import ArrayError
-from pyfast.ops.arrays import Float32, array, call, thread_count, warn_of
+from pyfast.ops.arrays import Float32, arguments, call, warn_of
 from pyfast.ops.backend import Backend, on_gpu
-from pyfast.ops.evidence_graph import EvidenceGraph, graph_arrays
+from pyfast.ops.evidence_graph import EvidenceGraph
 
 
 def pagerank(
@@ -70,21 +71,12 @@ def pagerank(
         on_device, converged = gpu.pagerank(g, damping, personalization, tolerance, max_iterations)
         warn_of("pagerank", converged, max_iterations)
         return on_device
-    arrays = graph_arrays(g)
-    if personalization is None:
-        shares = np.empty(0, np.float32)
-    else:
-        shares = array("personalization", personalization, np.float32)
-        if len(shares) != len(arrays[1]) - 1:
-            raise ArrayError(f"personalization: expected {len(arrays[1]) - 1} numbers, got {len(shares)}")
-    rank, _, converged = call(
-        native.pagerank,
-        g=arrays,
-        personalization=shares,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        threads=thread_count(threads),
-    )
+    shares = () if personalization is None else personalization
+    given = arguments(g=g, personalization=shares, threads=threads)
+    nodes, found = len(given["g"][1]) - 1, len(given["personalization"])
+    if personalization is not None and found != nodes:
+        raise ArrayError(f"personalization: expected {nodes} numbers, got {found}")
+    steps: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
+    rank, _, converged = call(native.pagerank, **given, damping=damping, **steps)
     warn_of("pagerank", converged, max_iterations)
     return rank

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Int32, Int64, array, call
+from pyfast.ops.arrays import Int32, Int64, arguments, call
 
 
 def prune(
@@ -49,12 +48,5 @@ def prune(
         >>> nodes.tolist()  # the best passage, the next node above the mean, the best table row
         [0, 2, 3]
     """
-    return call(
-        native.prune,
-        score=array("score", score, np.float32),
-        is_table=array("is_table", is_table, np.uint8),
-        pool_offsets=array("pool_offsets", pool_offsets, np.int64),
-        min_nodes=min_nodes,
-        max_nodes=max_nodes,
-        per_kind=per_kind,
-    )
+    given = arguments(score=score, is_table=is_table, pool_offsets=pool_offsets)
+    return call(native.prune, **given, min_nodes=min_nodes, max_nodes=max_nodes, per_kind=per_kind)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pyfast._native as native
-from pyfast.ops.arrays import Bool, Csr, array, call, forward, thread_count
+from pyfast.ops.arrays import Bool, Csr, arguments, call
 
 
 def select_sentences(
@@ -61,15 +61,6 @@ def select_sentences(
         >>> ops.select_sentences(X, [0, 1], [0, 2], [1.0], [10, 10], [0, 0], [10]).tolist()
         [True, False]
     """
-    kept = call(
-        native.select_sentences,
-        X=forward(X),
-        pool_offsets=array("pool_offsets", pool_offsets, np.int64),
-        sentence_offsets=array("sentence_offsets", sentence_offsets, np.int64),
-        semantic=array("semantic", semantic, np.float32),
-        lengths=array("lengths", lengths, np.int64),
-        dependent=array("dependent", dependent, np.uint8),
-        budgets=array("budgets", budgets, np.int64),
-        threads=thread_count(threads),
-    )
-    return kept.view(np.bool_)
+    pools = arguments(X=X, pool_offsets=pool_offsets, sentence_offsets=sentence_offsets, semantic=semantic)
+    sentences = arguments(lengths=lengths, dependent=dependent, budgets=budgets, threads=threads)
+    return call(native.select_sentences, **pools, **sentences).view(np.bool_)

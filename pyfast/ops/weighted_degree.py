@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 import pyfast._native as native
 import pyfast.ops.gpu as gpu
-from pyfast.ops.arrays import Csr, Float32, call, forward, pools, thread_count
+from pyfast.ops.arrays import Csr, Float32, arguments, call
 from pyfast.ops.backend import Backend, on_gpu
 from pyfast.ops.evidence_graph import EdgeWeight, Idf, weight_argument
 
@@ -63,11 +63,5 @@ def weighted_degree(
     """
     if on_gpu(backend, doc_ids):
         return gpu.weighted_degree(X, pool_offsets, doc_ids, weight, idf)
-    return call(
-        native.weighted_degree,
-        **pools(pool_offsets, doc_ids),
-        X=forward(X),
-        weight=weight_argument(weight),
-        idf=idf,
-        threads=thread_count(threads),
-    )
+    given = arguments(X=X, pool_offsets=pool_offsets, doc_ids=doc_ids, threads=threads)
+    return call(native.weighted_degree, **given, weight=weight_argument(weight), idf=idf)

@@ -33,7 +33,7 @@ from pyfast.engine import Question, Status, dedicate_process
 from pyfast.engine.journal.journal_reader import ended_ids
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import PyfastError, RunError, error_of, told_of
-from pyfast.evaluation.cost import Price, Prices, prices_of
+from pyfast.evaluation.cost import Price, prices_of
 from pyfast.llm import ROLES
 from pyfast.reports.details import Source, details_of
 from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
@@ -338,18 +338,18 @@ VERSION = 1
 class RunData:
     """The data of one run in a folder. `update` adds the questions that have ended since its last call."""
 
-    def __init__(self, path: Path, out: Path, scoring: Scoring = BY_DEFAULT, prices: Prices | None = None) -> None:
+    def __init__(self, path: Path, out: Path, scoring: Scoring = BY_DEFAULT) -> None:
         """Start to write the data of the run `path` into the folder `out`.
 
-        Raises `InputError` if the folder has no run, or if a model of the run is missing in `prices`.
+        Raises `InputError` if the folder has no run, or if a model of the run is missing in the price list.
         """
         out.mkdir(parents=True, exist_ok=True)
         self._writer = BlockWriter(path, out)
         self.reader = self._writer.reader
         self._asked = self.reader.asked()
+        self._scoring, prices = scoring, scoring.prices
         self._currency = None if prices is None else prices.currency
         self._price = None if prices is None else prices_of(path, ROLES, prices)
-        self._scoring = scoring
         self._series = Series()
         self.done = 0
         """How many questions have been written into the folder"""

@@ -89,11 +89,11 @@ def report(
         return _write_single(folders, out, single, Scoring(gold, metrics))
     if out.exists() and not (out.is_dir() and ((out / MANIFEST).is_file() or not any(out.iterdir()))):
         raise InputError(f"{out} exists and is not a report; choose another folder")
-    scoring, known = Scoring(gold, metrics), listed(prices)
+    scoring = Scoring(gold, metrics, listed(prices))
     if gold is None:
         warn_of_other_questions(folders)
     with built_aside(out.resolve()) as aside:
-        _Pages(folders, aside, scoring, known, processes)
+        _Pages(folders, aside, scoring, processes, live=False)
     return out
 
 
@@ -268,7 +268,7 @@ def view(
     folders = folders_of(runs)
     stop = stop or threading.Event()
     with TemporaryDirectory(prefix="pyfast-view-") as made:
-        pages = _Pages(folders, Path(made), Scoring(gold, metrics), listed(prices), live=True)
+        pages = _Pages(folders, Path(made), Scoring(gold, metrics, listed(prices)), None, live=True)
         server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, pages=pages))
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever, name="pyfast-view", daemon=True)
@@ -288,16 +288,10 @@ class _Pages:
     """
 
     def __init__(
-        self,
-        folders: Sequence[Path],
-        out: Path,
-        scoring: Scoring,
-        prices: Prices | None,
-        processes: int | None = None,
-        live: bool = False,
+        self, folders: Sequence[Path], out: Path, scoring: Scoring, processes: int | None, live: bool
     ) -> None:
         self.out = out
-        self._folders, self._scoring, self._prices = folders, scoring, prices
+        self._folders, self._scoring = folders, scoring
         self._processes, self._live = processes or available_cores(), live
         self._data = [self._open(number) for number in range(len(folders))]
         self._parts: list[dict[str, Any]] = [{} for _ in folders]
@@ -311,7 +305,7 @@ class _Pages:
         place = self.out / "data" / f"run-{number}"
         if place.exists():
             rmtree(place)
-        return RunData(self._folders[number], place, self._scoring, self._prices)
+        return RunData(self._folders[number], place, self._scoring)
 
     def refresh(self) -> None:
         """Add the questions that have ended since the last update. A call soon after an update does nothing.

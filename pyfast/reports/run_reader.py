@@ -18,6 +18,7 @@ from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.run_folder import JOURNAL
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric
+from pyfast.evaluation.cost import Prices
 from pyfast.evaluation.gold import Gold, read_gold
 
 _AT_ONCE = 64  # records that are read together
@@ -133,10 +134,11 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How the answers of runs are scored: the arguments of `pyfast.evaluate`."""
+    """How the answers of runs are scored, and what they cost: arguments of `pyfast.evaluate`."""
 
     gold: GoldLike | None = None
     metrics: Sequence[str | Metric] | None = None
+    prices: Prices | None = None
 
 
 BY_DEFAULT = Scoring()

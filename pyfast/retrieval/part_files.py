@@ -17,14 +17,14 @@ from scipy.sparse import csr_array
 from pyfast.corpus import Corpus
 from pyfast.corpus.sequence import hash_uris
 from pyfast.errors import IndexFormatError
-from pyfast.ops.arrays import Int32, Int64, places_of
+from pyfast.ops.arrays import Int32, Int64, UInt8, places_of
 from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw, save_array, write_array
 
 PASSAGES = "passages.npy"
 TERMS, TERM_COUNTS, CELLS, WEIGHTS, TEXTS, URIS = "terms", "bm25", "cells", "forward", "rendered_passages", "uris"
 """The names of a file and of folders in the folder of a part"""
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-RenderedPassages = tuple[Int64, npt.NDArray[np.uint8]]
+RenderedPassages = tuple[Int64, UInt8]
 """(offsets [passages + 1], the texts of passages in UTF-8)"""
 
 

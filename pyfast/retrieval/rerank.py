@@ -351,14 +351,9 @@ def expand(
     seeds = passages[np.arange(len(passages)) - np.repeat(offsets[:-1], sizes) < SEEDS]
     seed_offsets = np.concatenate([[0], np.cumsum(np.minimum(sizes, SEEDS))])
     if by is None:
+        limit = max_entries(len(index.passages))
         found_offsets, nearest, _ = ops.bridge_expand(
-            *index.columns(seeds),
-            seed_offsets,
-            seeds,
-            terms,
-            NEAREST,
-            largest_norm=1.0,
-            max_entries=max_entries(len(index.passages)),
+            *index.columns(seeds), seed_offsets, seeds, terms, NEAREST, largest_norm=1.0, max_entries=limit
         )
     else:
         found_offsets, nearest, _ = stack_pools(_neighbours(index, by, seeds))

@@ -25,7 +25,7 @@ import pyfast.ops as ops
 import pyfast.utils.stop_words as stop_words
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops import Cells, TermCounts
-from pyfast.ops.arrays import Int32, Int64, utf8
+from pyfast.ops.arrays import Int32, Int64, UInt8, UInt64, utf8
 from pyfast.retrieval.part_files import CELLS, TERM_COUNTS, TERMS, Mask, below, fit_together, save_arrays
 from pyfast.utils.blocks import MappedFolder, are_checked, check_lists, raw, write_array
 from pyfast.utils.extras import explained
@@ -130,13 +130,7 @@ _KEPT = 1 << 16  # the number of words whose term ids stay in memory, because qu
 class Terms(Sequence[str]):
     """Distinct terms in alphabetical order. The number of a term is its column in the part's matrices."""
 
-    def __init__(
-        self,
-        offsets: Int64,
-        text: npt.NDArray[np.uint8],
-        prefixes: npt.NDArray[np.uint64],
-        files: MappedFolder | None = None,
-    ) -> None:
+    def __init__(self, offsets: Int64, text: UInt8, prefixes: UInt64, files: MappedFolder | None = None) -> None:
         """Term i is the UTF-8 in `text` from `offsets[i]` to `offsets[i + 1]`.
 
         `prefixes` [terms] has the first eight bytes of each term.
@@ -152,7 +146,7 @@ class Terms(Sequence[str]):
         return cls._made(*utf8(terms))
 
     @classmethod
-    def _made(cls, offsets: Int64, text: npt.NDArray[np.uint8]) -> Terms:
+    def _made(cls, offsets: Int64, text: UInt8) -> Terms:
         return cls(offsets, text, np.concatenate([np.empty(0, np.uint64), *_prefixes(offsets, text)]))
 
     @classmethod
@@ -186,7 +180,7 @@ class Terms(Sequence[str]):
         write_array(folder / TERMS / "text.bin", text)
 
     @cached_property
-    def _arrays(self) -> tuple[Int64, npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+    def _arrays(self) -> tuple[Int64, UInt8, UInt64]:
         """The offsets, the text and the prefixes. If they are memory-mapped, they are checked first."""
         if self._files is not None:
             self._files.check_all(below(self._files, TERMS))
@@ -270,7 +264,7 @@ class Terms(Sequence[str]):
         return found
 
 
-def _prefixes(offsets: Int64, text: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint64]]:
+def _prefixes(offsets: Int64, text: UInt8) -> Iterator[UInt64]:
     """Yield the first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
     place = np.arange(_PREFIX)
     for first in range(0, len(offsets) - 1, _AT_ONCE):

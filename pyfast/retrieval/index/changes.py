@@ -107,12 +107,9 @@ def describe_index(folder: Path) -> IndexInfo:
     the manifest is damaged.
     """
     manifest = read_manifest(folder, check=False)
-    parts = tuple(
-        PartInfo(
-            entry["name"], entry["documents"], int(np.count_nonzero(~manifests.live_documents(folder, entry)))
-        )
-        for entry in manifest["parts"]
-    )
+    gone = [int(np.count_nonzero(~manifests.live_documents(folder, entry))) for entry in manifest["parts"]]
+    entries = zip(manifest["parts"], gone, strict=True)
+    parts = tuple(PartInfo(entry["name"], entry["documents"], deleted) for entry, deleted in entries)
     below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in below if path.is_file()}
     size = sum(file["bytes"] for file in manifest["files"].values())

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 import pyfast.ops as ops
 from pyfast.corpus import Corpus, Document, Level
 from pyfast.errors import ArrayError, InputError
-from pyfast.ops.arrays import Int32, Int64, ends
+from pyfast.ops.arrays import Int32, Int64, UInt8, ends
 from pyfast.retrieval.forward_index import ForwardIndex
 from pyfast.retrieval.index.commit import Commit, open_commit, parse_filter
 from pyfast.retrieval.index.manifest import read_manifest
@@ -241,7 +241,7 @@ class Index:
         return self.whole.rendered
 
     @cached_property
-    def is_table(self) -> npt.NDArray[np.uint8]:
+    def is_table(self) -> UInt8:
         """For each passage: 1 if it is a table row, otherwise 0."""
         in_table: Mask = np.asarray(self.corpus.level)[np.asarray(self.passages)] == Level.TABLE_ROW
         return in_table.view(np.uint8)

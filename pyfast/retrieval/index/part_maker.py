@@ -197,15 +197,8 @@ def _mapped(folder: Path, passages: Int64, corpus: Corpus, analysis: Analysis) -
     files = map_folder(folder)
     terms, counts, cells = open_terms(files, len(passages))
     lines, text = part_files.open_rendered(files, len(passages))
-    return Part(
-        corpus,
-        passages,
-        terms,
-        counts,
-        Cells(*map(raw, (cells.value_offsets, cells.term_offsets, cells.term_ids))),
-        (raw(lines), raw(text)),
-        analysis=analysis,
-    )
+    cells = Cells(*map(raw, (cells.value_offsets, cells.term_offsets, cells.term_ids)))
+    return Part(corpus, passages, terms, counts, cells, (raw(lines), raw(text)), analysis=analysis)
 
 
 class PartMaker(contextlib.ExitStack):

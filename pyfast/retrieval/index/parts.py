@@ -140,19 +140,12 @@ def open_part(files: MappedFolder, analysis: Analysis = WORDS) -> Part:
     """
     passages = files.file(part_files.PASSAGES).checked(np.int64)
     terms, counts, cells = open_terms(files, len(passages))
-    return Part(
-        Corpus.mapped(files),
-        passages,
-        terms,
-        counts,
-        cells,
-        part_files.open_rendered(files, len(passages)),
-        ForwardIndex.map(files, counts) if part_files.below(files, part_files.WEIGHTS) else None,
-        passage_vectors.open_vectors(files, len(passages)),
-        analysis,
-        files.folder / passage_vectors.CODES if passage_vectors.CODES in files else None,
-        files,
-    )
+    lines = part_files.open_rendered(files, len(passages))
+    weights = ForwardIndex.map(files, counts) if part_files.below(files, part_files.WEIGHTS) else None
+    vectors = passage_vectors.open_vectors(files, len(passages))
+    codes = files.folder / passage_vectors.CODES if passage_vectors.CODES in files else None
+    corpus = Corpus.mapped(files)
+    return Part(corpus, passages, terms, counts, cells, lines, weights, vectors, analysis, codes, files)
 
 
 def fault_of(part: Part) -> str:

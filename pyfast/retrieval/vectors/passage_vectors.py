@@ -25,7 +25,7 @@ from scipy.sparse import csr_array, vstack
 
 import pyfast.ops as ops
 from pyfast.errors import IndexFormatError
-from pyfast.ops.arrays import Float32, Int32, Int64, ends, places_of
+from pyfast.ops.arrays import Float32, Int32, Int64, UInt8, ends, places_of
 from pyfast.retrieval.part_files import Mask, RenderedPassages, below, fit_together, narrow, new_array, save_arrays
 from pyfast.retrieval.vectors.embeddings import TEXTS
 from pyfast.retrieval.vectors.encoders import KINDS, LateEncoder, encoder_of
@@ -42,8 +42,9 @@ Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
 """The vectors of the tokens of some texts: codes [tokens, dimensions], scales [tokens], and the number of
 tokens of each text
 """
-Encode = Callable[[Iterable[list[str]]], Iterable[Coded]]
-"""A function that gets lists of texts, and returns the vectors of the tokens of each list, in order"""
+Encode = Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]]
+"""A function that gets lists of texts. For each list, in order, it returns arrays with the vectors of the texts,
+such as `Coded`. The last array is the number of vectors of each text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,9 +195,7 @@ def coded(vectors: Float32) -> tuple[npt.NDArray[np.int8], Float32]:
     return rounded.astype(np.int8), scales.astype(np.float32)
 
 
-def encode_tokens(
-    folder: Path, encode: Encode, offsets: Int64, text: npt.NDArray[np.uint8], dimensions: int
-) -> TokenStore:
+def encode_tokens(folder: Path, encode: Encode, offsets: Int64, text: UInt8, dimensions: int) -> TokenStore:
     """Compute the vectors of the tokens of passages, and write them into files in `folder`, a batch at a
     time. If the process is killed, the finished batches stay, and the next call continues after them.
 
@@ -204,17 +203,12 @@ def encode_tokens(
     and the encoder. The function removes all other folders with vectors of tokens from the parent folder.
     """
     kinds = {"codes": (np.int8, dimensions), "scales": (np.float32,)}
-    (codes, scales), lengths = _store(folder, kinds, encode, offsets, text, _PASSAGES)
+    (codes, scales), lengths = _store(folder, kinds, encode, (offsets, text), _PASSAGES)
     return TokenStore.of(Tokens(codes, scales, np.append(0, np.cumsum(lengths, dtype=np.int64))))
 
 
 def _store(
-    folder: Path,
-    kinds: Mapping[str, tuple[Any, ...]],
-    encode: Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]],
-    offsets: Int64,
-    text: npt.NDArray[np.uint8],
-    at_once: int,
+    folder: Path, kinds: Mapping[str, tuple[Any, ...]], encode: Encode, rendered: RenderedPassages, at_once: int
 ) -> tuple[list[npt.NDArray[Any]], Int32]:
     """Write the vectors of passages into files in `folder`, a batch at a time. A passage whose vectors are in the
     files is not encoded again.
@@ -222,10 +216,8 @@ def _store(
     Args:
         folder: The folder. Other folders beside it whose names have the same ending are removed.
         kinds: The name of each file, with the type of its numbers, and the shape of what it has for a vector.
-        encode: A function that gets lists of texts. For each list it returns an array for each file, and the
-            number of vectors of each text.
-        offsets: As in `encode_tokens`.
-        text: As in `encode_tokens`.
+        encode: A function that returns an array for each file, and the number of vectors of each text.
+        rendered: The passages.
         at_once: The number of passages of a list.
 
     Returns:
@@ -248,7 +240,7 @@ def _store(
         for file, size in zip(files, (*(whole * size for size in sizes), done * 4), strict=True):
             file.truncate(size)
             file.seek(size)
-        for batch in encode(_batches(offsets, text, done, at_once)):
+        for batch in encode(_batches(rendered, done, at_once)):
             for file, numbers in zip(files, [each.tobytes() for each in batch], strict=True):  # the lengths last
                 file.write(numbers)
                 file.flush()
@@ -262,8 +254,9 @@ def _store(
     return arrays, lengths
 
 
-def _batches(offsets: Int64, text: npt.NDArray[np.uint8], done: int, at_once: int) -> Iterator[list[str]]:
+def _batches(rendered: RenderedPassages, done: int, at_once: int) -> Iterator[list[str]]:
     """Yield the texts of the passages after the first `done` passages, a batch at a time."""
+    offsets, text = rendered
     for start in range(done, len(offsets) - 1, at_once):
         cuts = offsets[start : start + at_once + 1].tolist()
         yield [text[begin:end].tobytes().decode() for begin, end in pairwise(cuts)]
@@ -333,7 +326,7 @@ def vectors_of(
         offsets, text = map(np.asarray, rendered)
         encode = partial(spread, partial(encode_texts, kind, described, hardware))
         if not isinstance(encoder, LateEncoder) and not encoder.is_on_server:
-            blocks = list(encode(_batches(offsets, text, 0, _AT_ONCE)))
+            blocks = list(encode(_batches((offsets, text), 0, _AT_ONCE)))
             columns = blocks[0].shape[1] if blocks else encoder.dimensions
             vectors[kind] = _stacked(blocks, columns, kind == "sparse")
             continue
@@ -345,7 +338,7 @@ def vectors_of(
                 vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
             else:
                 kinds = {"vectors": (np.float32, encoder.dimensions)}
-                ((matrix,), _) = _store(folder.with_suffix(".dense"), kinds, encode, offsets, text, TEXTS)
+                ((matrix,), _) = _store(folder.with_suffix(".dense"), kinds, encode, (offsets, text), TEXTS)
                 vectors[kind] = np.array(matrix)
     return vectors
 
