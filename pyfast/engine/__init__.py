@@ -32,7 +32,6 @@ from pyfast.engine.questions import write_questions as write_questions
 from pyfast.engine.record import Answer as Answer
 from pyfast.engine.record import Evidence as Evidence
 from pyfast.engine.record import Record as Record
-from pyfast.engine.record import State as State
 from pyfast.engine.record import Usage as Usage
 from pyfast.engine.run import SessionResult as SessionResult
 from pyfast.engine.run import Summary as Summary

@@ -16,7 +16,7 @@ import orjson
 from pyfast.errors import CallError, InputError, ModelNotFoundError
 from pyfast.llm.chat import CONTINUES, closed, one_line
 from pyfast.llm.control_tokens import breaker_of
-from pyfast.llm.protocol import Message, Request, Schema
+from pyfast.llm.protocol import Message, Request, Schema, without_system
 
 LOG_VARIABLE = "PYFAST_LLM_LOG"
 """If this environment variable is set, the log of llama.cpp or vLLM appears on stderr."""
@@ -118,7 +118,7 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     messages = [replace(each, content=broken(each.content)) for each in messages]
     because = "it leaves out a part of the prompt"
     begun = CONTINUES if messages[-1].role == "assistant" else {"add_generation_prompt": True}
-    for tried in (messages, _without_system(messages)):
+    for tried in (messages, without_system(messages)):
         turns = [{"role": each.role, "content": each.content} for each in tried]
         try:
             text: str = tokenizer.apply_chat_template(turns, tokenize=False, **begun, **options)
@@ -153,11 +153,3 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
             f"{tokenizer.name_or_path}: the tokenizer rejected the prompt: {one_line(error)}"
         ) from None
     return tokens
-
-
-def _without_system(messages: Sequence[Message]) -> list[Message]:
-    """Move the text of the system message to the beginning of the next message, and return the messages without
-    the system message."""
-    contents = [each.content for each in messages if each.role == "system"]
-    left = [each for each in messages if each.role != "system"]
-    return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from inspect import isawaitable, signature
 from typing import Any, Literal, Protocol, TypeVar, get_args
@@ -52,6 +52,14 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
     """
     asked = Message("user", user)
     return (Message("system", system), asked) if system else (asked,)
+
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """Move the text of the system message to the beginning of the next message, and return the messages without
+    the system message."""
+    contents = [each.content for each in messages if each.role == "system"]
+    left = [each for each in messages if each.role != "system"]
+    return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)

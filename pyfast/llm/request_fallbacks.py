@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pyfast.llm.chat import closed
-from pyfast.llm.protocol import Schema, once_per_schema
+from pyfast.llm.protocol import Schema, once_per_schema, without_system
 from pyfast.utils.log import LOG
 
 Body = dict[str, Any]
@@ -110,8 +110,7 @@ def _any_json(body: Body, schema: Schema | None) -> None:
 
 
 def _without_system(body: Body, _: Schema | None) -> None:
-    system, asked, *rest = body["messages"]
-    body["messages"] = (replace(asked, content=f"{system.content}\n\n{asked.content}"), *rest)
+    body["messages"] = tuple(without_system(body["messages"]))
 
 
 # A server may also name `max_tokens` because the number is too large, or `temperature` because it is too high.
