@@ -243,7 +243,8 @@ class RunFolder:
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
             opened.callback(self._writer.shutdown)
             self._opened = opened.pop_all()
-        self.replaying = not self.journal.is_empty()
+        # A run that is done has completions, and nothing reads them before the journal is checked.
+        self.replaying = self._done is not None or not self.journal.is_empty()
         """Whether the journal may have completions for questions that are not finished"""
         self._began: dict[int, float] = {}
         """When work on each question in progress started, as in `Ledger.began`"""
@@ -278,13 +279,16 @@ class RunFolder:
 
         With `only_of_transport`, only those with a call that failed in transit are tried again.
         """
-        failed = self.journal.failed(only_of_transport)
+        failed = self.journal.failed(only_of_transport and self._done is None)
         if self._done is not None:
             if not failed:
                 return 0
-            self._done = None
             self.journal.close()
             self.journal = self._open_journal()  # The completions are read again, so the journal is checked.
+            failed = self.journal.failed(only_of_transport)
+            if not failed and self.journal.salvaged is None:
+                return 0
+            self._done = None
         if failed:
             self._answers.seek(0)
             end = sum(len(line) for line in islice(self._answers, min(failed)))

@@ -18,7 +18,8 @@ from pyfast import Run
 from pyfast.engine import read_status
 from pyfast.engine.journal.journal import Journal
 from pyfast.engine.journal.journal_reader import used_by
-from pyfast.errors import InputError
+from pyfast.errors import CallError, InputError
+from pyfast.llm import Request
 
 ODD_LEDGERS = ["{}", "5", "[]", "null", '"x"', "{", "", '{"llm_calls": "x"}', '{"stages": {"a": [1]}}', b"\xff"]
 _WHOLE = {"llm_calls": 1, "prompt_tokens": 9, "completion_tokens": 5, "seconds": 1.0, "stages": {}}
@@ -85,6 +86,31 @@ def test_an_unknown_state_is_damage(tmp_path: Path, caplog: pytest.LogCaptureFix
     again = Watched()
     go(tmp_path, direct, again, ask_about(9))
     assert read_status(tmp_path).states == whole.states and answers(tmp_path) == kept and not again.asked
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("retries", [False, True])
+def test_a_done_run_survives_damaged_replies(tmp_path: Path, fails: bool, retries: bool) -> None:
+    """Who looks whether calls of failed questions can be tried again reads the replies."""
+
+    def reply(request: Request) -> object:
+        if fails and "question 4" in request.messages[-1].content:
+            return CallError("too long")
+        return {"answer": "so"}
+
+    go(tmp_path, direct, Watched(reply), ask_about(9))
+    kept = answers(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal.sqlite")) as database:
+        ((page,),) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'completions'").fetchall()
+        ((size,),) = database.execute("PRAGMA page_size").fetchall()
+    with (tmp_path / "journal.sqlite").open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    again = Watched(reply)
+    go(tmp_path, direct, again, ask_about(9), retry_failed=retries)
+    # The answers after a question that is tried again are written again, and their replies are lost.
+    assert answers(tmp_path) == kept and again.given == (5 if fails and retries else 0)
+    assert read_status(tmp_path).states == {"answered": 9 - fails} | ({"failed": 1} if fails else {})
 
 
 @pytest.mark.parametrize(

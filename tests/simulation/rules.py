@@ -163,6 +163,7 @@ def _in_time(history: History, number: int) -> Iterator[str]:
     for first, end, how in scenario.outages:
         # Pauses between probes double, and then each call draws a pause of its own.
         soon = end + min(2 * (end - first) + 0.5, 15.0) + 4.0
+        soon += 2 * _PAUSE_S if scenario.batches else 0.0  # A call may be on its way into a batch.
         is_met = any(first <= call.ended < end and call.outcome == "OutageError" for call in calls)
         if how == "hangs" or not is_met or session.ended <= soon or any(end <= one < soon for one in begins):
             continue
