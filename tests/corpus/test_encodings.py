@@ -1,4 +1,4 @@
-"""Texts without a mark of their encoding, as Windows wrote them in western and central Europe: short and long, with
+"""Texts without a mark of their encoding, as Windows wrote them in western and central Europe: short, long, with
 the quotes of German, which both encodings have."""
 
 from pathlib import Path

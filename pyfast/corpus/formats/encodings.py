@@ -38,7 +38,7 @@ _WESTERN = frozenset(f"{_SIGNS}¿¡ªº²³àáâãäåæçèéêëìíîïñò�
 _ICELANDIC = frozenset(f"{_SIGNS}áæåäðéíóöøúüýþÁÆÅÄÐÉÍÓÖØÚÜÝÞ")
 _CENTRAL = frozenset(f"{_SIGNS}áâăąäćčçďđéęěíîľĺłńňóôőöřśšşťţúůűüýźżžß" + "ÁÂĂĄÄĆČÇĎĐÉĘĚÍÎĽĹŁŃŇÓÔŐÖŘŚŠŞŤŢÚŮŰÜÝŹŻŽ")
 _TURKISH, _AS_IN_WESTERN = frozenset("ğışĞİŞ"), frozenset(f"{_SIGNS}âçîöûüÂÇÎÖÛÜ")
-# What no text in these encodings has: three letters beyond ASCII in a row; a sign or a capital letter within a word,
+# What no text in these encodings has: three letters beyond ASCII in a row; a sign or capital letter within a word,
 # where the encodings of DOS and Macintosh have letters; thorn and eth where Turkish has letters.
 _UNLIKELY = re.compile(
     r"[^\W\d_\x00-\x7f]{3}|(?<=[^\W\d_])[‚„“”…†‡‰‹›•™²³ºª](?=[^\W\d_])|(?<=[^\W\d_])þ|\bð"
