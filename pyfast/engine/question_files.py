@@ -258,10 +258,11 @@ def _key(name: str) -> str:
 _MOST_LITERAL = 1 << 20
 # Lists and objects with a text in them, as Python and NumPy write them: ['a' 'b'], {'text': array(['a'])}.
 _LISTED = re.compile(
-    r"""[\[{][\[{(\s]*(?:(?:None|nan)[\s,]+)*(?:['"]|(?:array|list|Decimal|Timestamp)\(|(?:datetime|np)\.).*[\]}]""",
+    r"""[\[{][\[{(\s]*(?:(?:None|nan)[\s,]+)*(?:['"“”„‘’«]|(?:array|list|Decimal|Timestamp)\(|(?:datetime|np)\.).*[\]}]""",
     re.DOTALL,
 )
-_NUMBERS = re.compile(r"\[[-+.\de\s]+\]")
+# Numbers as NumPy writes them, or a list without its end
+_LISTED_ANSWERS = re.compile(r"""\[[-+.\de\s]+\]|\[\s*['"“”„‘’«][^\]]*""")
 
 
 def _value(cell: str, name: str, place: str) -> Any:
@@ -276,7 +277,7 @@ def _value(cell: str, name: str, place: str) -> Any:
     value = _literal(text)
     if isinstance(value, list | tuple | dict) and repr(value) == text:
         return value
-    if _LISTED.fullmatch(text) or (name in _ANSWERS and _NUMBERS.fullmatch(text)):
+    if _LISTED.fullmatch(text) or (name in _ANSWERS and _LISTED_ANSWERS.fullmatch(text)):
         shown = " ".join(text.split())
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         raise InputError(f"{place}, column {name!r}: {shown} is not a list that pyfast can read; write it as JSON")

@@ -47,6 +47,7 @@ _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not go on is tried again
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
+_LINE = ("custom_id", "method", "url", "body")
 _BATCH = re.compile(r"batch_[0-9a-f]{32}")
 
 
@@ -459,6 +460,10 @@ class Batches:
         custom_id = fields.get("custom_id") if isinstance(fields, dict) else None
         if not custom_id or not isinstance(custom_id, str):
             raise ApiError(400, "expected a custom_id that is a text", "missing_custom_id", param="custom_id")
+        for name in fields:
+            if name not in _LINE and fields[name] is not None:
+                fault = f"{name}: there is no such field beside body; a line has {', '.join(_LINE)}"
+                raise ApiError(400, fault, "invalid_request", param=name)
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"expected the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping, Sequence
 from secrets import token_hex
 from typing import Any, get_type_hints
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -34,6 +34,9 @@ _NO_KEY = ApiKey("")
 _REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}")
 STREAMED = frozenset({"/v1/files"})
 """Paths whose functions read the body of a request piece by piece, with their own limit"""
+
+
+_PAGED = ("/v1/files", "/v1/batches")
 
 
 class Guard:
@@ -76,6 +79,7 @@ class Guard:
         with contextlib.ExitStack() as held:
             try:
                 scope["api_key"] = self._check(scope["path"], headers, held)
+                _check_parameters(scope)
                 if scope["path"] not in STREAMED:
                     receive = _replayed(await self._body(headers, receive), receive)
             except ApiError as error:
@@ -128,6 +132,15 @@ class Guard:
                         return b"".join(pieces)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
+
+
+def _check_parameters(scope: Message) -> None:
+    """Refuse a query parameter that would be ignored, such as a filter. Clients of Azure send an `api-version`."""
+    known = {"api-version", *(("after", "limit") if scope["path"] in _PAGED else ())}
+    for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if scope["path"].startswith("/v1/") and name not in known:
+            fault = f"{name}: there is no such query parameter; the fields of a request are in its JSON body"
+            raise ApiError(400, fault, "invalid_request", param=name)
 
 
 def too_large(what: str, most: int) -> ApiError:

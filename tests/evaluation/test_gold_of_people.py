@@ -426,6 +426,11 @@ def test_texts_in_brackets_stay_texts(tmp_path: Path) -> None:
         "['Oslo','Kristiania']",
         "{'Oslo', 'Kristiania'}",
         '["Oslo", "Kristiania",]',
+        '["Oslo", "Kristiania"',
+        "['Oslo",
+        "[“Köln”, “Cologne”]",
+        "[„Köln“]",
+        "[«Oslo», «Christiania»]",
         repr(["Oslo" * 200_000, "x" * 400_000]),
     ],
 )

@@ -118,6 +118,7 @@ async def test_failed_questions_have_a_file_of_their_own(tmp_path: Path) -> None
         (line("a").replace("POST", "GET"), "mismatched_url"),
         (line("a").replace("/v1/chat", "/v2/chat"), "mismatched_url"),
         (line("a", n=2), "invalid_request"),
+        (line("a").replace('"body"', '"filter": "source=a/*", "body"'), "invalid_request"),
         (line("a", "nonsense"), "model_not_found"),
         (line("a") + "\n" + line("a"), "duplicate_custom_id"),
         (line("a") + "\n" + line("b", "cot"), "mismatched_model"),

@@ -188,6 +188,32 @@ async def test_a_field_that_could_change_the_answer_is_refused(
         assert not re.search("Text[DP]|list", said["error"]["message"])
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "retrieve?filter=source%3Da", 400),
+        ("POST", "rerank?top_n=", 400),
+        ("POST", "chat/completions?model=rag", 400),
+        ("GET", "models?filter", 400),
+        ("GET", "files?order=asc", 400),
+        ("GET", "models?api-version=2025-01-01", 200),
+        ("GET", "models", 200),
+    ],
+)
+async def test_a_query_parameter_that_is_unknown_is_refused(method: str, path: str, status: int) -> None:
+    async with (
+        serving(None, "instant") as served,
+        served.client.request(method, f"{served.url}/v1/{path}", json={"query": "moons"}) as reply,
+    ):
+        said = await reply.json()
+        assert reply.status == status
+        if status == 400:
+            assert (
+                said["error"]["param"] == re.split("[?=]", path)[1]
+                and "query parameter" in said["error"]["message"]
+            )
+
+
 async def test_fields_that_clients_send_by_themselves_change_nothing() -> None:
     sent = {
         "temperature": 0,

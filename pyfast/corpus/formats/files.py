@@ -34,15 +34,32 @@ _BINARY = {
 _HEAD = 1 << 9
 _CERTAIN = ("utf-8", "utf-16-le", "utf-16-be")
 _SAMPLE = 1 << 16
-_WESTERN = "cp1252"
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
-_LETTERS = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝ€°§«»¿¡–—’‘“”…")
-_THREE_LETTERS = re.compile(r"[^\W\d_\x00-\x7f]{3}")
-# Hungarian has the same letters in both encodings, apart from ő and ű. In Portuguese, õ stands before e, and
-# Estonian has many ä.
-_HUNGARIAN = "cp1250"
-_O_TILDE = re.compile("õ(?!e)")
+_SIGNS = "€°§«»‹›–—’‘‚“”„…•·™®©†‡‰±\xa0"
+_WESTERN = frozenset(f"{_SIGNS}¿¡ªº²³àáâãäåæçèéêëìíîïñòóôõöøœßùúûüýÿšžÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜÝŠŽ")
+_ICELANDIC = frozenset(f"{_SIGNS}áæåäðéíóöøúüýþÁÆÅÄÐÉÍÓÖØÚÜÝÞ")
+_CENTRAL = frozenset(f"{_SIGNS}áâăąäćčçďđéęěíîľĺłńňóôőöřśšşťţúůűüýźżžß" + "ÁÂĂĄÄĆČÇĎĐÉĘĚÍÎĽĹŁŃŇÓÔŐÖŘŚŠŞŤŢÚŮŰÜÝŹŻŽ")
+_TURKISH, _AS_IN_WESTERN = frozenset("ğışĞİŞ"), frozenset(f"{_SIGNS}âçîöûüÂÇÎÖÛÜ")
+# What no text in these encodings has: three letters beyond ASCII in a row; a sign or capital letter within a word,
+# where the encodings of DOS and Macintosh have letters; thorn and eth where Turkish has letters.
+_UNLIKELY = re.compile(
+    r"[^\W\d_\x00-\x7f]{3}|(?<=[^\W\d_])[‚„“”…†‡‰‹›•™²³ºª](?=[^\W\d_])|(?<=[^\W\d_])þ|\bð"
+    r"|(?<=[a-z])[À-ÞŸĀĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŢŮŰŹŻŽ]"
+)
+# What a text in cp1250 looks like in cp1252, such as `teèe` for `teče`, and what only texts in cp1252 have. The
+# neighbours of a letter tell: è stands between consonants in French, and beside vowels in Czech, where it is č.
+_VOWEL, _CONSONANT = "[aeiouyáéíóúýůäëö]", "[b-df-hj-np-tv-xz]"
+_CENTRAL_SIGNS = re.compile(
+    rf"[èæ](?={_VOWEL})|ø(?=[aeiouáéíóúù])|(?<={_VOWEL})[èøæ³]|\bè(?=[^\W\d_])|[ãêûì](?![^\W\d_])"
+    rf"|[ãû](?={_CONSONANT})|(?<={_CONSONANT})ù|[ñœ](?!{_VOWEL})|(?<=[^\W\d_])¿|ì(?=\w)|[šž]"
+)
+_HUNGARIAN_O = re.compile("õ(?!e)")  # In Portuguese, õ stands before e, and Estonian has many ä.
+_WESTERN_SIGNS = re.compile(
+    rf"[àåïðþ]|(?<={_CONSONANT})[èøæ](?={_CONSONANT})|ã(?=[eo])|õ(?=e)|\bè\b|\bê|[øæ]\b|[ñœ](?={_VOWEL})"
+    rf"|(?<![^\W\d_])[¿¡]|ò\b|(?<={_VOWEL})ù\b"
+)
 _FEW = 20
+_ODD = 0.02  # the share of letters from other languages in a long text
 _RETURN = re.compile(r"\r(?!\n)")
 # Sequences for terminals: colours and moves, texts that end with BEL or ST, sets of characters, single letters.
 _TERMINAL = re.compile(
@@ -151,25 +168,29 @@ def _mostly_utf8(data: bytes) -> bool:
     return sum(map(text.count, "éèüöäßñçáíóúãâêôàïøåæœ–—’“”…€°")) > 2 * broken
 
 
-def _is_western(data: bytes, share: float = 0.25) -> bool:
-    """Whether the data looks like Western text. Three things must be true: every character beyond ASCII is
-    one of `_LETTERS`; there are never three letters beyond ASCII in a row; less than `share` of all letters
-    are beyond ASCII.
-    """
-    text = data.decode(_WESTERN, errors="replace")
-    beyond = [character for character in text if character > "\x7f"]
-    letters = sum(map(str.isalpha, beyond))
-    return (
-        _LETTERS.issuperset(beyond)
-        and not _THREE_LETTERS.search(text)
-        and (not letters or letters < share * sum(map(str.isalpha, text)))
-    )
+def _nearest(data: bytes) -> str | None:
+    """Return the Windows encoding of data that looks like a text of western or central Europe or like Turkish, or
+    else None. Such a text has hardly any letters and signs of other languages, and hardly anything unlikely."""
 
+    def fits(encoding: str, letters: frozenset[str]) -> bool:
+        text = data.decode(encoding, errors="replace")
+        beyond = [character for character in text if character > "\x7f"]
+        odd = sum(it not in letters for it in beyond) + len(_UNLIKELY.findall(text))
+        return odd <= _ODD * len(beyond)
 
-def _western(data: bytes) -> str:
-    """The encoding of data that looks like Western text."""
-    text = data.decode(_WESTERN, errors="replace").lower()
-    return _HUNGARIAN if _O_TILDE.search(text) and text.count("á") > text.count("ä") else _WESTERN
+    if (
+        fits("cp1254", _TURKISH | _AS_IN_WESTERN)
+        and len(_TURKISH.intersection(data.decode("cp1254", "replace"))) > 1
+    ):
+        return "cp1254"
+    is_central = fits("cp1250", _CENTRAL)
+    if not (fits("cp1252", _WESTERN) or fits("cp1252", _ICELANDIC)):
+        return "cp1250" if is_central else None
+    text = data.decode("cp1252", errors="replace").lower()
+    central, western = (len(signs.findall(text)) for signs in (_CENTRAL_SIGNS, _WESTERN_SIGNS))
+    if text.count("á") > text.count("ä"):
+        central += len(_HUNGARIAN_O.findall(text))
+    return "cp1250" if is_central and central > western else "cp1252"
 
 
 def _detected(data: bytes, at: int) -> str | None:
@@ -178,20 +199,16 @@ def _detected(data: bytes, at: int) -> str | None:
     start = max(at - _SAMPLE // 2, 0)
     sample = data[start : start + _SAMPLE]
     # Statistics need more characters than a few: they take "año" for Chinese.
-    if sum(byte > 127 for byte in sample) <= _FEW and _is_western(sample, share=1):
-        return _western(sample)
+    if sum(byte > 127 for byte in sample) <= _FEW and (nearest := _nearest(sample)):
+        return nearest
     guesses = from_bytes(sample)
     best = guesses.best()
     if best is None:
         return None
-    if best.encoding.startswith(_SELDOM) and _is_western(sample):
-        return _western(sample)
     # Encodings of one byte differ in a few characters. If none of them occurs, take the likeliest.
-    alike = {best.encoding, *best.could_be_from_charset}
-    names = {match.encoding for match in guesses}
-    # In Central European and Turkish texts, some letters are those that Western texts hardly have, such as thorn.
-    is_western = _WESTERN in alike | names and _is_western(sample)
-    return _western(sample) if is_western and not best.multi_byte_usage else best.encoding
+    names = {best.encoding, *best.could_be_from_charset, *(match.encoding for match in guesses)}
+    is_likely = "cp1252" in names or "cp1250" in names or best.encoding.startswith(_SELDOM)
+    return (is_likely and not best.multi_byte_usage and _nearest(sample)) or best.encoding
 
 
 MOST_CELLS = 20_000_000
