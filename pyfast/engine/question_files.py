@@ -86,9 +86,7 @@ def read_question_records(
             yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
     finally:  # Perhaps not all are read.
         if made := seen.total():
-            _say(
-                str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each"
-            )
+            _say(str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each")
         if several:
             what = 'and each is read as one answer; write several as a JSON list, such as ["twelve", "12"]'
             _say(str(path), f"gold answers that contain `;` or a line break: {several}, {what}")
