@@ -18,7 +18,7 @@ from pyfast.engine import Question, Questions, Record, Status, Summary, read_sta
 from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import CachedTokens, cached_tokens, calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
-from pyfast.engine.question_files import own_columns, quietly, records_of_gold
+from pyfast.engine.question_files import gold_field, own_columns, quietly, read_question_records, records_of_gold
 from pyfast.engine.questions import read_questions
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS
 from pyfast.engine.status import check_folder, status_of
@@ -241,6 +241,11 @@ class Run:
         with explained():
             return table.to_pandas()
 
+    def _given(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return (place, record) for the mappings that were the questions of a run in memory."""
+        records = self._questions and self._questions.records
+        return list(records()) if records else []
+
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(str(self.path))
         return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
@@ -311,7 +316,7 @@ def results_of(
 def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
     """Read the asker's own columns of the questions. If their file cannot be read any more, a warning says so."""
     try:
-        return {} if run.path is None else own_columns(file_of_questions(run.path))
+        return own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
     except InputError as error:
         LOG.warning("%s; its own columns are left out", error)
         return {}
@@ -431,8 +436,12 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
         if not columns:
             return Path(gold)
         return [record for _, record in records_of_gold(Path(gold), json.loads(columns))]
+    given = [record for _, record in run._given()] if isinstance(run, Run) and run.path is None else []
+    if gold_field(given):
+        return given
     place = own_gold(run)
-    _say_gold(place)
+    if any(one.has_answer or one.supporting or one.supporting_facts for one in read_gold(place)):
+        _say_gold(place)
     path = folder_of(run)
     if path is not None and place == file_of_questions(path) != path / QUESTIONS:
         now = {question.id: question.text for question in read_questions(place)}

@@ -28,7 +28,7 @@ from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_lines
 from pyfast.utils.log import LOG
-from pyfast.utils.text_forms import counted
+from pyfast.utils.text_forms import counted, some
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 _TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
@@ -68,19 +68,39 @@ def read_question_records(
             yield place, record, {name: record[name] for name in record if name in others} | renamed
 
     gold: str | None = None
-    for place, record, fields in named():
-        if columns:
-            known |= dict.fromkeys(record)
-            missing = {name: column for name, column in missing.items() if name not in fields}
-        if "question" in missing:
-            break  # A misspelled name of this column would be a question that is missing.
-        if gold is None and (gold := gold_field([fields])) not in (None, "answers"):
-            # The first row of a table has all columns. Another line may have what this one lacks.
-            whole = table and "turns" not in fields
-            gold = gold if whole else gold_field(_until_bad(fields for _, _, fields in named()))
-        yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
+    count = several = 0
+    try:
+        for place, record, fields in named():
+            if columns:
+                known |= dict.fromkeys(record)
+                missing = {name: column for name, column in missing.items() if name not in fields}
+            if "question" in missing:
+                break  # A misspelled name of this column would be a question that is missing.
+            if gold is None and (gold := gold_field([fields])) not in (None, "answers"):
+                # The first row of a table has all columns. Another line may have what this one lacks.
+                whole = table and "turns" not in fields
+                gold = gold if whole else gold_field(_until_bad(fields for _, _, fields in named()))
+            count += 1
+            cell = fields.get(gold) if table and gold else None
+            several += isinstance(cell, str) and _is_several(cell)
+            yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
+    finally:  # Perhaps not all are read.
+        if made := seen.total():
+            _say(str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each")
+        if several:
+            what = 'and each is read as one answer; write several as a JSON list, such as ["twelve", "12"]'
+            _say(str(path), f"gold answers that contain `;` or a line break: {several}, {what}")
     for column in missing.values():
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, known)}")
+
+
+def _is_several(cell: str) -> bool:
+    """Whether a cell looks like several short answers: `zwölf; 12`."""
+    parts = [part.strip() for part in re.split(r"[;\n]", cell)]
+    return len(list(filter(None, parts))) > 1 and max(map(len, parts)) <= _LONGEST_PART
+
+
+_LONGEST_PART = 40
 
 
 def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
@@ -139,11 +159,12 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what a row does not have. The asker's own columns stay, so that `export` has them all."""
+    """Leave out what a row does not have. The asker's own columns stay, so that `export` has them all, and a blank
+    `question`, which is no column with another name."""
     return {
         name: None if _is_nothing(value) else value
         for name, value in row.items()
-        if name not in _KNOWN or not _is_nothing(value)
+        if name not in _KNOWN - {"question"} or not _is_nothing(value)
     }
 
 
@@ -172,29 +193,37 @@ def _of_sheet(
     if not sheets:
         return
     named = [one for one in sheets if _header(one[1].rows[:MOST_ABOVE], asked) is not None]
-    sheet, found = (named or sheets)[0]
+    widest = max(
+        sheets, key=lambda one: max(len(list(filter(str.strip, row))) for row in one[1].rows[:MOST_ABOVE])
+    )
+    sheet, found = named[0] if named else widest
     if others := len(sheets) - 1:
-        why = "the first with the columns of questions" if named else "the first that is not empty"
+        why = "the first with the columns of questions" if named else "no sheet has a column `question`"
         more = f"{counted(others, 'more sheet is', 'more sheets are')} not read"
         _say(str(path), f"only the sheet {sheet.title!r} is read ({why}); {more}")
-    end = _without_notes(found.rows, asked)
-    if end < len(found.rows):
-        _say(str(path), f"row {found.numbers[end]} and below are left out, because they have no question")
-    numbered = islice(zip(found.numbers, found.rows, strict=True), end)
+    notes = _notes(found.rows, asked)
+    if notes:
+        left_out = some([str(found.numbers[row]) for row in sorted(notes)])
+        _say(str(path), f"rows with a text only in their first column are left out: {left_out}")
+    numbered = ((found.numbers[row], cells) for row, cells in enumerate(found.rows) if row not in notes)
     yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates, columns)
 
 
-def _without_notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int:
-    """Return the number of rows without those at the end that have only a text in the first column, which is not
-    that of the questions: notes below a table."""
+def _notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> set[int]:
+    """Return the places of the rows that have only a text in the first column, which is not that of the questions:
+    notes at the end, and names of groups above the questions. Above a question, what may be an id is none."""
     start = _header(rows[:MOST_ABOVE], asked)
     names = [] if start is None else [_key(name) for name in rows[start]]
     first = next((k for k, name in enumerate(names) if name), 0)
-    end = len(rows)
-    if start is not None and asked & {*names} and names[first] not in asked:
-        while end > start + 1 and rows[end - 1][first : first + 1] == ("".join(rows[end - 1]),):
-            end -= 1
-    return end
+    if start is None or not asked & {*names} or names[first] in asked:
+        return set()
+    below = range(start + 1, len(rows))
+    alone = [k for k in below if any(rows[k]) and rows[k][first : first + 1] == ("".join(rows[k]),)]
+    last = max((k for k in below if any(rows[k]) and k not in alone), default=start)
+    return {k for k in alone if k > last or _GROUP.search(rows[k][first].strip())}
+
+
+_GROUP = re.compile(r"\s|^\D+$")  # Two words, or no digit
 
 
 def _of_table(
@@ -307,7 +336,6 @@ def tidy(
         fields["id"] = str(fields["id"])
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id
-        _say(source, "questions have no `id`; pyfast makes one from the text of each")
     if gold not in (None, "answers") and source:
         _say(source, f"there is no field `answers`; the gold answers are taken from `{gold}`")
     if gold is not None and not isinstance(fields.get("turns"), list):
@@ -336,11 +364,11 @@ _KNOWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", "
 _NOT_OWN = _KNOWN - {"type", "domain", *_ANSWERS[1:]}
 
 
-def own_columns(path: Path) -> dict[str, dict[str, Any]]:
+def own_columns(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the fields of each question that pyfast does not use, by the id of the question. A turn also has
-    those of its conversation. Raises InputError as `read_question_records` does."""
+    those of its conversation. `records` is as in `read_question_records`."""
     found = {}
-    for _, record in read_question_records(path):
+    for _, record in records:
         turns = record.get("turns")
         for one in turns if isinstance(turns, list) else [record]:
             if isinstance(one, Mapping):
@@ -361,6 +389,7 @@ def texts_of(value: Any) -> Any:
     """
     if isinstance(value, Mapping) and "text" in value:
         value = value["text"]
+    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy, as in a frame of pandas
     items = value if isinstance(value, list | tuple) else [value]
     return [
         _text(item) for item in items if not (_is_nothing(item) or (isinstance(item, str) and not item.strip()))

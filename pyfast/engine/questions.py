@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import orjson
 
 from pyfast.corpus.formats.files import refuse_published
-from pyfast.engine.question_files import NO_COLUMNS, read_question_records, tidy
+from pyfast.engine.question_files import NO_COLUMNS, gold_field, read_question_records, tidy
 from pyfast.errors import InputError
 from pyfast.utils.files import written_aside
 from pyfast.utils.jsonl import in_json
@@ -72,7 +75,24 @@ def read_questions(
 def _read(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, Question]]:
     refuse_published(path)
     for place, record in read_question_records(path, columns):
+        if "turns" not in record and "question" not in {*record, *columns}:
+            texts = {str(name): value.strip() for name, value in record.items() if isinstance(value, str)}
+            name = max(texts, key=lambda name: (texts[name].endswith("?"), len(texts[name])), default="NAME")
+            advice = "name the column of the questions, such as"
+            sheet = ", which also chooses the sheet" if path.suffix.lower() == ".xlsx" else ""
+            way = f"--column question={shlex.quote(name)} (in Python, columns={{'question': {name!r}}}){sheet}"
+            raise InputError(f"{_no_question(record, place)}; {advice} {way}")
         yield from _of_record(record, place)
+
+
+def _no_question(record: dict[str, Any], place: str) -> str:
+    there = ", ".join(str(name) for name, value in record.items() if value not in (None, "", []))
+    has = (
+        ""
+        if record.get("question") is not None
+        else f" (it has: {shorten(there, 200, placeholder=' ...') or 'nothing'})"
+    )
+    return f"{place}: expected a `question` that is a non-empty string{has}"
 
 
 def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Question]]:
@@ -103,8 +123,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     """Return the id and the text of a question or turn."""
     question_id, text = record.get("id"), record.get("question")
     if not isinstance(text, str) or not text.strip():
-        there = "" if "question" in record else f" (it has: {', '.join(map(str, record)) or 'nothing'})"
-        raise InputError(f"{place}: expected a `question` that is a non-empty string{there[:200]}")
+        raise InputError(_no_question(record, place))
     if not isinstance(question_id, str) or not question_id:
         raise InputError(f"{place}: expected an `id` that is a text or a number")
     return question_id, text
@@ -139,8 +158,8 @@ class Questions:
     later: int = 0
     """How many questions are later turns of a conversation"""
     records: Callable[[], Iterator[tuple[str, dict[str, Any]]]] | None = None
-    """A function that yields (place, record) for all records of a file whose columns have other names. None: there
-    is no such file"""
+    """A function that yields (place, record) for the records of a file whose columns have other names, or for
+    mappings in memory: they have the gold and the asker's own columns. None: there are none"""
 
     def tell_limited(self) -> None:
         """Log how many questions search only the documents that they name, if there are such questions."""
@@ -190,8 +209,17 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
         >>> [question.id for question in questions_from(["Who discovered Titan?", "When?"]).read()]
         ['1', '2']
     """
-    placed = list(islice(_placed(given), limit))
-    return _checked(placed, "the questions", Questions(lambda: (question for _, question in placed), 0, ""))
+    mappings: dict[str, Mapping[Any, Any]] = {}
+    placed = list(islice(_placed(given, mappings), limit))
+    gold = gold_field(mappings.values())
+
+    def records() -> Iterator[tuple[str, dict[str, Any]]]:
+        for number, record in mappings.items():
+            named = {"id": number, **{str(name): value for name, value in record.items()}}
+            yield f"question {number}", tidy(named, gold=gold)
+
+    read = partial(map, itemgetter(1), placed)
+    return _checked(placed, "the questions", Questions(read, 0, "", records=records if mappings else None))
 
 
 def sampled(questions: Questions, size: int) -> Questions:
@@ -234,7 +262,7 @@ def write_questions(questions: Questions, path: Path) -> None:
     lines = _lines(questions)
     if questions.records is not None and questions.place == str(path):  # They have the gold and own columns.
         full = {record["id"]: record for _, record in questions.records()}
-        lines = (full[line["id"]] for line in lines)
+        lines = (full.get(line["id"], line) for line in lines)
     with written_aside(path, durable=True) as aside, aside.open("wb") as file:
         file.writelines(_json(line) + b"\n" for line in lines)
 
@@ -264,10 +292,13 @@ def _json(value: object) -> bytes:
         return json.dumps(value, default=in_json).encode()
 
 
-def _placed(given: Iterable[object]) -> Iterator[tuple[str, Question]]:
+def _placed(given: Iterable[object], mappings: dict[str, Mapping[Any, Any]]) -> Iterator[tuple[str, Question]]:
+    """Yield what `read_question` does for all questions, and add the mappings among them to `mappings`."""
     if isinstance(given, bytes | Mapping):
         raise InputError("questions: expected a question as text, a list of questions, or a file of questions")
     for number, it in enumerate(given, start=1):
+        if isinstance(it, Mapping):
+            mappings[str(number)] = dict(it)
         yield from read_question(it, number)
 
 

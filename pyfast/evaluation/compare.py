@@ -19,8 +19,12 @@ from pyfast.evaluation.metrics import Scored
 from pyfast.utils.text_forms import counted
 
 _LEVEL = 0.05
-_MOST_EXACT = 12
-_AT_ONCE = 250
+_MOST_EXACT = 17
+"""With how many groups that differ all exchanges are counted"""
+_MOST_EXCHANGES = 20_000
+_MOST_DRAWN = 20_000_000
+"""How many random bits are drawn for a difference: an exchange takes one for each group"""
+_AT_ONCE = 1_000_000
 _DRAWS_EACH = 1_000  # The smallest p-value stays below 0.001 after Holm's correction.
 """How many exchanges are drawn for each difference, if needed: Holm's correction of the smallest p is 0.005"""
 Test = Literal["mcnemar", "permutation"]
@@ -196,15 +200,15 @@ def permutation_p(
     """Compute the two-sided p-value of a paired permutation test. A figure is a sum divided by another one.
 
     If the runs do not differ, each group of questions could as well have its two results the other way round. The
-    p-value is the share of such exchanges with a difference at least as large. If at most 12 groups differ, all
-    exchanges are counted, else `DRAWS` drawn ones and the one that was observed. It is never 0. While no drawn
-    exchange has such a difference, more are drawn.
+    p-value is the share of such exchanges with a difference at least as large. If at most 17 groups differ, all
+    exchanges are counted, else 20,000 drawn ones (with more than 1,000 groups fewer, but at least `DRAWS`) and the
+    one that was observed. It is never 0. While no drawn exchange has such a difference, more are drawn.
 
     Args:
         a: Of the first run, for each question: what is added above (float64 [questions]), and below.
         b: The same of the second run.
         groups: The group of each question, such as its conversation.
-        most: The maximum number of drawn exchanges. 1 / `most` is the smallest p-value that they can show.
+        most: The maximum number of drawn exchanges while none has such a difference.
     """
     place = np.unique(np.asarray(groups), return_inverse=True)[1]
     sums = [np.bincount(place, side) for side in (*a, *b)]
@@ -212,22 +216,26 @@ def permutation_p(
     differs = change.any(axis=0)
     count, change = int(differs.sum()), change[:, differs]
 
-    def as_far(exchanged: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether each exchange (0 or 1 [groups, exchanges]) has a difference at least as large."""
-        above, below = change @ np.concatenate([np.zeros((count, 1), exchanged.dtype), exchanged], axis=1)
+    def apart(exchanged: npt.NDArray[Any]) -> Float64:
+        """The difference after each exchange (0 or 1 [groups, exchanges]). NaN: it is not defined."""
+        above, below = change @ exchanged
         first, second = sums[0].sum() + above, sums[2].sum() - above
         with np.errstate(invalid="ignore", divide="ignore"):
-            apart = np.abs(first / (sums[1].sum() + below) - second / (sums[3].sum() - below))
-        far: npt.NDArray[np.bool_] = apart[1:][~np.isnan(apart[1:])] >= apart[0] - 1e-12
+            far: Float64 = np.abs(first / (sums[1].sum() + below) - second / (sums[3].sum() - below))
         return far
 
+    least = apart(np.zeros((count, 1)))[0] - 1e-12
     if count <= _MOST_EXACT:
-        return float(as_far(np.arange(2**count) >> np.arange(count)[:, None] & 1).mean())
-    random = np.random.default_rng(0)
+        # Exchanging all groups changes only the sign, so the last group need not be exchanged.
+        far = apart(np.arange(2 ** max(count - 1, 0)) >> np.arange(count)[:, None] & 1)
+        return float((far >= least).sum() / (~np.isnan(far)).sum())
+    random, enough = np.random.default_rng(0), min(max(DRAWS, _MOST_DRAWN // count), _MOST_EXCHANGES)
     found = drawn = valid = 0
-    while drawn < DRAWS or (drawn < most and not found):  # Some at a time: all of them would fill the memory.
-        some = as_far(random.integers(0, 2, (count, _AT_ONCE), np.int8))
-        found, drawn, valid = found + int(some.sum()), drawn + _AT_ONCE, valid + some.size
+    while drawn < enough or (drawn < most and not found):  # Some at a time: all of them would fill the memory.
+        some = 8 * max(min(_AT_ONCE // count, enough) // 8, 1)
+        bits = np.unpackbits(np.frombuffer(random.bytes(count * some // 8), np.uint8))
+        far = apart(bits.reshape(count, some))
+        found, drawn, valid = found + int((far >= least).sum()), drawn + some, valid + int((~np.isnan(far)).sum())
     return (found + 1) / (valid + 1)
 
 

@@ -48,7 +48,10 @@ def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputErro
 
 
 def in_json(value: object) -> Any:
-    """Return what stands in JSON for a value that JSON has no type for: a number for a decimal, else a text."""
+    """Return what stands in JSON for a value that JSON has no type for: a number for a decimal, what an array or a
+    number of NumPy has in Python, else a text."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
     return float(value) if isinstance(value, Decimal) else str(value)
 
 

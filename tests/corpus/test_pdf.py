@@ -103,6 +103,28 @@ def test_large_and_bold_lines_are_headings_if_there_are_no_bookmarks(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize(
+    ("below", "size", "found"),
+    [
+        (["The port made a profit of 214 million crowns in the year, and has 612 people."], 18, True),
+        (["The port made a profit of 214 million crowns in the year,", "and it has 612 people."], 18, True),
+        (["The port made a profit of 214 million crowns in the year, and has 612 people."], 13, False),
+        (["214 crowns"], 18, False),  # labels above values, as on an invoice or a poster
+    ],
+)
+def test_clearly_larger_lines_are_headings_of_a_short_file(
+    below: list[str], size: int, found: bool, tmp_path: Path
+) -> None:
+    made = FPDF()
+    made.add_page()
+    names = ["Annual report", "People", "Outlook for 2027"]
+    for name in names:
+        lines(made, [name], size, "B")
+        lines(made, [f"{line} {name}." for line in below], 11)
+    made.output(str(tmp_path / "a.pdf"))
+    assert headings(tmp_path / "a.pdf") == ([(1, name) for name in names] if found else [])
+
+
 def test_a_text_in_one_font_has_no_headings(tmp_path: Path) -> None:
     made = FPDF()
     made.add_page()

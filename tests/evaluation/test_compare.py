@@ -247,7 +247,7 @@ def test_the_least_p_value_is_less_than_its_digits() -> None:
     a, b = scored([0.25] * 40), scored([0.5] * 39 + [0.25])
     (one,), _ = compare({"a": a, "b": b})
     table = ["figure", *DIFFERENCE[1:]], [difference_cells(one)]
-    assert one.p == one.p_holm == 1 / 2001 and grid_text(table, ".tex").count(r"\ensuremath{<}0.001 ") == 2
+    assert one.p == one.p_holm == 1 / 20001 and grid_text(table, ".tex").count(r"\ensuremath{<}0.001 ") == 2
     assert grid_text((["run", "change"], [["2026-11-28", "-0.5 [-1, 2]"]]), ".tex").count("$-$") == 2
 
 
@@ -362,7 +362,7 @@ def test_permutations_are_those_of_scipy() -> None:
     """All of them, or as many as are drawn. And of 0 and 1 they give what McNemar's test gives."""
     random = np.random.default_rng(5)
     ones, names = np.ones(60), list(map(str, range(60)))
-    for differing in (2, 5, 12, 40):
+    for differing in (2, 5, 12, 17, 40):
         a = random.random(60)
         b = a.copy()
         b[:differing] += random.normal(0.2, 0.3, differing)
@@ -370,11 +370,11 @@ def test_permutations_are_those_of_scipy() -> None:
             (a[:differing], b[:differing]),
             lambda x, y, axis: np.mean(x - y, axis=axis),
             permutation_type="samples",
-            n_resamples=50_000,
+            n_resamples=150_000,
             rng=1,
         )
         ours = permutation_p((a, ones), (b, ones), names)
-        assert ours == pytest.approx(theirs.pvalue, abs=1e-9 if differing <= 12 else 0.04)
+        assert ours == pytest.approx(theirs.pvalue, abs=1e-9 if differing <= 17 else 0.01)
     a, b = np.zeros(60), np.zeros(60)
     b[:5] = 1
     assert permutation_p((a, ones), (b, ones), names) == pytest.approx(mcnemar(a, b)) == 0.0625

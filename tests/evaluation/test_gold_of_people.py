@@ -250,13 +250,10 @@ def test_notes_below_the_questions_of_a_sheet(tmp_path: Path, caplog: pytest.Log
     rows = [("Nr", "question", "answer"), (1, "Who?", "He"), (), ("Sent by Ada",), ("on 3 May",)]
     path = book_of(tmp_path / "q.xlsx", *rows)
     assert [one.text for one in read_questions(path)] == ["Who?"] and len(answers(path)) == 1
-    assert f"{path}: row 4 and below are left out, because they have no question" in caplog.messages
-    for more in (
-        (2, "When?", "1970"),
-        (2, None, "1970"),
-    ):  # A question may be missing in the middle or beside gold.
-        path = book_of(tmp_path / "more.xlsx", *rows, more)
-        with pytest.raises(InputError, match="row 4: expected a `question`"):
+    assert f"{path}: rows with a text only in their first column are left out: 4, 5" in caplog.messages
+    for more in ((2,), (2, None, "1970")):  # A question may be missing in the middle or beside gold.
+        path = book_of(tmp_path / "more.xlsx", *rows, more, (3, "When?", "1970"))
+        with pytest.raises(InputError, match="row 6: expected a `question`"):
             list(read_questions(path))
 
 
@@ -578,3 +575,67 @@ def test_what_is_unusual_about_a_file_is_said_once(tmp_path: Path) -> None:
     ]
     said = [(text.count("no `id`"), text.count("no field `answers`")) for text in lines]
     assert said == [(1, 1), (0, 0), (0, 0), (1, 1)]
+
+
+def test_an_unmapped_column_is_named_in_the_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = ("Nr", "Abteilung", "Frage", "Erwartet"), ("F1", "HR", "Wer leitet Polarstern?", "Jana; die Leiterin")
+    for path in (written(tmp_path / "q.csv", *rows), tmp_path / "q.xlsx"):
+        if path.suffix == ".xlsx":
+            book = openpyxl.Workbook()
+            book.active.append(["Fragenkatalog"])
+            for row in rows:
+                book["Fragen"].append(row) if "Fragen" in book.sheetnames else book.create_sheet("Fragen").append(
+                    row
+                )
+            book.save(path)
+        with pytest.raises(InputError) as fault:
+            list(read_questions(path))
+        said = str(fault.value)
+        assert "(it has: Nr, Abteilung, Frage, Erwartet); name the column" in said
+        assert "--column question=Frage (in Python, columns={'question': 'Frage'})" in said
+        assert ("which also chooses the sheet" in said) == (path.suffix == ".xlsx")
+        assert [one.text for one in read_questions(path, columns={"question": "Frage"})] == [
+            "Wer leitet Polarstern?"
+        ]
+    assert "'Fragen' is read (no sheet has a column `question`)" in caplog.text
+    written(tmp_path / "q.csv", ("Nr", "question", "Team"), ("F1", "", "HR"))
+    with pytest.raises(InputError, match=r"non-empty string \(it has: Nr, Team\)$"):
+        list(read_questions(tmp_path / "q.csv"))
+
+
+def test_names_of_groups_between_the_questions_of_a_sheet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("id", "question", "answer", "Team"), ("Personal",), ("F1", "Who?", "He", "x"), ("Block 2",)]
+    path = book_of(tmp_path / "q.xlsx", *rows, ("F2", "When?", "1970", None), ("by Ada",))
+    assert [one.id for one in read_questions(path)] == ["F1", "F2"]
+    assert f"{path}: rows with a text only in their first column are left out: 2, 4, 6" in caplog.messages
+    path = book_of(tmp_path / "more.xlsx", *rows, ("F2",), ("F3", "When?", None, None))
+    with pytest.raises(
+        InputError, match=r"row 5: expected a `question` that is a non-empty string \(it has: id\)$"
+    ):
+        list(read_questions(path))
+
+
+def test_what_is_said_of_ids_and_of_cells_with_several_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = "It left the harbour in the early morning of that day; nobody saw it"
+    cells = ["zwölf; 12", "90 Tage\n3 Monate", long, '["a; b", "c"]', ";", "one"]
+    rows = [("" if number == 2 else number, f"Who {number}?", cell) for number, cell in enumerate(cells)]
+    path = written(tmp_path / "q.csv", ("id", "question", "answers"), *rows)
+    assert len(list(read_questions(path))) == len(list(read_gold(path))) == 6
+    assert [message for message in caplog.messages if "made" in message or "makes" in message] == [
+        f"{path}: no `id` in 1 of 6 questions; pyfast makes one from the text of each"
+    ]
+    said = [message for message in caplog.messages if "line break" in message]
+    assert len(said) == 1 and said[0].startswith(f"{path}: gold answers that contain `;` or a line break: 2, and")
+
+
+def test_gold_without_answers_is_not_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path / "q.csv", ("id", "question"), ("a", "Who?"))
+    run = pyfast.answer(path, llm="instant", system="direct", run=tmp_path / "run")
+    caplog.set_level("INFO")
+    with pytest.raises(InputError, match="there are no `answers`"):
+        pyfast.evaluate(run)
+    assert "the gold answers come from" not in caplog.text

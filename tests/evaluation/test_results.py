@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openpyxl
 import orjson
 import pandas as pd
@@ -319,6 +320,23 @@ def test_own_columns_with_names_of_gold(office: Path) -> None:
         ("old", "g", ["x"], "x"),
         ("new", None, None, None),
     ]
+
+
+def test_questions_in_memory_keep_gold_and_own_columns(office: Path) -> None:
+    day = datetime(2024, 5, 1).date()
+    given: list[Any] = [
+        {"id": 7, "question": "What of Borage?", "answers": np.array(["90", "x"]), "team": np.int64(3), 5: day},
+        "What of Thyme?",
+        {"question": "What of Dill?", "answers": "90", "documents": ["sites.csv"]},
+        Question("q", "What of Mint?"),
+    ]
+    for folder in (office / "memory", None):
+        for asked in (given, [*given, {"question": "What of Sage?", "answer": "late"}]):
+            run = pyfast.answer(asked, index=office / "IDX", llm="instant", system="rag", run=folder)
+            rows = run.to_arrow().to_pylist()
+            assert [(row["id"], row["gold"]) for row in rows][:2] == [("7", ["90", "x"]), ("2", None)]
+            assert [row["team"] for row in rows[:4]] == [3, None, None, None] and str(rows[0]["5"]) == "2024-05-01"
+            assert pyfast.evaluate(run).rows[0].questions == 2
 
 
 def test_gold_has_the_columns_of_the_questions(office: Path) -> None:

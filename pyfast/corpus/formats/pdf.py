@@ -38,7 +38,7 @@ _NUMBER = re.compile(
 )
 # What may stand before the title of a bookmark in its line, such as `1.2` or `Chapter 3:`.
 _BEFORE_TITLE = r"^[ \t]*(?:(?:[^\W\d_]+[ \t]+)?(?:\d[\d.]*|[IVXLC]+\b|[A-Z]\b)[.:)]?[ \t]+)?"
-_LARGER = 1.15
+_LARGER, _CLEARLY_LARGER = 1.15, 1.2
 _LONGEST = 120
 _MOST_LINES = 3
 _FAR = 3  # how many times the size of the font, from one line to the next
@@ -389,7 +389,8 @@ def _headings_of(pages: Sequence[Sequence[_Line]]) -> list[tuple[int, str, int]]
 
     A heading is one to three short lines in a font that is larger than that of most of the text, or as large and
     bold. It does not end like a sentence. A line that is on several pages, apart from its numbers, is no heading.
-    A file in which more than a third of all lines would be headings has none.
+    A file in which more than a third of all lines would be headings has none. In a short file, they may be half of
+    the lines, if their fonts are clearly larger, and they are a quarter of the characters at most.
     """
     fonts: Counter[tuple[int, bool]] = Counter()
     places: Counter[str] = Counter()
@@ -410,15 +411,17 @@ def _headings_of(pages: Sequence[Sequence[_Line]]) -> list[tuple[int, str, int]]
 
     found: list[tuple[tuple[int, bool], str, int]] = []
     taken = 0
-    for number, lines in enumerate(pages):
-        for font, group in groupby(lines, key=style):
+    for number, page in enumerate(pages):
+        for font, group in groupby(page, key=style):
             members = list(group)
             text = " ".join(line.text for line in members)
             if font is None or len(members) > _MOST_LINES or not _is_heading(text):
                 continue
             found.append((font, text, number))
             taken += len(members)
-    if 3 * taken > sum(map(len, pages)):
+    whole = sum(map(len, pages))
+    clear = all(size >= body * _CLEARLY_LARGER for (size, _), _, _ in found) and 2 * taken <= whole
+    if 3 * taken > whole and not (clear and 4 * sum(len(text) for _, text, _ in found) <= fonts.total()):
         return []
     ranks = {font: rank for rank, font in enumerate(sorted({font for font, _, _ in found}, reverse=True))}
     return [(ranks[font], text, number) for font, text, number in found]
