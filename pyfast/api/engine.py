@@ -49,6 +49,7 @@ from pyfast.engine import (
     read_prompts,
     work_on,
 )
+from pyfast.engine.budget import OF_RUN
 from pyfast.engine.events import ignore
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
@@ -126,7 +127,7 @@ class Engine:
             concurrency: How many questions of all callers together are in progress at once. Further questions
                 wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
-                `attempts`, `passages`, `answer_tokens`.
+                `attempts`, `passages`, `answer_tokens`. Limits of runs are rejected.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised when all attempts at a call and at a test call have
                 failed. The model's options `attempts` and `backoff_s` set how long this takes.
@@ -151,6 +152,9 @@ class Engine:
         self._index = None if index is None else index_of(index)
         self._llm = replace(opened(llm), kept=frozenset())
         self._budget = Budget.parse(budget or {})
+        if of_run := [name for name in OF_RUN if name in (budget or {})]:
+            instead = of_run[0].removeprefix("run_")
+            raise InputError(f"budget {of_run[0]}: limits only a run of pyfast.answer; here, {instead} limits each question")
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
@@ -161,6 +165,7 @@ class Engine:
         self._opened = contextlib.AsyncExitStack()
         self._models: Models | None = None
         self._runtime: Callable[[Index | None], Runtime] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one in which it was entered last
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
         self._numbers = count()
@@ -188,6 +193,7 @@ class Engine:
                 Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
             )
             self._base = View(self._index, self._runtime(self._index))
+            self._loop = asyncio.get_running_loop()
             self._opened = stack.pop_all()
         return self
 
@@ -562,8 +568,12 @@ class Engine:
             asyncio.get_running_loop().call_later(_FORGOTTEN_S, gc.collect)
 
     def _entered(self) -> Callable[[Index | None], Runtime]:
-        if self._runtime is None:
+        if self._loop is None:
             raise InputError("this engine has not been entered: use `async with pyfast.Engine(...) as engine`")
+        if self._runtime is None:
+            raise InputError("this engine has been closed: its `async with` block has ended")
+        if self._loop is not asyncio.get_running_loop():
+            raise InputError("use this engine in the event loop in which its `async with` block started")
         return self._runtime
 
     async def _answer(
