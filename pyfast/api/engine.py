@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -50,12 +51,14 @@ from pyfast.engine import (
     work_on,
 )
 from pyfast.engine.budget import OF_RUN
+from pyfast.engine.configuration import ENGINE, code_table
 from pyfast.engine.events import ignore
+from pyfast.engine.job import recorded_models
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError, PyfastError, QuestionError
-from pyfast.llm import Role
+from pyfast.llm import FullLLM, Role
 from pyfast.llm.protocol import OnText, check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
@@ -138,7 +141,8 @@ class Engine:
                 has no effect either.
             journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
                 traces and times, as a run does. A reply is stored before the question that asked for the
-                reply continues. You cannot resume from this folder. None: these methods write nothing.
+                reply continues. Read it as the folder of a run, such as with
+                `pyfast.Run`, even meanwhile. You cannot resume it. None: these methods write nothing.
             follow: After a change of the index, use its new commit for calls that start later. Calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
             views: How many filters keep their documents in temporary files at once. For a further filter, the
@@ -154,7 +158,9 @@ class Engine:
         self._budget = Budget.parse(budget or {})
         if of_run := [name for name in OF_RUN if name in (budget or {})]:
             instead = of_run[0].removeprefix("run_")
-            raise InputError(f"budget {of_run[0]}: limits only a run of pyfast.answer; here, {instead} limits each question")
+            raise InputError(
+                f"budget {of_run[0]}: limits only a run of pyfast.answer; here, {instead} limits each question"
+            )
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
@@ -168,7 +174,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None  # the one in which it was entered last
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
-        self._numbers = count()
+        self._tickets = count(-1, -1)
         self._follow, self._most_views = follow, at_least_one("views", views)
         self._base: View | None = None  # with the engine's own index
         self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
@@ -188,7 +194,7 @@ class Engine:
             self._models = models = Models(self._llm.full(), self._outage_s, on_out=_tell)
             stack.callback(models.close)
             if self._journal is not None:
-                self._folder = _new_folder(self._journal, stack)
+                self._folder = _new_folder(self._journal, self._index, self._llm.full(), stack)
             self._runtime = partial(
                 Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
             )
@@ -597,14 +603,13 @@ class Engine:
         try:
             async with self._free:
                 for question in turns:
-                    number = next(self._numbers)
+                    ticket = next(self._tickets)
                     given = past, replaced, on_step, system, on_text
-                    context = Context(view.runtime, question, number, *given)
+                    context = Context(view.runtime, question, ticket, *given)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:
-                        self._folder.end(number, record, context.ledger)
-                        self._folder.write(record)
+                        self._folder.keep(ticket, question, record, context.ledger)
                     past = (*past, (question, answer))
                     records.append(record)
         finally:
@@ -668,12 +673,18 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
     return narrowed
 
 
-def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
-    """Make the folder of a run, and register its `flush` and `close` with `stack`. Raises `InputError` if
+def _new_folder(
+    path: Path, index: Index | None, llms: Mapping[Role, FullLLM], stack: contextlib.AsyncExitStack
+) -> RunFolder:
+    """Make the folder of a journal, and register its `flush` and `close` with `stack`. Raises `InputError` if
     `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} already exists; use a new folder")
-    folder = RunFolder(path, {})
+    places = {} if index is None else {"index": os.fspath(index.folder)}
+    code = code_table()
+    folder = RunFolder(
+        path, {ENGINE: {"version": code["version"]}, "code": code, **recorded_models(llms, places, path)}
+    )
     stack.callback(folder.close)
     stack.callback(folder.flush)
     return folder
