@@ -51,7 +51,7 @@ from pyfast.engine import (
     work_on,
 )
 from pyfast.engine.budget import OF_RUN
-from pyfast.engine.configuration import ENGINE, code_table
+from pyfast.engine.configuration import ENGINE, code_table, index_table
 from pyfast.engine.events import ignore
 from pyfast.engine.job import recorded_models
 from pyfast.engine.models import Models
@@ -139,10 +139,11 @@ class Engine:
                 if the system can answer only single questions. The values are those of `pyfast.RunOptions`. Other
                 systems read the history themselves, and this argument has no effect on them. Without a history, it
                 has no effect either.
-            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
-                traces and times, as a run does. A reply is stored before the question that asked for the
-                reply continues. Read it as the folder of a run, such as with
-                `pyfast.Run`, even meanwhile. You cannot resume it. None: these methods write nothing.
+            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, questions,
+                answers, traces and times, as a run does. A reply is stored before the question that asked for the
+                reply continues. `pyfast.Run` and the commands read the folder as that of a run with the questions
+                that have ended, even while the engine writes into it. You cannot resume it. `answer` then numbers
+                questions without an id from 1. None: these methods write nothing.
             follow: After a change of the index, use its new commit for calls that start later. Calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
             views: How many filters keep their documents in temporary files at once. For a further filter, the
@@ -159,7 +160,7 @@ class Engine:
         if of_run := [name for name in OF_RUN if name in (budget or {})]:
             instead = of_run[0].removeprefix("run_")
             raise InputError(
-                f"budget {of_run[0]}: limits only a run of pyfast.answer; here, {instead} limits each question"
+                f"budget {of_run[0]}: limits only runs of `answer`; here, {instead} limits each question"
             )
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage
@@ -175,6 +176,7 @@ class Engine:
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
         self._tickets = count(-1, -1)
+        self._asked = count(1)  # ids for questions without one, if a journal keeps them
         self._follow, self._most_views = follow, at_least_one("views", views)
         self._base: View | None = None  # with the engine's own index
         self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
@@ -262,7 +264,7 @@ class Engine:
             LLMUnavailableError: The model can no longer be reached.
         """
         past = tuple(_turn(number, pair) for number, pair in enumerate(history, 1))
-        turns = [turn for _, turn in read_question(question, 1)]
+        turns = [turn for _, turn in read_question(question, 1 if self._journal is None else next(self._asked))]
         if len(turns) != 1:
             raise InputError("a conversation has several answers: pass it to answer_many")
         async with self.view(filter) as view:
@@ -681,10 +683,8 @@ def _new_folder(
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} already exists; use a new folder")
     places = {} if index is None else {"index": os.fspath(index.folder)}
-    code = code_table()
-    folder = RunFolder(
-        path, {ENGINE: {"version": code["version"]}, "code": code, **recorded_models(llms, places, path)}
-    )
+    described = {ENGINE: {"is_journal": True}, "code": code_table(), **recorded_models(llms, places, path)}
+    folder = RunFolder(path, described if index is None else {**described, "index": index_table(index)})
     stack.callback(folder.close)
     stack.callback(folder.flush)
     return folder

@@ -145,7 +145,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
         return _check(within + name, look)
 
     described = _now(lambda: read_configuration(folder / CONFIGURATION))
-    configuration = check(CONFIGURATION, lambda: f"format {FORMAT}, {_told(_total(described()))}")
+    configuration = check(CONFIGURATION, lambda: f"format {FORMAT}, {_total(described()) or 'any'} questions")
     yield configuration
     if not configuration.passed:
         return
@@ -183,10 +183,6 @@ def _total(described: Configuration) -> int | None:
     return total
 
 
-def _told(total: int | None) -> str:
-    return "the journal of an engine" if total is None else f"{total} questions"
-
-
 def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
     questions = questions_in(path, recorded.get("count"))
     if questions.digest != recorded.get("digest"):
@@ -214,9 +210,8 @@ def _journal(folder: Path, total: int | None) -> str:
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
             if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
-                raise _DamageError(
-                    f"question {number} of {_told(total)} has the invalid state {str(state)[:40]!r}"
-                )
+                of = "" if total is None else f" of {total}"
+                raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
     kept = f", {prompts} prompts" if prompts else ""
     return f"{completions} completions, {ended} questions ended{kept}"

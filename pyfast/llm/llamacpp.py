@@ -81,13 +81,8 @@ def open_file(rest: str, **options: Any) -> LlamaCpp:
     return take_options("llamacpp", LlamaCpp, f"llamacpp:{rest}", model_file(rest), **options)
 
 
-# With `return_progress`, the stream has an event after each part of a prompt, so that a prompt can be stopped too.
-_FIELDS = {
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "cache_prompt": True,
-    "return_progress": True,
-}
+_FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": True}
+_FIELDS |= {"return_progress": True}  # an event after each part of a prompt, so that a prompt can be stopped too
 _TOKENS_AT_ONCE = 256  # of prompts; llama.cpp's 2,048 can take half a minute, and only then ends a cancelled call
 
 
