@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -49,12 +50,15 @@ from pyfast.engine import (
     read_prompts,
     work_on,
 )
+from pyfast.engine.budget import OF_RUN
+from pyfast.engine.configuration import ENGINE, code_table, index_table
 from pyfast.engine.events import ignore
+from pyfast.engine.job import recorded_models
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
 from pyfast.errors import InputError, PyfastError, QuestionError
-from pyfast.llm import Role
+from pyfast.llm import FullLLM, Role
 from pyfast.llm.protocol import OnText, check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
@@ -126,7 +130,7 @@ class Engine:
             concurrency: How many questions of all callers together are in progress at once. Further questions
                 wait.
             budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
-                `attempts`, `passages`, `answer_tokens`.
+                `attempts`, `passages`, `answer_tokens`. Limits of runs are rejected.
             outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
                 errors. 0: `LLMUnavailableError` is raised when all attempts at a call and at a test call have
                 failed. The model's options `attempts` and `backoff_s` set how long this takes.
@@ -135,9 +139,11 @@ class Engine:
                 if the system can answer only single questions. The values are those of `pyfast.RunOptions`. Other
                 systems read the history themselves, and this argument has no effect on them. Without a history, it
                 has no effect either.
-            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, answers,
-                traces and times, as a run does. A reply is stored before the question that asked for the
-                reply continues. You cannot resume from this folder. None: these methods write nothing.
+            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, questions,
+                answers, traces and times, as a run does. A reply is stored before the question that asked for the
+                reply continues. `pyfast.Run` and the commands read the folder as that of a run with the questions
+                that have ended, even while the engine writes into it. You cannot resume it. `answer` then numbers
+                questions without an id from 1. None: these methods write nothing.
             follow: After a change of the index, use its new commit for calls that start later. Calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
             views: How many filters keep their documents in temporary files at once. For a further filter, the
@@ -151,6 +157,11 @@ class Engine:
         self._index = None if index is None else index_of(index)
         self._llm = replace(opened(llm), kept=frozenset())
         self._budget = Budget.parse(budget or {})
+        if of_run := [name for name in OF_RUN if name in (budget or {})]:
+            instead = of_run[0].removeprefix("run_")
+            raise InputError(
+                f"budget {of_run[0]}: limits only runs of `answer`; here, {instead} limits each question"
+            )
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage
         self._prompts = None if prompts is None else read_prompts(Path(prompts))
@@ -161,9 +172,11 @@ class Engine:
         self._opened = contextlib.AsyncExitStack()
         self._models: Models | None = None
         self._runtime: Callable[[Index | None], Runtime] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one in which it was entered last
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
-        self._numbers = count()
+        self._tickets = count(-1, -1)
+        self._asked = count(1)  # ids for questions without one, if a journal keeps them
         self._follow, self._most_views = follow, at_least_one("views", views)
         self._base: View | None = None  # with the engine's own index
         self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
@@ -183,11 +196,12 @@ class Engine:
             self._models = models = Models(self._llm.full(), self._outage_s, on_out=_tell)
             stack.callback(models.close)
             if self._journal is not None:
-                self._folder = _new_folder(self._journal, stack)
+                self._folder = _new_folder(self._journal, self._index, self._llm.full(), stack)
             self._runtime = partial(
                 Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
             )
             self._base = View(self._index, self._runtime(self._index))
+            self._loop = asyncio.get_running_loop()
             self._opened = stack.pop_all()
         return self
 
@@ -250,7 +264,7 @@ class Engine:
             LLMUnavailableError: The model can no longer be reached.
         """
         past = tuple(_turn(number, pair) for number, pair in enumerate(history, 1))
-        turns = [turn for _, turn in read_question(question, 1)]
+        turns = [turn for _, turn in read_question(question, 1 if self._journal is None else next(self._asked))]
         if len(turns) != 1:
             raise InputError("a conversation has several answers: pass it to answer_many")
         async with self.view(filter) as view:
@@ -562,8 +576,12 @@ class Engine:
             asyncio.get_running_loop().call_later(_FORGOTTEN_S, gc.collect)
 
     def _entered(self) -> Callable[[Index | None], Runtime]:
-        if self._runtime is None:
+        if self._loop is None:
             raise InputError("this engine has not been entered: use `async with pyfast.Engine(...) as engine`")
+        if self._runtime is None:
+            raise InputError("this engine has been closed: its `async with` block has ended")
+        if self._loop is not asyncio.get_running_loop():
+            raise InputError("use this engine in the event loop in which its `async with` block started")
         return self._runtime
 
     async def _answer(
@@ -587,14 +605,13 @@ class Engine:
         try:
             async with self._free:
                 for question in turns:
-                    number = next(self._numbers)
+                    ticket = next(self._tickets)
                     given = past, replaced, on_step, system, on_text
-                    context = Context(view.runtime, question, number, *given)
+                    context = Context(view.runtime, question, ticket, *given)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(question, ask, context, self._budget.seconds)
                     if self._folder is not None:
-                        self._folder.end(number, record, context.ledger)
-                        self._folder.write(record)
+                        self._folder.keep(ticket, question, record, context.ledger)
                     past = (*past, (question, answer))
                     records.append(record)
         finally:
@@ -658,12 +675,16 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
     return narrowed
 
 
-def _new_folder(path: Path, stack: contextlib.AsyncExitStack) -> RunFolder:
-    """Make the folder of a run, and register its `flush` and `close` with `stack`. Raises `InputError` if
+def _new_folder(
+    path: Path, index: Index | None, llms: Mapping[Role, FullLLM], stack: contextlib.AsyncExitStack
+) -> RunFolder:
+    """Make the folder of a journal, and register its `flush` and `close` with `stack`. Raises `InputError` if
     `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} already exists; use a new folder")
-    folder = RunFolder(path, {})
+    places = {} if index is None else {"index": os.fspath(index.folder)}
+    described = {ENGINE: {"is_journal": True}, "code": code_table(), **recorded_models(llms, places, path)}
+    folder = RunFolder(path, described if index is None else {**described, "index": index_table(index)})
     stack.callback(folder.close)
     stack.callback(folder.flush)
     return folder

@@ -17,6 +17,7 @@ from pyfast.api.jobs import AnswerArguments, ManyQuestions, begin, carry_out, jo
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import Configuration, Job, OnEvent, Summary, Watch, questions_from, questions_in, read_prompts
+from pyfast.engine.budget import OF_RUN
 from pyfast.engine.distributed import work_on_blocks
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.run_folder import QUESTIONS
@@ -28,9 +29,6 @@ from pyfast.utils.event_loop import blocking_loop, run_blocking
 from pyfast.utils.options import Cluster
 
 Opens = Callable[[], tuple[Job, OpenedModels]]
-_OF_RUN = ("run_tokens", "run_seconds")
-"""The names of the limits that apply to a whole run. The process that starts the workers checks these limits,
-and does not pass them on"""
 
 
 def answer_by_workers(
@@ -65,7 +63,7 @@ def extract_by_workers(
     Raises `InputError` if the LLM cannot be sent to another process.
     """
     _check_named(llm)
-    limits = job.budget.model_copy(update=dict.fromkeys(_OF_RUN))
+    limits = job.budget.model_copy(update=dict.fromkeys(OF_RUN))
     bare = replace(job, llm={}, questions=questions_from(["-"]), budget=limits, failures=None)
     return run_by_workers(job, partial(_with_llm, bare, llm, llm_options), cluster, watch)
 
@@ -122,7 +120,7 @@ def _handed(given: AnswerArguments) -> AnswerArguments:
         index=None,
         run=str(Path(given.run).resolve()),
         limit=None,
-        budget={name: value for name, value in (given.budget or {}).items() if name not in _OF_RUN},
+        budget={name: value for name, value in (given.budget or {}).items() if name not in OF_RUN},
         options=of_workers,
         replaced=None if prompts is None else read_prompts(Path(prompts)),
     )

@@ -20,7 +20,7 @@ from pyfast.engine.journal.journal_reader import CachedTokens, cached_tokens, ca
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.question_files import gold_field, own_columns, quietly, read_question_records, records_of_gold
 from pyfast.engine.questions import read_questions
-from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS
+from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS, count_of
 from pyfast.engine.status import check_folder, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
@@ -353,7 +353,8 @@ def questions_of(run: Path) -> Iterator[Question]:
     no question."""
     kept = run / QUESTIONS
     if kept.exists():
-        return read_questions(kept, recorded_value(run, "questions", "count"))
+        count = count_of(run, read_configuration(run / CONFIGURATION))
+        return read_questions(kept, count if isinstance(count, int) else None)
     LOG.warning("%s: has no %s; questions are shown by id", run, QUESTIONS)
     return iter(())
 

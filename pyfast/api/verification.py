@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pyfast.corpus.encode import other_than_digest
-from pyfast.engine.configuration import CONFIGURATION, FORMAT, Configuration, read_configuration
+from pyfast.engine.configuration import CONFIGURATION, ENGINE, FORMAT, Configuration, read_configuration
 from pyfast.engine.journal.journal import open_to_read, sound
 from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
@@ -144,13 +145,13 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
         return _check(within + name, look)
 
     described = _now(lambda: read_configuration(folder / CONFIGURATION))
-    configuration = check(CONFIGURATION, lambda: f"format {FORMAT}, {_total(described())} questions")
+    configuration = check(CONFIGURATION, lambda: f"format {FORMAT}, {_total(described()) or 'any'} questions")
     yield configuration
     if not configuration.passed:
         return
     total = _total(described())
     given = folder / QUESTIONS
-    if given.is_file():
+    if given.is_file() and total is not None:
         yield check(QUESTIONS, lambda: _questions(given, described()["questions"]))
     # Read the files first, because another process may be writing: it writes to the journal before the files.
     answers = _now(lambda: _lines(folder / ANSWERS))
@@ -172,7 +173,10 @@ def _now(read: Callable[[], T]) -> Callable[[], T]:
     return result.result
 
 
-def _total(described: Configuration) -> int:
+def _total(described: Configuration) -> int | None:
+    """Return the number of questions. None: the folder is the journal of an engine, which has no such number."""
+    if ENGINE in described:
+        return None
     total = described.get("questions", {}).get("count")
     if type(total) is not int or total < 1:
         raise _DamageError("the number of questions is missing")
@@ -191,7 +195,7 @@ def _opened(journal: Path) -> contextlib.closing[sqlite3.Connection]:
     return contextlib.closing(open_to_read(journal))
 
 
-def _journal(folder: Path, total: int) -> str:
+def _journal(folder: Path, total: int | None) -> str:
     check_journal(folder)
     with _opened(folder / JOURNAL) as database:
         (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
@@ -205,8 +209,9 @@ def _journal(folder: Path, total: int) -> str:
             raise _DamageError(f"{broken} of {completions} completions were changed")
         for number, state in database.execute("SELECT number, state FROM questions"):
             ended += 1
-            if not 0 <= number < total or state not in STATES:
-                raise _DamageError(f"question {number} of {total} has the invalid state {str(state)[:40]!r}")
+            if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
+                of = "" if total is None else f" of {total}"
+                raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
     kept = f", {prompts} prompts" if prompts else ""
     return f"{completions} completions, {ended} questions ended{kept}"
@@ -231,14 +236,16 @@ def _lines(path: Path) -> tuple[list[str], bool]:
     return digests, not line.endswith(b"\n")
 
 
-def _answers(folder: Path, answers: list[str], torn: bool, total: int) -> str:
+def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -> str:
+    known = _known(folder, "line")
+    total = len(known) if of_run is None else of_run
     if len(answers) > total or (torn and len(answers) == total):
         raise _DamageError(f"there are more lines after the answers to all {total} questions")
-    known = _known(folder, "line")
     unknown = _compare(known, answers)
     ended = sum(line is not None for line in known.values())
     if len(answers) < total == ended and not is_running(folder):
-        raise _DamageError(f"{total - len(answers)} of {total} are missing; repeat the command to restore them")
+        hint = "; repeat the command to restore them" if of_run is not None else ""
+        raise _DamageError(f"{total - len(answers)} of {total} are missing{hint}")
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
     return f"{len(answers)} of {total} lines match the journal{unknown}{state}"
 

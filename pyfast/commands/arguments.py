@@ -41,8 +41,8 @@ class LlmOptions(Options):
     """An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of one role;
     repeatable."""
     budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
-    """A limit for each question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
-    run_tokens=1000000 (questions in progress are still finished); repeatable."""
+    """A limit for each question or chunk, such as seconds=60 or tokens=20000, or for the whole run (not with
+    serve, mcp and bench), such as run_tokens=1000000 (questions in progress are still finished); repeatable."""
 
     @property
     def given(self) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyfast.errors import InputError, RunError, first_fault
 
+OF_RUN = ("run_tokens", "run_seconds")
+"""The names of the limits of a whole run"""
+
 
 class Budget(BaseModel):
     """The limits of questions and of a run.

@@ -29,6 +29,9 @@ CONFIGURATION = "run.toml"
 FORMAT = 1
 """The number of a run's format"""
 _FORMAT = "format_version"
+ENGINE = "engine"
+"""The table that run.toml has if the folder is the journal of a `pyfast.Engine`, whose questions are not known
+beforehand"""
 PLACES = "places"
 """The table with the paths of index and model, which may differ between sessions of a run"""
 STARTED_IN = "started_in"

@@ -87,26 +87,14 @@ class Job:
         """
         prompts = self.prompts if self.replaced is None else map(self.replaced.apply, self.prompts)
         places = {"questions": self.questions.place, "profile": str(self.profile)}
-        if self.folder is not None:  # relative to the run, so that both can move together
-            places[run_toml.STARTED_IN] = os.path.relpath(Path.cwd(), self.folder.resolve())
         described: Configuration = {
             "questions": {"count": self.questions.count, "digest": self.questions.digest},
             "system": {"name": self.system, **{f"set_{name}": value for name, value in self.settings.items()}},
             "prompts": {prompt.name: _prompt_digest(prompt) for prompt in prompts},
-            "llm": {},
             "budget": self.budget.shaping(),
             "code": run_toml.code_table(),
         }
-        for role, llm in by_role(self.llm).items():
-            of_role = "" if role == DEFAULT_ROLE else f"{role}_"
-            places[f"{of_role}llm"] = llm.spec
-            described["llm"][f"{of_role}fingerprint"] = llm.fingerprint
-            described["llm"][f"{of_role}context_window"] = llm.context_window
-        # A path may hold bytes that are not UTF-8. A TOML file may not.
-        described[run_toml.PLACES] = {
-            name: place.encode(errors="backslashreplace").decode()
-            for name, place in (places | dict(self.places)).items()
-        }
+        described |= recorded_models(self.llm, places | dict(self.places), self.folder)
         if not self.questions.restricted:
             described["questions"]["documents"] = "all"
         if self.sampling != GREEDY:
@@ -173,6 +161,24 @@ class Job:
         changed = run_toml.differences(before, described, run_toml.windows_of(described))
         is_this = all(one.startswith(run_folder.OF_CODE) for one in changed)
         return changed if is_this and run_folder.done_in(self.folder, self.questions.count) is not None else None
+
+
+def recorded_models(
+    llm: FullLLM | Mapping[Role, FullLLM], places: Mapping[str, str], folder: Path | None
+) -> Configuration:
+    """Return what run.toml records of the LLMs, and the places: these, those of the LLMs, and where the run was
+    started. `folder` is that of the run."""
+    places, models = dict(places), dict[str, Any]()
+    if folder is not None:  # relative to the run, so that both can move together
+        places[run_toml.STARTED_IN] = os.path.relpath(Path.cwd(), folder.resolve())
+    for role, one in by_role(llm).items():
+        of_role = "" if role == DEFAULT_ROLE else f"{role}_"
+        places[f"{of_role}llm"] = one.spec
+        models[f"{of_role}fingerprint"] = one.fingerprint
+        models[f"{of_role}context_window"] = one.context_window
+    # A path may hold bytes that are not UTF-8. A TOML file may not.
+    shown = {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()}
+    return {"llm": models, run_toml.PLACES: shown}
 
 
 def _prompt_digest(prompt: Prompt[Any]) -> str:

@@ -267,6 +267,11 @@ def write_questions(questions: Questions, path: Path) -> None:
         file.writelines(_json(line) + b"\n" for line in lines)
 
 
+def line_of(question: Question) -> bytes:
+    """Return the line of a question in a file that `read_questions` can read. A turn becomes a single question."""
+    return _json(_described(replace(question, conversation=None))) + b"\n"
+
+
 def _lines(questions: Questions) -> Iterator[dict[str, Any]]:
     for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
         described = map(_described, turns)

@@ -28,7 +28,7 @@ from pyfast.engine.journal.journal import Journal, JournalledBatches, Key, Outco
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
-from pyfast.engine.questions import Question, Questions, write_questions
+from pyfast.engine.questions import Question, Questions, line_of, write_questions
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
@@ -71,6 +71,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             raise InputError(f"{path} contains answers but no {CONFIGURATION}; choose another folder")
         return
     recorded = run_toml.read_configuration(path / CONFIGURATION)
+    if run_toml.ENGINE in recorded:
+        raise InputError(f"{path} is the journal of an engine, which cannot be resumed; choose another folder")
     if not _has_begun(path):
         return
     if changed := run_toml.differences(recorded, described, unknown):
@@ -99,6 +101,15 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             changed,
         )
     check_journal(path)
+
+
+def count_of(path: Path, described: Configuration) -> object:
+    """Return the number of questions that run.toml has, or None. The journal of an engine has those that have
+    ended: then raises `InputError` if it cannot be read."""
+    if run_toml.ENGINE in described:
+        with journals.reading(path / JOURNAL) as database:
+            return database.execute("SELECT count(*) FROM questions").fetchone()[0]
+    return described.get("questions", {}).get("count")
 
 
 def check_journal(path: Path) -> None:
@@ -183,6 +194,9 @@ class _Group:
     ended: list[bytes] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     traces: list[bytes] = field(default_factory=list)
+    questions: list[bytes] = field(default_factory=list)
+    moved: list[tuple[int, int]] = field(default_factory=list)
+    """The questions that get another number, with the old number and the new one"""
 
 
 class RunFolder:
@@ -239,6 +253,10 @@ class RunFolder:
             run_toml.write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
+            self._questions = (
+                opened.enter_context((path / QUESTIONS).open("ab")) if run_toml.ENGINE in described else None
+            )
+            self._kept = 0  # questions of an engine
             _make_private(path, is_new)
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
             opened.callback(self._writer.shutdown)
@@ -433,6 +451,16 @@ class RunFolder:
         self._group.lines.append(line)
         self._group.traces.append(trace)
 
+    def keep(self, ticket: int, question: Question, record: Record, ledger: Ledger) -> None:
+        """Write what the folder has of a question of an engine that has ended. From now on, its number is that of
+        its line. Until now it was `ticket`, which must be below 0."""
+        self._group.moved.append((ticket, self._kept))
+        self._group.questions.append(line_of(question))
+        self._began.pop(ticket, None)
+        self.end(self._kept, record, ledger)
+        self.write(record)
+        self._kept += 1
+
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
         """Append the answers of a block. A block is a finished run of some of this run's questions, in its own
         folder.
@@ -523,8 +551,11 @@ class RunFolder:
 
     def _commit(self, group: _Group) -> None:
         try:
+            if self._questions is not None:
+                self._questions.write(b"".join(group.questions))
+                self._questions.flush()
             if group.completions or group.ended:
-                self.journal.commit(group.completions, group.ended, group.asked)
+                self.journal.commit(group.completions, group.ended, group.asked, group.moved)
             try:
                 self._traces.write(group.traces)  # Traces come first, so that each written answer has its trace.
                 self._answers.write(b"".join(group.lines))

@@ -22,7 +22,7 @@ from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, 
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS, STATES
 from pyfast.engine.run import Summary
-from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, is_running
+from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, count_of, is_running
 from pyfast.errors import InputError
 from pyfast.llm.protocol import ON_GPU
 from pyfast.utils.files import write_atomically
@@ -219,7 +219,7 @@ def check_folder(folder: Path) -> int:
     folder has no run."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
-    total = read_configuration(folder / CONFIGURATION).get("questions", {}).get("count")
+    total = count_of(folder, read_configuration(folder / CONFIGURATION))
     if not isinstance(total, int):
         raise InputError(f"{folder / CONFIGURATION} is damaged: the number of questions is missing")
     check_journal(folder)

@@ -82,6 +82,8 @@ def open_file(rest: str, **options: Any) -> LlamaCpp:
 
 
 _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": True}
+_FIELDS |= {"return_progress": True}  # an event after each part of a prompt, so that a prompt can be stopped too
+_TOKENS_AT_ONCE = 256  # of prompts; llama.cpp's 2,048 can take half a minute, and only then ends a cancelled call
 
 
 @once_per_schema
@@ -176,7 +178,7 @@ class LlamaCpp:
         try:
             return await loop.run_in_executor(self._executor, self._stream, self._server[0], body, dropped, tell)
         finally:
-            # A finished call ignores this. For a cancelled call, llama.cpp stops at its next token.
+            # A finished call ignores this. A cancelled call leaves the queue, or stops at its next event.
             dropped.set()
 
     def _stream(
@@ -185,7 +187,7 @@ class LlamaCpp:
         """Run one request, in a thread of the executor. The call blocks until the answer is complete, but it
         does not hold Python's global lock (GIL).
 
-        The method asks for a stream of tokens, because only the callback after each token can stop a request.
+        The method asks for a stream of events, because only the callback after an event can stop a request.
         """
         events: list[bytes] = []
         read = None if tell is None else text_reader(tell)
@@ -240,6 +242,7 @@ def start_server(
         params.lora_adapters = [lora]
     params.n_parallel = slots
     params.n_ctx = slots * context_window
+    params.n_batch = _TOKENS_AT_ONCE
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.verbosity = 3 if os.environ.get(LOG_VARIABLE) else -1
     params.cache_ram_mib = 256  # memory for prompts that left their slot; llama.cpp's default is 8 GiB

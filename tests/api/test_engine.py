@@ -161,7 +161,7 @@ async def test_leaving_the_engine(small: pyfast.Index) -> None:
         await until(lambda: llm.working)
         llm.open.set()
     assert {(await task).state for task in tasks} <= {"answered", "failed"}
-    with pytest.raises(InputError, match="has not been entered"):
+    with pytest.raises(InputError, match="has been closed"):
         await engine.answer("Who?", system="rag")
     again = Gate()
     with pytest.raises(ZeroDivisionError):
@@ -312,7 +312,7 @@ async def test_a_run_in_a_folder_beside_other_callers(small: pyfast.Index, tmp_p
         run = await engine.answer_run(QUESTIONS, tmp_path / "run", system="n2n")
         assert run.session is not None and run.session.replayed == 0
     assert (tmp_path / "run" / "answers.jsonl").read_bytes() == (tmp_path / "whole" / "answers.jsonl").read_bytes()
-    with pytest.raises(InputError, match="has not been entered"):
+    with pytest.raises(InputError, match="has been closed"):
         await engine.answer_run(QUESTIONS, tmp_path / "run")
 
 
@@ -320,6 +320,7 @@ async def test_a_journal_keeps_what_a_run_keeps(small: pyfast.Index, tmp_path: P
     folder = tmp_path / "J"
     async with pyfast.Engine(small, "instant", journal=folder) as engine:
         records = [record async for record in engine.answer_many(QUESTIONS[:5], system="rag")]
+        assert pyfast.Run(folder).status.ended == 5 and pyfast.verify(folder).passed
     kept = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert sorted(line["id"] for line in kept) == sorted(record.id for record in records)
     with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
@@ -327,3 +328,51 @@ async def test_a_journal_keeps_what_a_run_keeps(small: pyfast.Index, tmp_path: P
     with pytest.raises(InputError, match="use a new folder"):
         async with pyfast.Engine(small, "instant", journal=folder):
             pass
+
+
+async def test_a_journal_is_read_as_a_run(small: pyfast.Index, tmp_path: Path) -> None:
+    """Also if questions end in another order than they began, and one was cancelled."""
+    folder = tmp_path / "J"
+    async with pyfast.Engine(small, "instant", journal=folder) as engine:
+        left = asyncio.ensure_future(engine.answer({"id": "left", "question": "Who left?"}, system="n2n"))
+        await asyncio.sleep(0.01)
+        left.cancel()
+        asked = [({"id": f"q{n}", "question": QUESTIONS[n]}, ("n2n", "rag")[n % 2]) for n in range(10)]
+        await asyncio.gather(*(engine.answer(question, system=system) for question, system in asked))
+        assert [(await engine.answer(text, system="rag")).id for text in QUESTIONS[:2]] == ["1", "2"]
+    run = pyfast.Run(folder)
+    assert {record.id for record in run.records} == {"1", "2", *(f"q{n}" for n in range(10))}
+    assert [record.id for record in run.records][:10] != [f"q{n}" for n in range(10)]
+    assert run.status.states == {"answered": 12} and run.status.questions == 12 and not run.status.altered
+    assert pyfast.verify(folder).passed
+    assert QUESTIONS[3] in pyfast.reports.show(folder, "q3") and len(run.prompts("q3")) == 1
+    table = run.to_arrow().to_pylist()
+    assert {row["id"]: row["question"] for row in table}["q7"] == QUESTIONS[7]
+    with pytest.raises(InputError, match="journal of an engine, which cannot be resumed"):
+        pyfast.answer(QUESTIONS[:3], index=small, llm="instant", system="rag", run=folder)
+    again = pyfast.answer(
+        [{"id": "x", "question": QUESTIONS[3]}],
+        index=small,
+        llm="instant",
+        system="rag",
+        run=tmp_path / "R",
+        options=pyfast.RunOptions(reuse=[folder]),
+    )
+    assert again.session is not None and again.session.reused_calls == 1
+
+
+@pytest.mark.parametrize("name", ["run_tokens", "run_seconds"])
+def test_limits_of_runs_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"budget {name}: limits only runs"):
+        pyfast.Engine(llm="instant", budget={name: 300})
+    with pytest.raises(InputError, match=f"budget {name}: limits only runs"):
+        pyfast.serve(llm="instant", systems=["direct"], budget={name: 300})
+
+
+def test_another_event_loop(small: pyfast.Index) -> None:
+    engine, loop = pyfast.Engine(small, "instant"), asyncio.new_event_loop()
+    with contextlib.closing(loop):
+        loop.run_until_complete(engine.__aenter__())
+        with pytest.raises(InputError, match="in the event loop in which its `async with` block started"):
+            asyncio.run(engine.answer("Who?", system="rag"))
+        loop.run_until_complete(engine.__aexit__(None))

@@ -134,6 +134,18 @@ async def test_cancelled_calls_free_their_slots(embedded: LLM) -> None:
     assert time.process_time() - started < 10, "2,000 tokens of each cancelled call would take far longer"
 
 
+async def test_cancelled_calls_with_long_prompts_do_not_hold_up_the_next(embedded: LLM) -> None:
+    text = " ".join(f"The moon {i} was discovered in {1600 + i} by astronomer {i * 7}." for i in range(60))
+    calls = [asyncio.create_task(embedded.complete(Request(dialogue(f"{i} {text}"), 5))) for i in range(8)]
+    await asyncio.sleep(0.3)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    started = time.process_time()
+    await embedded.complete(ask("France"))
+    assert time.process_time() - started < 10, "all prompts of the four calls that had begun take over 20 s"
+
+
 async def test_closing_under_a_call(model_installed: None) -> None:
     backend = open_llm("embedded:base", slots=1, context_window=512)
     with pytest.raises(LLMUnavailableError, match="not running"):

@@ -111,6 +111,9 @@ WHERE true ON CONFLICT (number) DO UPDATE
 SET state = excluded.state, reason = excluded.reason, line = excluded.line, trace = excluded.trace
 """
 
+_MOVE = """
+UPDATE completions SET question = ?2, entry = coalesce(moved(entry, question, ?2 - ?1), entry) WHERE question = ?1
+"""
 _REPLIES = """
 SELECT question, coalesce(id, ''), entry FROM completions LEFT JOIN questions ON number = question
 """
@@ -217,6 +220,7 @@ class Journal:
                 self.salvaged = _set_aside(path)
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
             self._database.text_factory = _text
+            self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("PRAGMA journal_mode = WAL")
             # The tables and the name of the run are made together, and safe from a power cut: a journal that
             # names no run could be another run's.
@@ -236,12 +240,18 @@ class Journal:
         this path later"""
 
     def commit(
-        self, completions: Sequence[bytes], questions: Sequence[bytes], asked: Mapping[str, Asked] | None = None
+        self,
+        completions: Sequence[bytes],
+        questions: Sequence[bytes],
+        asked: Mapping[str, Asked] | None = None,
+        moved: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Write rows of completions and of questions in one transaction. If the run stores prompts, `asked`
-        has the requests to the LLM, which are written too."""
+        has the requests to the LLM, which are written too. `moved` has the questions whose number changes, with
+        the old number and the new one."""
         # A single statement is a transaction of its own.
-        together = self._transaction() if asked or (completions and questions) else contextlib.nullcontext()
+        several = asked or moved or (completions and questions)
+        together = self._transaction() if several else contextlib.nullcontext()
         self._highest = None
         with self._explained(), together:
             if asked:
@@ -249,6 +259,10 @@ class Journal:
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
+            if moved and not self._indexed:
+                self._database.execute(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
+                self._indexed = True
+            self._database.executemany(_MOVE, moved)
 
     def note_stop(self, questions: Sequence[str]) -> list[str]:
         """Note the ids of the questions that were in progress when the LLM ended the run. Returns those that were
@@ -443,7 +457,6 @@ class Journal:
 
         open_to_read(other).close()  # Refuse a file with triggers or views, which could run code of their own.
         with self._explained():
-            self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("ATTACH ? AS other", (f"{other.resolve().as_uri()}?mode=ro",))
             try:
                 self.change(take)
