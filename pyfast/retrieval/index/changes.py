@@ -281,8 +281,7 @@ def compact_index(folder: Path, erase: bool = False) -> Change:
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
-        if not writer.is_compact:
-            writer.merge()
+        writer.compact()
         change = writer.commit()
         if erase:
             _erase(folder, change.commit)
@@ -353,10 +352,10 @@ class _Writer:
             if int(path.name) >= self._before["next_part"]:
                 shutil.rmtree(path)
 
-    @property
-    def is_compact(self) -> bool:
-        """Whether the index is one part without deleted documents."""
-        return len(self._parts) == 1 and bool(self._parts[0].live.all())
+    def compact(self) -> None:
+        """Merge all parts into one, unless the index is one part without deleted documents already."""
+        if len(self._parts) != 1 or not self._parts[0].live.all():
+            self.merge()
 
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
         """Return a dict from each of these uris to the `_Place` of its document. Uris that the index does not
