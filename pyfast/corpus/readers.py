@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -553,3 +554,23 @@ def has_records(path: Path) -> bool:
     """Whether documents of a file can have uris that do not begin with that of the file."""
     name = _inner(path).name.lower()
     return not any(fnmatchcase(name, pattern) for reader in _OF_FILES for pattern in reader.patterns)
+
+
+# What pyfast writes behind the uri of a file, or of a record, for its tables, and for wide tables and long cells
+_TABLE_OF = re.compile(r"(?:table-\d+|columns-\d+-\d+|row-\d+-column-\d+)(?:#|$)")
+_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}")
+
+
+def is_part(file: str, uri: str) -> bool:
+    """Whether a document whose uri is that of a file, `#` and more was read from this file. The names of files and
+    the ids of records can contain `#` too."""
+    more, path = uri[len(file) + 1 :], _inner(Path(file))
+    if _TABLE_OF.match(more):
+        return True
+    if not has_records(path):
+        return any(fnmatchcase(path.name.lower(), pattern) for pattern in XLSX.patterns)  # `FILE#SHEET`
+    if any(
+        fnmatchcase(path.name.lower(), one) for reader in (JSON_LINES, JSON, COLUMNAR) for one in reader.patterns
+    ):
+        return more.partition("#")[0].isdigit()  # the number of a line
+    return bool(_ENDING.fullmatch(path.suffix))  # of a user's reader

@@ -1,5 +1,6 @@
 """A file has the same uri, whether it is given alone, in its folder or with the whole corpus."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -251,3 +252,27 @@ def test_a_moved_folder_is_synced(corpus: Path, tmp_path: Path) -> None:
     for name in ("d", "IDX"):
         shutil.move(tmp_path / name, tmp_path / "moved" / name)
     assert pyfast.sync_documents(tmp_path / "moved/IDX", tmp_path / "moved/d").unchanged == 3
+
+
+def test_only_parts_of_a_file_go_with_it(tmp_path: Path) -> None:
+    """The names of files and the ids of records can have a `#` too."""
+    folder, index = tmp_path / "in", tmp_path / "I"
+    folder.mkdir()
+    (folder / "C.csv").write_text("Lamp,Watt\nArden,12\n")
+    (folder / "C.csv#old.csv").write_text("Lamp,Watt\nBrisk,9\n")
+    (folder / "C#.md").write_text("# C sharp\n\nA language.\n")
+    (folder / "logs.jsonl").write_text("".join(f'{{"text": "Lamp {number}"}}\n' for number in range(3)))
+    records = [
+        {"id": id, "text": f"Passage {id}."} for id in ("D12", "D12#0", "D12#1", "St. Louis", "St. Louis#0")
+    ]
+    (folder / "ids.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    pyfast.build_index(folder, index)
+    left = {it.uri for it in pyfast.list_documents(index)}
+    (folder / "C.csv").write_text("Lamp,Watt\nArden,15\n")
+    assert pyfast.update_documents(index, folder / "C.csv").uris["deleted"] == []
+    for uri, parts in [("D12", 1), ("St. Louis", 1), ("C.csv", 1), ("logs.jsonl", 3)]:
+        assert pyfast.delete_documents(index, uri).deleted == parts
+        left = {it for it in left if it != uri and not it.startswith("logs")}
+        assert {it.uri for it in pyfast.list_documents(index)} == left
+    with pytest.raises(InputError, match="no document 'C'"):
+        pyfast.delete_documents(index, "C")

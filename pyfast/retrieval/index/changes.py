@@ -27,7 +27,7 @@ import pyfast.retrieval.index.manifest as manifests
 from pyfast.corpus import Corpus, Document
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.grids import COLUMNS
-from pyfast.corpus.readers import Root, Roots, known_roots, stored_roots
+from pyfast.corpus.readers import Root, Roots, is_part, known_roots, stored_roots
 from pyfast.corpus.schema import Kind
 from pyfast.corpus.storage import add_sums
 from pyfast.errors import InputError, did_you_mean
@@ -371,8 +371,11 @@ class _Writer:
         it is cut or has long cells."""
         places = self.find(sorted(files))
         for number, entry in enumerate(self._parts):
-            parts = [document for document in entry.corpus.parts_of(files) if entry.live[document]]
-            places |= {entry.corpus.uri(document): (number, document) for document in parts}
+            for document in entry.corpus.parts_of(files):
+                uri = entry.corpus.uri(document)
+                above = {uri[: mark.start()] for mark in re.finditer("#", uri)} & files
+                if entry.live[document] and any(is_part(file, uri) for file in above):
+                    places[uri] = number, document
         return places
 
     def below(self, beginnings: tuple[str, ...]) -> dict[str, _Place]:
