@@ -228,6 +228,9 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         if said.text == _NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
+    for said in body.iter(f"{_W}t"):
+        fonts = said.find(f"../{_W}rPr/{_W}rFonts")
+        _in_font(said, "" if fonts is None else fonts.get(f"{_W}ascii", ""), signs)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     looks.apply(body)
     for equation in list(body.iter(f"{_M}oMath")):
@@ -298,10 +301,22 @@ _WINGDINGS = dict(
     )
 )
 _NO_LETTER = "\ufffd"
+_SYMBOL_FONTS = ("Symbol", "Wingdings")
+_PRIVATE = frozenset(map(chr, range(0xF000, 0xF100)))
+
+
+def _in_font(said: Any, font: str, signs: dict[str, None]) -> None:
+    """Change the text of an element in a font of symbols into the characters that it shows."""
+    text = said.text or ""
+    if font in _SYMBOL_FONTS or not _PRIVATE.isdisjoint(text):
+        low = {it for it in text if font in _SYMBOL_FONTS and not it.isspace() and ord(it) < 0x100}
+        shown = {it: _symbol(font, f"{ord(it) | (0xF000 if it in low else 0):X}") for it in text}
+        signs |= {f"{font} {ord(it):04X}": None for it, sign in shown.items() if sign == _NO_LETTER}
+        said.text = "".join(map(shown.__getitem__, text))
 
 
 def _symbol(font: str, code: str) -> str:
-    """The character of an inserted symbol. Fonts of symbols have their signs at the codes from F000 on."""
+    """The character of a symbol. Fonts of symbols have their signs at the codes from F000 on."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
     if 0xF000 <= number <= 0xF0FF:
         low = number - 0xF000
@@ -357,13 +372,16 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = pptx.Presentation(str(path))
     text = Text()
-    hidden, out = list[str](), list[str]()
+    hidden, out, signs = list[str](), list[str](), dict[str, None]()
     unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
         _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
+        for said in slide._element.iter(f"{_A}t"):
+            fonts = [said.find(f"../{_A}rPr/{_A}{kind}") for kind in ("sym", "latin")]
+            _in_font(said, next((it.get("typeface", "") for it in fonts if it is not None), ""), signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
         heading = slide.shapes.title
@@ -399,6 +417,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
+    yield from noted(path, f"symbols from fonts were read as {_NO_LETTER}:", signs)
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
 
