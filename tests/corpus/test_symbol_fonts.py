@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import docx
+import openpyxl
 import pptx
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
+from openpyxl.styles import Font
 from pptx.util import Inches
 
 from pyfast.corpus import Unread
 from pyfast.corpus.formats.office import read_docx, read_pptx
+from pyfast.corpus.formats.xlsx import read_xlsx
 
 SIGNS = [
     ("Wingdings", "\uf0fc"),
@@ -36,3 +41,17 @@ def test_runs_in_fonts_of_symbols(tmp_path: Path) -> None:
         assert SHOWN in repr(found).replace("\\ufffd", "\ufffd"), found
         (said,) = [it.reason for it in found if isinstance(it, Unread)]
         assert said == "symbols from fonts were read as \ufffd: Webdings F061"
+
+
+def test_cells_in_fonts_of_symbols(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["Boat", *(font for font, _ in SIGNS)])
+    sheet.append(["Ardent", *(letter for _, letter in SIGNS)])
+    for column, (font, _) in enumerate(SIGNS, 2):
+        sheet.cell(2, column).font = Font(name=font)
+    sheet.append(["Brisk", CellRichText(TextBlock(InlineFont(rFont="Wingdings"), "ü"), " Börse")])
+    book.save(tmp_path / "a.xlsx")
+    table, said = read_xlsx("a", tmp_path / "a.xlsx")
+    assert [" ".join(row[1:]).strip() for row in table.rows] == [SHOWN, "✓ Börse"]
+    assert said.reason == "symbols from fonts were read as \ufffd: Webdings F061"

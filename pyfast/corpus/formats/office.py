@@ -10,6 +10,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive
+from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, symbol
 from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
 from pyfast.errors import InputError
@@ -63,7 +64,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     if looks.hidden:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
-    yield from noted(path, f"symbols from fonts were read as {_NO_LETTER}:", signs)
+    yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
     yield from noted(path, "list numbers were left out, because their format is", unknown)
 
 
@@ -224,13 +225,13 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
         font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
-        said.text = _symbol(font, code)
-        if said.text == _NO_LETTER:
+        said.text = symbol(font, code)
+        if said.text == NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
     for said in body.iter(f"{_W}t"):
         fonts = said.find(f"../{_W}rPr/{_W}rFonts")
-        _in_font(said, "" if fonts is None else fonts.get(f"{_W}ascii", ""), signs)
+        said.text = shown_in("" if fonts is None else fonts.get(f"{_W}ascii", ""), said.text or "", signs)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     looks.apply(body)
     for equation in list(body.iter(f"{_M}oMath")):
@@ -273,57 +274,6 @@ def _join_to_next(paragraph: Any) -> None:
     place = 1 if len(after) and after[0].tag == f"{_W}pPr" else 0
     after[place:place] = [it for it in paragraph if it.tag != f"{_W}pPr"]
     _remove(paragraph)
-
-
-# The characters of the font Symbol, by the first code of each group.
-_SYMBOLS = {
-    0x41: "\u0391\u0392\u03a7\u0394\u0395\u03a6\u0393\u0397\u0399\u03d1\u039a\u039b\u039c\u039d",
-    0x4F: "\u039f\u03a0\u0398\u03a1\u03a3\u03a4\u03a5\u03c2\u03a9\u039e\u03a8\u0396",
-    0x61: "\u03b1\u03b2\u03c7\u03b4\u03b5\u03d5\u03b3\u03b7\u03b9\u03c6\u03ba\u03bb\u03bc\u03bd",
-    0x6F: "\u03bf\u03c0\u03b8\u03c1\u03c3\u03c4\u03c5\u03d6\u03c9\u03be\u03c8\u03b6",
-    0xA3: "\u2264",
-    0xA5: "\u221e",
-    0xAB: "\u2194\u2190\u2191\u2192\u2193\u00b0\u00b1",
-    0xB3: "\u2265\u00d7",
-    0xB7: "\u2022\u00f7\u2260\u2261\u2248",
-    0xCE: "\u2208\u2209",
-    0xD6: "\u221a",
-    0xE5: "\u2211",
-    0xF2: "\u222b",
-}
-_SIGNS = {first + k: sign for first, signs in _SYMBOLS.items() for k, sign in enumerate(signs)}
-# Those of Wingdings that mean something in a text: boxes, ticks, crosses, arrows and bullets
-_WINGDINGS = dict(
-    zip(
-        b"\x28\x2a\x4a\x4c\x6c\x6e\x6f\x71\x75\x9f\xa7\xa8\xd8\xdf\xe0\xe1\xe2\xe8\xf0\xfb\xfc\xfd\xfe",
-        "\u260e\u2709\u263a\u2639\u25cf\u25a0\u25a1\u2751\u25c6\u2022\u25aa\u25fb\u27a2\u2190\u2192\u2191\u2193\u2794\u21e8\u2717\u2713\u2612\u2611",
-        strict=True,
-    )
-)
-_NO_LETTER = "\ufffd"
-_SYMBOL_FONTS = ("Symbol", "Wingdings")
-_PRIVATE = frozenset(map(chr, range(0xF000, 0xF100)))
-
-
-def _in_font(said: Any, font: str, signs: dict[str, None]) -> None:
-    """Change the text of an element in a font of symbols into the characters that it shows."""
-    text = said.text or ""
-    if font in _SYMBOL_FONTS or not _PRIVATE.isdisjoint(text):
-        low = {it for it in text if font in _SYMBOL_FONTS and not it.isspace() and ord(it) < 0x100}
-        shown = {it: _symbol(font, f"{ord(it) | (0xF000 if it in low else 0):X}") for it in text}
-        signs |= {f"{font} {ord(it):04X}": None for it, sign in shown.items() if sign == _NO_LETTER}
-        said.text = "".join(map(shown.__getitem__, text))
-
-
-def _symbol(font: str, code: str) -> str:
-    """The character of a symbol. Fonts of symbols have their signs at the codes from F000 on."""
-    number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
-    if 0xF000 <= number <= 0xF0FF:
-        low = number - 0xF000
-        if font == "Symbol":
-            return _SIGNS.get(low, chr(low) if low < 0x7F else _NO_LETTER)
-        return _WINGDINGS.get(low, _NO_LETTER) if font == "Wingdings" else _NO_LETTER
-    return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number <= 0x10FFFF else _NO_LETTER
 
 
 def _remove(element: Any) -> None:
@@ -381,7 +331,8 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
         for said in slide._element.iter(f"{_A}t"):
             fonts = [said.find(f"../{_A}rPr/{_A}{kind}") for kind in ("sym", "latin")]
-            _in_font(said, next((it.get("typeface", "") for it in fonts if it is not None), ""), signs)
+            font = next((it.get("typeface", "") for it in fonts if it is not None), "")
+            said.text = shown_in(font, said.text or "", signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
         heading = slide.shapes.title
@@ -417,7 +368,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
-    yield from noted(path, f"symbols from fonts were read as {_NO_LETTER}:", signs)
+    yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
 

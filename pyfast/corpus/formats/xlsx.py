@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyfast.corpus.grids as grids
-from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive, check_cells
+from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
@@ -75,6 +76,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
             what = f"{many} without a stored value: {which}; save the file in a spreadsheet program"
             yield Unread(path, f"sheet {sheet.title}: {what}")
+        yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", found.signs)
         if found.unseen:
             what = f"hidden {' and '.join(found.unseen)} were read"
             yield Unread(path, f"sheet {sheet.title}: {what}", missing=False)
@@ -98,6 +100,8 @@ class Sheet(NamedTuple):
     """The dates as a corpus has them, where the sheet shows them in another form"""
     unseen: Sequence[str] = ()
     """The rows and columns that are hidden and have cells: `rows 3, 4`, `column B`"""
+    signs: Mapping[str, None] = MappingProxyType({})
+    """The symbols without a known character"""
 
 
 def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
@@ -111,7 +115,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     from openpyxl.xml.constants import SHEET_MAIN_NS
 
     lacking, dates = dict[tuple[int, int], str](), dict[tuple[int, int], str]()
-    values = dict[tuple[int, int], Any]()
+    values, signs = dict[tuple[int, int], Any](), dict[str, None]()
     since_1904 = book.epoch == CALENDAR_MAC_1904
 
     @lru_cache(None)
@@ -121,6 +125,10 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             return _SHOWN_AS.get(number) or str(BUILTIN_FORMATS.get(number, "General"))
         return str(book._number_formats[number - 164])
 
+    @lru_cache(None)
+    def font_of(style: int) -> str:
+        return book._fonts[book._cell_styles[style].fontId].name or ""
+
     class Parser(WorkSheetParser):  # type: ignore[misc]
         def parse_cell(self, element: Any) -> Any:
             if element.get("t") == "inlineStr":
@@ -129,7 +137,9 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             cell = super().parse_cell(element)
             value, place, is_time = cell["value"], (cell["row"], cell["column"]), False
             if isinstance(value, list):
-                value = _with_powers(value)
+                value = _with_powers(value, font_of(cell["style_id"]), signs)
+            elif isinstance(value, str):
+                value = shown_in(font_of(cell["style_id"]), value, signs)
             kind = type(value)
             if kind is str:
                 cell["value"] = (unescape(value).replace("\r\n", "\n") if "_x" in value else value).strip()
@@ -184,16 +194,17 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     ]
     hidden = {"rows": list(map(str, out)), "columns": letters}
     unseen = [f"{what} {some(which)}" for what, which in hidden.items() if which]
-    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values, dates, unseen)
+    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values, dates, unseen, signs)
 
 
-def _with_powers(runs: list[Any]) -> str:
+def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
     """Join the texts of a cell that have fonts of their own. A power, such as that of 10 with a raised 6, is
     written so that it is no other number, and the mark of a footnote so that it is no part of a word."""
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
-        said = grids.raised(text, str(run)) if is_raised and not before else str(run)
+        said = shown_in(font if isinstance(run, str) else run.font.rFont or "", str(run), signs)
+        said = grids.raised(text, said) if is_raised and not before else said
         text += grids.struck(said) if not isinstance(run, str) and run.font.strike else said
         before = is_raised
     return grids.with_strikes(text)
