@@ -10,7 +10,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive
-from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, symbol
+from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, sign_of
 from pyfast.corpus.formats.xlsx import in_form
 from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
 from pyfast.errors import InputError
@@ -225,7 +225,7 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
         font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
-        said.text = symbol(font, code)
+        said.text = sign_of(font, code)
         if said.text == NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)

@@ -46,10 +46,10 @@ def shown_in(font: str, text: str, signs: dict[str, None]) -> str:
 
 
 def _sign(font: str, code: int, of_symbols: bool) -> str:
-    return symbol(font, f"{code | 0xF000 if of_symbols and code < 0x100 else code:X}")
+    return sign_of(font, f"{code | 0xF000 if of_symbols and code < 0x100 else code:X}")
 
 
-def symbol(font: str, code: str) -> str:
+def sign_of(font: str, code: str) -> str:
     """The character of a symbol. Fonts of symbols have their signs at the codes from F000 on."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
     if 0xF000 <= number <= 0xF0FF:
