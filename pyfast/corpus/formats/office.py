@@ -222,6 +222,9 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
             for part in list(base):
                 run.addprevious(part)
         _remove(ruby)
+    for said in body.iter(f"{_W}t"):
+        fonts = said.find(f"../{_W}rPr/{_W}rFonts")
+        said.text = shown_in("" if fonts is None else fonts.get(f"{_W}ascii", ""), said.text or "", signs)
     for symbol in list(body.iter(f"{_W}sym")):
         said = OxmlElement("w:t")
         font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
@@ -229,9 +232,6 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         if said.text == NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
-    for said in body.iter(f"{_W}t"):
-        fonts = said.find(f"../{_W}rPr/{_W}rFonts")
-        said.text = shown_in("" if fonts is None else fonts.get(f"{_W}ascii", ""), said.text or "", signs)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     looks.apply(body)
     for equation in list(body.iter(f"{_M}oMath")):
