@@ -251,3 +251,21 @@ def test_a_moved_folder_is_synced(corpus: Path, tmp_path: Path) -> None:
     for name in ("d", "IDX"):
         shutil.move(tmp_path / name, tmp_path / "moved" / name)
     assert pyfast.sync_documents(tmp_path / "moved/IDX", tmp_path / "moved/d").unchanged == 3
+
+
+def test_files_that_are_ignored_are_no_loss(corpus: Path, tmp_path: Path) -> None:
+    write(corpus, "Logo.PNG", "finance/deep/mail.eml", "drafts/a.txt")
+    (corpus / "drafts/gone.txt").symlink_to("nowhere")
+    for ignore, left in (("*.png", 2), (["*.png", "finance/deep"], 1), (["*.PNG", "*.eml", "drafts/*"], 0)):
+        unread: list[Unread] = []
+        pyfast.build_index(corpus, tmp_path / "I", ignore=ignore, on_unread=unread.append, overwrite=True)
+        assert len(unread) == left, unread
+    assert uris(tmp_path / "I") == ["finance/deep/v.txt", "finance/w.csv", "readme.txt"]
+    command = ["corpus", "sync", str(tmp_path / "I"), str(corpus)]
+    assert CliRunner().invoke(app, command).exit_code == 2
+    ignore = [f"--ignore={one}" for one in ("*.png", "*.eml", "drafts/*", "W.csv")]
+    done = CliRunner().invoke(app, [*command, *ignore])
+    assert done.exit_code == 0 and uris(tmp_path / "I") == ["finance/deep/v.txt", "readme.txt"]
+    assert pyfast.add_documents(tmp_path / "I", corpus / "finance", ignore="deep/*").added == 1
+    change = pyfast.update_documents(tmp_path / "I", [corpus / "readme.txt", corpus], ignore=["drafts", "*.[ep]*"])
+    assert change.unchanged == 3
