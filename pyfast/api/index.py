@@ -36,6 +36,7 @@ def build_index(
     *,
     overwrite: bool = False,
     readers: Iterable[Reader | str] = (),
+    ignore: str | Iterable[str] = (),
     columns: int = COLUMNS,
     vectors: str | Iterable[str] = (),
     strict: bool = False,
@@ -55,6 +56,9 @@ def build_index(
         overwrite: Replace an existing index, but keep the knowledge graph in its folder.
         readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. For a
             file that an installed reader can read too, the additional reader takes precedence.
+        ignore: One pattern or several, such as `*.png`, for files and folders to leave out on purpose. A pattern
+            is compared with the name, and with the path below the given folder. `*` matches any characters,
+            including `/`. Upper and lower case are the same.
         columns: The maximum number of columns of a table. pyfast cuts a wider table into several, each of
             which begins with its first column, because this column often names the rows.
         vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
@@ -97,7 +101,9 @@ def build_index(
         raise InputError("ray: can only be used with vectors, because workers only encode vectors")
     roots: Roots = {}
     with contextlib.ExitStack() as held:
-        sources, unread = held.enter_context(sources_of(documents, readers, columns, strict, on_unread, roots))
+        sources, unread = held.enter_context(
+            sources_of(documents, readers, ignore, columns, strict, on_unread, roots)
+        )
         encodes = map if cluster is None else partial(spread, held.enter_context(connected(cluster)))
         made_of = size, encoders, analysis, options.memory
         return build(
@@ -162,6 +168,7 @@ def open_index(
 def sources_of(
     given: Source | Iterable[Source],
     readers: Iterable[Reader | str],
+    ignore: str | Iterable[str],
     columns: int,
     strict: bool,
     on_unread: Callable[[Unread], object] | None,
@@ -177,7 +184,11 @@ def sources_of(
     unread: list[Unread] = []
     kept = None if strict else unread
     try:
-        sources = _sources(given, kept, tuple(readers), columns, roots)
+        patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+        files = partial(
+            files_of, unread=kept, readers=tuple(readers), columns=columns, roots=roots, ignore=patterns
+        )
+        sources = _sources(given, files, columns)
         are_paths = isinstance(given, str | Path) or (
             isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
         )
@@ -190,24 +201,11 @@ def sources_of(
                 on_unread(it)
 
 
-@contextlib.contextmanager
-def documents_of(
-    given: Source | Iterable[Source],
-    readers: Iterable[Reader | str],
-    columns: int,
-    strict: bool,
-    on_unread: Callable[[Unread], object] | None,
-    roots: Roots,
-    files: set[str] | None = None,
-) -> Iterator[Iterator[Document]]:
-    """Yield the documents. When the `with` block ends, each file that could not be read is passed to
-    `on_unread`, or logged if `on_unread` is None. The uri of each file of which nothing is missing is added to
-    `files`."""
-    with sources_of(given, readers, columns, strict, on_unread, roots) as (sources, unread):
-        yield _documents(sources, [] if unread is None else unread, set() if files is None else files)
-
-
-def _documents(sources: Iterable[DocumentSource], unread: list[Unread], files: set[str]) -> Iterator[Document]:
+def _documents(
+    sources: Iterable[DocumentSource], unread: list[Unread] | None, files: set[str]
+) -> Iterator[Document]:
+    """Yield the documents. The uri of each file of which nothing is missing is added to `files`."""
+    unread = [] if unread is None else unread
     for source in sources:
         before = len(unread)
         yield from source.documents()
@@ -231,13 +229,9 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 
 
 def _sources(
-    given: Source | Iterable[Source],
-    unread: list[Unread] | None,
-    readers: tuple[Reader | str, ...],
-    columns: int,
-    roots: Roots,
+    given: Source | Iterable[Source], files: Callable[[list[Path]], Iterator[DocumentSource]], columns: int
 ) -> Iterator[DocumentSource]:
-    """Yield the sources of `given`, in order. Consecutive paths go to `files_of` together. So `files_of` sees
+    """Yield the sources of `given`, in order. Consecutive paths go to `files` together. So `files_of` sees
     if files of two paths would have the same uri. Then it puts the names of the folders before the uris."""
     paths: list[Path] = []
     number = 0
@@ -246,13 +240,13 @@ def _sources(
             paths.append(Path(one))
             continue
         if paths:  # `files_of` opens all readers.
-            yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+            yield from files(paths)
             paths = []
         number += 1
         yield DocumentSource.of(
             document_of(one, f"document {number}") if isinstance(one, Mapping) else one, columns
         )
-    yield from files_of(paths, unread, readers, columns=columns, roots=roots)
+    yield from files(paths)
 
 
 def _columns(index: str | Path, given: int | None) -> int:
@@ -264,6 +258,7 @@ def add_documents(
     documents: Source | Iterable[Source],
     *,
     readers: Iterable[Reader | str] = (),
+    ignore: str | Iterable[str] = (),
     columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
@@ -278,6 +273,7 @@ def add_documents(
         index: The folder of the index.
         documents: As in `build_index`. Their uris must be new.
         readers: As in `build_index`.
+        ignore: As in `build_index`. The index does not remember it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
@@ -299,8 +295,9 @@ def add_documents(
         1
     """
     roots = changes.roots_of(Path(index))
-    with documents_of(documents, readers, _columns(index, columns), strict, on_unread, roots) as read:
-        return changes.add_documents(Path(index), read, roots=roots)
+    read = readers, ignore, _columns(index, columns), strict, on_unread, roots
+    with sources_of(documents, *read) as (sources, unread):
+        return changes.add_documents(Path(index), _documents(sources, unread, set()), roots=roots)
 
 
 def update_documents(
@@ -308,6 +305,7 @@ def update_documents(
     documents: Source | Iterable[Source],
     *,
     readers: Iterable[Reader | str] = (),
+    ignore: str | Iterable[str] = (),
     columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
@@ -327,6 +325,7 @@ def update_documents(
         index: The folder of the index.
         documents: As in `build_index`.
         readers: As in `build_index`.
+        ignore: As in `build_index`. The index does not remember it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
@@ -349,8 +348,10 @@ def update_documents(
     """
     roots = changes.roots_of(Path(index))
     files: set[str] = set()
-    with documents_of(documents, readers, _columns(index, columns), strict, on_unread, roots, files) as read:
-        return changes.add_documents(Path(index), read, replace=True, roots=roots, files=files)
+    read = readers, ignore, _columns(index, columns), strict, on_unread, roots
+    with sources_of(documents, *read) as (sources, unread):
+        found = _documents(sources, unread, files)
+        return changes.add_documents(Path(index), found, replace=True, roots=roots, files=files)
 
 
 def sync_documents(
@@ -359,6 +360,7 @@ def sync_documents(
     *,
     dry_run: bool = False,
     readers: Iterable[Reader | str] = (),
+    ignore: str | Iterable[str] = (),
     columns: int | None = None,
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
@@ -378,6 +380,7 @@ def sync_documents(
         sources: Folders and files.
         dry_run: Only determine what would change, without changing the index.
         readers: As in `build_index`.
+        ignore: As in `build_index`. The index does not remember it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
@@ -400,7 +403,8 @@ def sync_documents(
     """
     given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
     roots, files, stay = changes.roots_of(Path(index)), set[str](), set[str]()
-    with sources_of(given, readers, _columns(index, columns), strict, on_unread, roots) as (found, unread):
+    options = readers, ignore, _columns(index, columns), strict, on_unread, roots
+    with sources_of(given, *options) as (found, unread):
         listed = list(found)
         for one in given:
             if not any(it.path is not None and it.path.is_relative_to(one) for it in listed):
@@ -418,7 +422,7 @@ def sync_documents(
             LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
             return []
 
-        read = _documents(listed, [] if unread is None else unread, files)
+        read = _documents(listed, unread, files)
         return changes.add_documents(Path(index), read, True, roots, files, within, stay, dry_run)
 
 

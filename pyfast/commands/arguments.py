@@ -99,6 +99,8 @@ class Reading(Options):
 
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
     """An additional reader of file formats, as MODULE:NAME; repeatable."""
+    ignore: Annotated[Sequence[str], Option(flag="--ignore", typed=list[str] | None, read="several")] = ()
+    """Leave out the files and folders with this name or path, such as '*.png' or 'drafts/*'; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
     """The maximum number of columns of a table. pyfast cuts a wider table into several tables, each of which
     begins with the first column of the original."""

@@ -233,7 +233,8 @@ def _description(document: Document, headings: Sequence[Heading]) -> tuple[objec
     """Return the values of a document in `schema.DOCUMENTS`, without the last two."""
     match document:
         case Table():
-            place = orjson.dumps((document.page, document.numbers, document.about)).decode()
+            about = (document.about,) if document.about else ()
+            place = orjson.dumps((document.page, document.numbers, *about)).decode()
             own: tuple[object, ...] = Kind.TABLE, document.section, document.header, document.links, place
         case TextDocument():
             kind = Kind.MARKDOWN if document.markdown else Kind.TEXT
@@ -276,12 +277,18 @@ def _json(document: Document) -> Iterator[bytes]:
     """Yield a document as JSON, in pieces. If the rows of a table are `Packed`, each block of rows is a
     piece.
     """
-    rows = document.rows if isinstance(document, Table) else ()
-    if not isinstance(document, Table) or not isinstance(rows, Packed):
-        yield orjson.dumps(document, _plain)
+    rows: Sequence[object] = ()
+    bare = document
+    if isinstance(document, Table) and isinstance(document.rows, Packed):
+        rows, bare = document.rows, replace(document, rows=())
+    written = orjson.dumps(bare, _plain)
+    if not isinstance(document, TextDocument):  # Without metadata, a digest is as it was before there was any.
+        written = written.replace(b',"about":""}', b"}")
+    if not isinstance(rows, Packed):
+        yield written
         return
     # Only a key of the document itself is followed by `:[`: a quote in a string has a backslash.
-    before, _, after = orjson.dumps(replace(document, rows=()), _plain).partition(b'"rows":[]')
+    before, _, after = written.partition(b'"rows":[]')
     yield before + b'"rows":['
     for number, block in enumerate(rows.json()):
         yield b"," * (number > 0) + block

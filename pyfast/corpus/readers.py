@@ -148,8 +148,10 @@ def sources_of(
     *,
     columns: int = COLUMNS,
     roots: Roots | None = None,
+    ignore: Sequence[str] = (),
 ) -> Iterator[DocumentSource]:
-    """List the files that `read` would read, without reading them. Arguments and errors are as in `read`.
+    """List the files that `read` would read, without reading them. Arguments and errors are as in `read`. Files
+    and folders whose name or path below their source matches a pattern of `ignore` are left out.
 
     `roots` has what documents were read from before. A file under a root has its uri from the root. The function
     adds the sources that are under no root.
@@ -157,7 +159,7 @@ def sources_of(
     chosen = _by_pattern(readers)
     seen = _Seen()
     try:
-        for uri, path in _named(sources, {} if roots is None else roots, unread):
+        for uri, path in _named(sources, {} if roots is None else roots, unread, ignore):
             found = path.stat()
             yield DocumentSource(
                 partial(_documents, uri, path, chosen, unread, columns, seen),
@@ -459,11 +461,13 @@ def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
     return roots
 
 
-def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -> list[tuple[str, Path]]:
+def _named(
+    sources: Iterable[Path], roots: Roots, unread: list[Unread] | None, ignore: Sequence[str]
+) -> list[tuple[str, Path]]:
     """List all files of the sources, each with its uri. Sources with files that are under none of the roots are
     added to the roots."""
     listed = [
-        (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source, unread).items()])
+        (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source, unread, ignore).items()])
         for source in sources
     ]
     times = Counter(known or uri for _, files in listed for uri, _, known in files)
@@ -483,15 +487,22 @@ def _named(sources: Iterable[Path], roots: Roots, unread: list[Unread] | None) -
     return list(named.items())
 
 
-def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
+def _files(source: Path, unread: list[Unread] | None, ignore: Sequence[str]) -> dict[str, Path]:
     """Return the files of one source by their uris. A uri is the path of a file within the source folder. If
     the source is a file, the uri is its name.
 
     Linked folders are read too, each real folder once. If files of two sources have the same uri, `_named` puts
     the name of the folder before all uris of both sources.
     """
+
+    patterns = [normalize("NFC", one).lower() for one in ignore]
+
+    def is_ignored(path: Path) -> bool:
+        names = {normalize("NFC", name).lower() for name in (path.name, path.relative_to(source).as_posix())}
+        return any(fnmatchcase(name, one) for one in patterns for name in names)
+
     if source.is_file():
-        return {source.name: source}
+        return {} if is_ignored(source) else {source.name: source}
     if not source.is_dir():
         raise InputError(f"{source}: no such file or folder")
     found: list[Path] = []
@@ -504,6 +515,8 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
     for folder, folders, names in os.walk(source, onerror=closed, followlinks=True):
         inside = []
         for path in (Path(folder, name) for name in sorted(folders) if not name.startswith(".")):
+            if is_ignored(path):
+                continue
             real = os.path.realpath(path)
             if real in seen or (path.is_symlink() and _leads_round(real, source)):
                 told.add(Unread(path, "this link leads to a folder that is read elsewhere", missing=False))
@@ -514,8 +527,8 @@ def _files(source: Path, unread: list[Unread] | None) -> dict[str, Path]:
         # Office programs keep a file `~$NAME` beside each open document.
         for path in (Path(folder, name) for name in names if not name.startswith((".", "~$"))):
             if path.is_file():
-                found.append(path)
-            else:
+                found += [] if is_ignored(path) else [path]
+            elif not is_ignored(path):
                 why = "this link is broken" if path.is_symlink() else "not a regular file"
                 told.add(Unread(path, why, whole=True))
     told.close()

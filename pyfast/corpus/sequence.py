@@ -313,9 +313,9 @@ class Corpus:
             places = self._link_row[first:last].tolist(), self._link_column[first:last].tolist()
             links = tuple(zip(*places, map(self._link_uris.__getitem__, range(first, last)), strict=True))
             rows = tuple(map(tuple, self._rows(root)))
-            page, numbers, about = orjson.loads(self._places[source])
+            page, numbers, *_ = orjson.loads(self._places[source])
             above = self._sections[source], self.header(source)
-            return Table(uri, title, *above, rows, links, page, tuple(map(tuple, numbers)), about)
+            return Table(uri, title, *above, rows, links, page, tuple(map(tuple, numbers)), self._about(source))
         return TextDocument(uri, title, self._text(root), kind == Kind.MARKDOWN, self._parsed(source).outline)
 
     def passages(self) -> NDArray[np.int64]:
@@ -485,7 +485,7 @@ class Corpus:
     def _about(self, source: int) -> str:
         """The metadata of a table or a knowledge graph, as JSON."""
         is_graph = self._kind[source] == Kind.GRAPH
-        return self._sections[source] if is_graph else str(orjson.loads(self._places[source])[2])
+        return self._sections[source] if is_graph else "".join(orjson.loads(self._places[source])[2:])
 
     def _parsed(self, source: int) -> StoredOutline:
         """The outline of a text, and its headings."""

@@ -46,7 +46,10 @@ def test_items_and_slices_are_those_of_a_tuple(size: int) -> None:
 
 def test_a_table_keeps_its_digest_its_segments_and_its_rows() -> None:
     plain, packed = table(ROWS), table(Packed(ROWS))
-    assert digest_of(packed) == digest_of(plain) == blake2b(orjson.dumps(plain), digest_size=16).digest()
+    written = orjson.dumps(plain).replace(b',"about":""', b"")  # as before tables had metadata
+    assert digest_of(packed) == digest_of(plain) == blake2b(written, digest_size=16).digest()
+    told = replace(packed, about='{"author":"Sagan"}')
+    assert digest_of(told) == blake2b(orjson.dumps(replace(plain, about=told.about)), digest_size=16).digest()
     assert digest_of(packed) != digest_of(replace(packed, rows=Packed(ROWS[1:])))
     corpus = encode([packed])
     assert corpus.fingerprint() == encode([plain]).fingerprint()

@@ -276,3 +276,21 @@ def test_only_parts_of_a_file_go_with_it(tmp_path: Path) -> None:
     assert {it.uri for it in pyfast.list_documents(index)} == left
     with pytest.raises(InputError, match="no document 'C'"):
         pyfast.delete_documents(index, "C")
+
+
+def test_files_that_are_ignored_are_no_loss(corpus: Path, tmp_path: Path) -> None:
+    write(corpus, "Logo.PNG", "finance/deep/mail.eml", "drafts/a.txt")
+    (corpus / "drafts/gone.txt").symlink_to("nowhere")
+    for ignore, left in (("*.png", 2), (["*.png", "finance/deep"], 1), (["*.PNG", "*.eml", "drafts/*"], 0)):
+        unread: list[Unread] = []
+        pyfast.build_index(corpus, tmp_path / "I", ignore=ignore, on_unread=unread.append, overwrite=True)
+        assert len(unread) == left, unread
+    assert uris(tmp_path / "I") == ["finance/deep/v.txt", "finance/w.csv", "readme.txt"]
+    command = ["corpus", "sync", str(tmp_path / "I"), str(corpus)]
+    assert CliRunner().invoke(app, command).exit_code == 2
+    ignore = [f"--ignore={one}" for one in ("*.png", "*.eml", "drafts/*", "W.csv")]
+    done = CliRunner().invoke(app, [*command, *ignore])
+    assert done.exit_code == 0 and uris(tmp_path / "I") == ["finance/deep/v.txt", "readme.txt"]
+    assert pyfast.add_documents(tmp_path / "I", corpus / "finance", ignore="deep/*").added == 1
+    change = pyfast.update_documents(tmp_path / "I", [corpus / "readme.txt", corpus], ignore=["drafts", "*.[ep]*"])
+    assert change.unchanged == 3
