@@ -137,8 +137,8 @@ def mcp_server(
 
     @contextlib.contextmanager
     def told() -> Iterator[None]:
-        """Give the message of pyfast's own errors to the agent, who can then call in another way. The reason why an
-        LLM does not answer names its address, so it is only in the log."""
+        """Give the message of pyfast's own errors to the agent, who can then call in another way. If the LLM does
+        not answer, the reason names its address, so it is only in the log."""
         try:
             yield
         except LLMUnavailableError as error:

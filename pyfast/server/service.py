@@ -146,8 +146,8 @@ class Service:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the LLMs, and keep them loaded while the `with` block runs. If a server with an LLM cannot be
-        reached, questions get status 503 until it answers, and only searches work. Raises `LLMUnavailableError` if an LLM of another kind
-        cannot be started."""
+        reached, questions get status 503 until it answers, and only searches work. Raises `LLMUnavailableError`
+        if an LLM of another kind cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
             later: asyncio.Future[None] | None = None
             try:
@@ -204,8 +204,8 @@ class Service:
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
     def engine(self, index: str, only_searches: bool = False) -> Engine:
-        """Return the engine of an index. With `only_searches`, it need not answer questions. Raises `ApiError` 404 if
-        there is no such index, and 503 if the LLM has not started yet or the server stops."""
+        """Return the engine of an index. With `only_searches`, it need not answer questions. Raises `ApiError` 404
+        if there is no such index, and 503 if the LLM has not started yet or the server stops."""
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
         if self.down and only_searches:

@@ -12,7 +12,7 @@ from pyfast.api.search import rerank_texts
 async def test_searches_work_while_the_llm_is_down(small: pyfast.Index) -> None:
     async with serving(small, "openai:m@http://127.0.0.1:9", llm_options={"attempts": 1}) as served:
         assert (await served.ask())[0] == 503
-        status, said, _ = await served.post("/v1/retrieve", {"query": "moons of Saturn", "filter": "uri=*"})
+        status, said, _ = await served.post("/v1/retrieve", {"query": "moons of Saturn", "filter": "source=*"})
         assert status == 200 and said["results"]
 
 
