@@ -150,6 +150,8 @@ class Provider:
         return web.json_response(self.batches[request.match_info["id"]])
 
     async def cancel(self, request: web.Request) -> web.Response:
+        if self.options.no_metadata:
+            raise web.HTTPNotFound
         batch = self.batches[request.match_info["id"]]
         batch["status"] = "cancelled"
         return web.json_response(batch)

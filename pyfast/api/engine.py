@@ -57,6 +57,7 @@ from pyfast.engine.job import recorded_models
 from pyfast.engine.models import Models
 from pyfast.engine.question_files import as_path, read_question_records
 from pyfast.engine.questions import read_question
+from pyfast.engine.run_folder import QUESTIONS
 from pyfast.errors import InputError, PyfastError, QuestionError
 from pyfast.llm import FullLLM, Role
 from pyfast.llm.protocol import OnText, check_given
@@ -682,7 +683,10 @@ def _new_folder(
     `path` exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} already exists; use a new folder")
-    places = {} if index is None else {"index": os.fspath(index.folder)}
+    places = {
+        "questions": os.fspath(path / QUESTIONS),
+        **({} if index is None else {"index": os.fspath(index.folder)}),
+    }
     described = {ENGINE: {"is_journal": True}, "code": code_table(), **recorded_models(llms, places, path)}
     folder = RunFolder(path, described if index is None else {**described, "index": index_table(index)})
     stack.callback(folder.close)

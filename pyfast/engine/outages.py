@@ -188,6 +188,10 @@ class Outages:
     _trials: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by the call that the LLM works on alone
     _idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM works on no call
 
+    def __post_init__(self) -> None:
+        if (fault := getattr(self.llm, "fault", None)) is not None:  # such as a refused key at its start
+            self._latest, self.is_out = fault, True
+
     async def over(self) -> None:
         """Wait until there is no outage. Raises `LLMUnavailableError` as `complete` does."""
         while (looking := self._looking) is not None and not looking.done():

@@ -24,6 +24,7 @@ from pyfast.llm.protocol import CONTEXT_WINDOW, LLM, PROBE, Completion, OnText, 
 from pyfast.llm.reply_cleaning import bounded, without_controls
 from pyfast.llm.request_fallbacks import Fallbacks, LearnedFallbacks, apply_fallbacks, fallback_for, whole_format
 from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import some
 
 LONGEST_PAUSE = 60.0  # A call waits at most this many seconds itself when Retry-After asks for it.
 LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds, that is an outage.
@@ -39,6 +40,7 @@ _REFUSALS = {
     403: "this API key may not use the model; check OPENAI_API_KEY and the model's name",
     404: "the server does not know this model or this path; check both",
 }
+_OF_KEY = (401, 403)
 _ALONE = "; the server answers other calls, so this call is the cause"
 _NO_SUCH_PAGE = 501
 _TOO_LARGE = (413, 414, 431)
@@ -158,13 +160,31 @@ class OpenAI:
             await self.close()
             reason = chat.one_line(self._hidden(str(error))) or f"no answer within {PROBE_TIMEOUT_S:g} s"
             raise OutageError(f"nothing answers at {self._base_url}: {reason}; is the server up?") from None
+        except RefusalError:
+            await self._try_key()
         else:
             if self._options.context_window is None:
                 self.context_window = http.context_window_in(models, self._model) or self.context_window
+            if others := http.others_in(models, self._model):
+                shown = self._hidden(chat.one_line(some(others)))
+                LOG.warning("%s does not list the model %r, but %s", self._base_url, self._model, shown)
+
+    async def _try_key(self) -> None:
+        """Find out with a small call whether the server refuses the API key, or only lists no models for it."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await self.complete(PROBE)
+        except RefusalError as error:
+            if error.status in _OF_KEY:
+                LOG.warning("%s", error)
+                self.fault = OutageError(str(error))
+        except (CallError, LLMUnavailableError, TimeoutError) as error:
+            LOG.debug("a test call failed: %s", error)  # The first question shows what it means.
 
     async def _models(self, session: aiohttp.ClientSession) -> object:
         """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
-        such page. Raises `Again` if the server is overloaded or has an internal error."""
+        such page. Raises `Again` if the server is overloaded or has an internal error, and `RefusalError` if it
+        rejects the API key."""
         url = self._models_url.update_query(self._query)
         async with (
             asyncio.timeout(PROBE_TIMEOUT_S),
@@ -174,7 +194,7 @@ class OpenAI:
                 answer = await http.read_body(response)
                 if response.status >= 400 and response.status != _NO_SUCH_PAGE:
                     fault = self._refused(response.status, response.headers, answer)
-                    if isinstance(fault, http.Again):
+                    if isinstance(fault, http.Again) or response.status in _OF_KEY:
                         raise fault
                 return orjson.loads(answer)
             except (ValueError, CallError):
@@ -417,7 +437,7 @@ class OpenAI:
             return http.Refused(CallError(message), said)
         if status == 401:  # Such a text often repeats a part of the key.
             message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
-            return RefusalError(message, message + _ALONE)
+            return RefusalError(message, message + _ALONE, status)
         hint = _REFUSALS.get(status, "the server does not accept such calls; check the URL")
         refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
         return RefusalError(refused, message + _ALONE, status)

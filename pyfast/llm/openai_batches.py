@@ -317,7 +317,10 @@ class OpenAIBatches(OpenAI):
         id, keeps_key = await self._provider.create(batch.key, file)
         await self._log.identify(batch.key, id)
         if not keeps_key and not self._batching.accept_duplicates:
-            await self._provider.cancel(id)
+            try:
+                await self._provider.cancel(id)
+            except (Refused, CallError, LLMUnavailableError) as error:
+                LOG.warning("%s: batch %s cannot be cancelled: %s", self._base_url, id, error)
             raise InputError(f"{self._base_url} does not store the metadata of a batch, {DUPLICATES}")
         return await self._results(batch, id)
 

@@ -262,11 +262,24 @@ def pause_asked(retry_after: str | None) -> float:
     return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
 
 
+def _entries(models: object) -> list[dict[str, Any]]:
+    entries = models.get("data") if isinstance(models, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def others_in(models: object, model: str) -> list[str]:
+    """Return the names in the reply to `GET /models` if there are several, and none is that of the model. Ollama
+    adds a tag to a name, and Gemini a path before it. The result is empty for one page of several."""
+    names = [str(entry.get("id")) for entry in _entries(models)]
+    is_name = re.compile(rf"(.*/)?{re.escape(model)}(:.*)?", re.DOTALL)
+    is_whole = isinstance(models, dict) and not models.get("has_more")
+    return names if is_whole and len(names) > 1 and not any(map(is_name.fullmatch, names)) else []
+
+
 def context_window_in(models: object, model: str) -> int | None:
     """Find the context window in the reply to `GET /models`, in tokens. The model's entry has it as vLLM's
     `max_model_len`, or as llama.cpp's `n_ctx` or `n_ctx_train`. Returns None if it is missing."""
-    entries = models.get("data") if isinstance(models, dict) else None
-    known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    known = _entries(models)
     # A server with one model often accepts any name.
     entry = next((entry for entry in known if entry.get("id") == model), known[0] if len(known) == 1 else {})
     meta = entry.get("meta")

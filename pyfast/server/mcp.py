@@ -15,8 +15,9 @@ from pyfast.api.index import open_index
 from pyfast.api.models import GivenLLM, opened
 from pyfast.corpus import Table
 from pyfast.engine import Evidence
-from pyfast.errors import InputError, PyfastError
+from pyfast.errors import InputError, LLMUnavailableError, PyfastError
 from pyfast.retrieval import Index
+from pyfast.server.errors import api_error
 from pyfast.server.limits import is_local
 from pyfast.systems import System, load_system
 from pyfast.utils.log import LOG
@@ -136,9 +137,12 @@ def mcp_server(
 
     @contextlib.contextmanager
     def told() -> Iterator[None]:
-        """Give the message of pyfast's own errors to the agent, who can then call in another way."""
+        """Give the message of pyfast's own errors to the agent, who can then call in another way. If the LLM does
+        not answer, the reason names its address, so it is only in the log."""
         try:
             yield
+        except LLMUnavailableError as error:
+            raise ToolError(str(api_error(error))) from error
         except PyfastError as error:
             raise ToolError(str(error)) from error
 

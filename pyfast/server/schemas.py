@@ -48,7 +48,9 @@ class _Request(BaseModel):
                 kept[name] = value
             elif name in cls._IGNORED:
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
-                    raise FieldError(name, "this value is not supported here")
+                    raise FieldError(
+                        name, "not supported here" if [] in values else "this value is not supported here"
+                    )
             elif value is not None:
                 accepted = [other for other, values in cls._IGNORED.items() if not values]
                 near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *accepted])
@@ -151,7 +153,7 @@ class ChatRequest(_Search):
         **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier", "verbosity"), ()),
         **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "parallel_tool_calls"), ()),
         # These would change the answer. With such a value, they say that it stays as it is.
-        **dict.fromkeys(("stop", "functions"), ([],)),
+        **dict.fromkeys(("stop", "functions", "tools"), ([],)),
         "logit_bias": ({},),
         "logprobs": (False,),
         "top_logprobs": (0,),
@@ -171,7 +173,6 @@ class ChatRequest(_Search):
     response_format: ResponseFormat | None = None
     settings: dict[str, StrictStr | StrictBool | StrictInt | StrictFloat] | None = None
     """Settings of the system, by name, if the server allows them. OpenAI's API has no such field"""
-    tools: Annotated[list[Any], Field(max_length=0)] | None = None
 
 
 class _Quotation(_Reply):

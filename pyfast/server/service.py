@@ -139,19 +139,24 @@ class Service:
             views=options.views,
         )
         self._served = {name: engine(one) for name, one in indexes.items()}
+        searching = partial(Engine, llm="instant", follow=True, views=options.views)
+        self._searching = {name: searching(one) for name, one in indexes.items()}
+        """Engines for searches while the LLMs have not started"""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the LLMs, and keep them loaded while the `with` block runs. If a server with an LLM cannot be
-        reached, requests get status 503 until it answers. Raises `LLMUnavailableError` if an LLM of another kind
-        cannot be started."""
+        reached, questions get status 503 until it answers, and only searches work. Raises `LLMUnavailableError`
+        if an LLM of another kind cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
             later: asyncio.Future[None] | None = None
             try:
                 await self._start(stack)
             except OutageError as error:
+                for engine in self._searching.values():
+                    await stack.enter_async_context(engine)
                 self.down = str(error)
-                LOG.warning("%s; requests get status 503 until the LLM answers", error)
+                LOG.warning("%s; questions get status 503 until the LLM answers", error)
                 later = asyncio.ensure_future(self._start_later(stack))
             try:
                 yield
@@ -198,11 +203,13 @@ class Service:
         indexes = [name for name, engine in self._served.items() if engine.index is not None]
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
-    def engine(self, index: str) -> Engine:
-        """Return the engine of an index. Raises `ApiError` 404 if there is no such index, and 503 if the LLM has
-        not started yet or the server stops."""
+    def engine(self, index: str, only_searches: bool = False) -> Engine:
+        """Return the engine of an index. With `only_searches`, it need not answer questions. Raises `ApiError` 404
+        if there is no such index, and 503 if the LLM has not started yet or the server stops."""
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
+        if self.down and only_searches:
+            return self._searching[index]
         if self.down:
             raise llm_unavailable(_RETRY_S)
         if not self.started.is_set():

@@ -452,3 +452,53 @@ def test_headers_that_cannot_be_sent(options: dict[str, Any], told: str) -> None
     with pytest.raises(InputError) as error:
         open_llm("openai:m@http://127.0.0.1:1", **options)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(("status", "refused"), [(401, True), (403, True), (401, False), (403, False)])
+async def test_a_refused_key_is_said_at_the_start(
+    status: int, refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not if the key may only not see the list of models: then the model answers a test call."""
+    asked = 0
+
+    async def chat(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return (
+            web.json_response({"error": {"message": "no"}}, status=status)
+            if refused
+            else web.json_response(body())
+        )
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "no"}}, status=status)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        spec = f"openai:m@http://127.0.0.1:{server.port}"
+        async with pyfast.Engine(llm=spec) as engine:
+            assert engine.llm_is_out() == refused == ("check OPENAI_API_KEY" in caplog.text)
+            assert asked == 1
+        if refused:
+            with pytest.raises(LLMUnavailableError, match="check OPENAI_API_KEY"):
+                await asyncio.to_thread(pyfast.answer, ["Who?"], llm=spec, system="direct")
+
+
+@pytest.mark.parametrize(
+    ("names", "warned"),
+    [
+        (["n", "o"], True),
+        (["n", "m"], False),
+        (["n"], False),
+        (["n", "m:latest"], False),
+        (["n", "models/m"], False),
+    ],
+)
+async def test_a_model_that_the_server_does_not_list(
+    names: list[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed = {"data": [{"id": name} for name in names]}
+    async with serving(replying(body())[0], listed):
+        assert ("does not list the model 'm', but n, o" in caplog.text) == warned

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from mcp import Client, StdioServerParameters
 
 import pyfast
@@ -102,6 +104,20 @@ async def test_faults_are_errors_of_the_call_and_the_server_goes_on(http: str) -
             if tool == "read_source":
                 assert "no document 'nowhere'" in str(result.content)
         assert (await called(client, "search", query="moon"))["passages"]
+
+
+async def test_an_llm_that_fails_does_not_name_its_address(small: pyfast.Index) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=404 if _.method == "GET" else 500)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    async with TestServer(app) as llm:
+        spec = f"openai:m@http://127.0.0.1:{llm.port}"
+        async with Client(mcp_server(small, spec, llm_options={"attempts": 1}, system="rag")) as client:
+            result = await client.call_tool("answer", {"question": "Who?"})
+            assert result.is_error and "the LLM does not answer" in str(result.content)
+            assert str(llm.port) not in str(result.content)
 
 
 async def test_a_system_of_a_module_answers(small: pyfast.Index) -> None:

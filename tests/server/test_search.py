@@ -9,6 +9,13 @@ import pyfast
 from pyfast.api.search import rerank_texts
 
 
+async def test_searches_work_while_the_llm_is_down(small: pyfast.Index) -> None:
+    async with serving(small, "openai:m@http://127.0.0.1:9", llm_options={"attempts": 1}) as served:
+        assert (await served.ask())[0] == 503
+        status, said, _ = await served.post("/v1/retrieve", {"query": "moons of Saturn", "filter": "source=*"})
+        assert status == 200 and said["results"]
+
+
 async def test_retrieve_finds_what_the_engine_finds(small: pyfast.Index) -> None:
     async with pyfast.Engine(small, "instant") as engine:
         expected = await engine.retrieve("moons of Saturn", 5)

@@ -91,6 +91,16 @@ async def test_it_is_not_ready_after_the_first_question_without_an_answer(
             assert told(caplog, "the LLM answers again") == 1 and told(caplog, "the LLM is out: ") == 1
 
 
+async def test_a_key_that_is_refused_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    async with failing_llm() as llm:
+        llm.mode, llm.window = "401", 8192
+        async with serving(None, f"openai:m@{llm.url}", systems=["direct"]) as served:
+            assert await ready(served) == 503 and told(caplog, "check OPENAI_API_KEY") == 1
+            llm.mode = "ok"
+            await until_ready(served, 200)
+            assert (await served.ask())[0] == 200
+
+
 async def test_a_client_that_leaves_a_slow_llm_does_not_make_it_count_as_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
