@@ -52,14 +52,10 @@ async def upload(request: Request) -> FileObject:
                 raise ApiError(400, "send a file with the purpose `batch`", "invalid_request", param="file")
             if (given.size or 0) > limits.file_bytes:
                 raise too_large("file", limits.file_bytes)
-            path = batches.files.new_path()
-            try:
-                with path.open("wb") as out:
-                    while piece := await given.read(1 << 20):
-                        out.write(piece)
-                return await batches.files.add(path, (given.filename or "")[:255])
-            finally:
-                path.unlink(missing_ok=True)  # It has another name, unless something failed.
+            with batches.files.new() as out:
+                while piece := await given.read(1 << 20):
+                    out.write(piece)
+                return await batches.files.add(out, (given.filename or "")[:255])
     except MultiPartException as error:
         raise ApiError(400, error.message, "invalid_request") from None
     except ClientDisconnect:

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import re
 import time
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextvars import Context
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 from pydantic import ValidationError
@@ -31,14 +33,13 @@ import pyfast.server.schemas as schemas
 from pyfast.api.run import Run
 from pyfast.engine import Event, Ledger, Record
 from pyfast.engine.configuration import CONFIGURATION
-from pyfast.engine.run_folder import is_running
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, PyfastError, RunInUseError
 from pyfast.server.errors import ApiError
 from pyfast.server.limits import ApiKey
 from pyfast.server.openai_objects import Titles, completion, failure
 from pyfast.server.service import Service, conversation
 from pyfast.systems import load_system
-from pyfast.utils.files import make_folder, sync_to_disk, write_atomically, written_aside
+from pyfast.utils.files import make_folder, only_writer, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
@@ -59,21 +60,31 @@ class Files:
         self._folder, self._limit = folder, limit
         make_folder(folder)
         folder.chmod(0o700)  # The questions and answers are the clients', as those in a run's folder.
-        for part in folder.glob(".*.part"):  # uploads that a killed server was taking
-            part.unlink()
+        for part in folder.glob(".*.part"):  # uploads that a killed server was taking; those of another are locked
+            with contextlib.suppress(BlockingIOError, FileNotFoundError), part.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
 
-    def new_path(self) -> Path:
-        """Return a new path, to which the caller can write an upload. Raises `ApiError` if there are too many
-        files."""
+    @contextlib.contextmanager
+    def new(self) -> Iterator[BinaryIO]:
+        """Open a new file, to which the caller can write an upload in the `with` block. `add` makes it a file of
+        the folder. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"the server has {self._limit} files; delete some of them", "too_many_files")
-        return self._folder / f".{token_hex(16)}.part"
+        path = self._folder / f".{token_hex(16)}.part"
+        with path.open("wb") as out:
+            try:
+                fcntl.flock(out, fcntl.LOCK_EX)
+                yield out
+            finally:
+                path.unlink(missing_ok=True)  # It has another name, unless something failed.
 
-    async def add(self, content: Path, filename: str) -> schemas.FileObject:
-        """Add a finished upload: move `content` into the folder, under a new id."""
-        await asyncio.to_thread(sync_to_disk, content)
+    async def add(self, content: BinaryIO, filename: str) -> schemas.FileObject:
+        """Add a finished upload: move `content`, which comes from `new`, to a new id."""
+        content.flush()
+        await asyncio.to_thread(os.fsync, content.fileno())
         path = self.path(f"file-{token_hex(16)}")
-        content.rename(path)
+        os.rename(content.name, path)
         try:
             return self.note(path, int(time.time()), filename, "batch")
         except OSError:
@@ -208,7 +219,8 @@ class Batches:
         batch has already ended, and `OSError` if the disk is full. The questions stop even then, but only after a
         repeated request does a server that starts again know it."""
         batch = self.get(id)
-        if batch.status not in _OPEN:
+        if batch.status not in _OPEN or self._ended_elsewhere(id):
+            batch = self._known[id]
             raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
         if batch.status != "finalizing":
             self._known[id] = batch.model_copy(update={"status": "cancelling"})
@@ -249,7 +261,8 @@ class Batches:
         while not self._ending.is_set():
             try:
                 try:
-                    return await work(id)
+                    with self._alone(id) as is_open:
+                        return not is_open or await work(id)
                 except (PyfastError, OSError):
                     raise
                 except Exception as error:
@@ -271,11 +284,35 @@ class Batches:
         stop = self._stops[id]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), seconds)
+        return self._ended_elsewhere(id)
+
+    def _ended_elsewhere(self, id: str) -> bool:
+        """Return whether another server with the same folder has ended a batch, and then know how."""
         stored = self._stored(id)
         if stored is None or stored.status in _OPEN:
             return False
         self._known[id] = stored
         return True
+
+    @contextlib.contextmanager
+    def _alone(self, id: str) -> Iterator[bool]:
+        """Let no other server with the same folder work on a batch in the `with` block. Yields whether the batch
+        is unfinished. Raises `RunInUseError` if another server works on it."""
+        folder = self._folder / id
+
+        def refuse() -> None:
+            raise RunInUseError(f"another server is working on {folder}")
+
+        with only_writer(folder, refuse):
+            # The server before may have continued the batch since this one read its state. Only this one knows
+            # of a request to cancel that could not be written, and of counts.
+            before, stored = self._known[id], self._stored(id)
+            if not self._ended_elsewhere(id) and stored is not None and before.status != "cancelling":
+                counts = before.request_counts if before.model is not None else stored.request_counts
+                self._known[id] = stored.model_copy(update={"request_counts": counts, "errors": before.errors})
+                if stored.status == "cancelling":
+                    self._stops[id].set()
+            yield self._known[id].status in _OPEN
 
     async def _answer(self, id: str) -> bool:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with other
@@ -291,7 +328,6 @@ class Batches:
             if not _has_run(self._folder / id):
                 self._fail(id, _fault(str(error)))
                 return True
-            self._check_unused(id)
             changed = error.changed if isinstance(error, OtherRunError) else ()
             told = "%s waits for a server with the options with which it was started, or until it is cancelled: %s"
             LOG.error(told, id, "; ".join(changed) or error)
@@ -303,7 +339,6 @@ class Batches:
 
     async def _end(self, id: str) -> bool:
         """Write the answers of a batch whose questions are finished, or that is cancelled."""
-        self._check_unused(id)
         title: Titles = _untitled
         async with contextlib.AsyncExitStack() as stack:
             with contextlib.suppress(ApiError, InputError):  # The index may not be there any more.
@@ -312,11 +347,6 @@ class Batches:
                 title = view.title
             await self._finish(id, title)
         return True
-
-    def _check_unused(self, id: str) -> None:
-        """Raise `RunInUseError` if another server works on a batch."""
-        if is_running(run := self._folder / id / "run"):
-            raise RunInUseError(f"another process is working on {run}")
 
     async def _finish(self, id: str, title: Titles) -> None:
         outputs = await asyncio.to_thread(self._write_out, self._known[id], self._folder / id, title)

@@ -7,7 +7,8 @@ import asyncio
 import errno
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -31,6 +32,8 @@ ENDINGS = {"end": 3, "kill": 4, "kill in a write": 4, "power cut": 4, "disk full
 """How the server can end, and how often it does"""
 ENDED = ("completed", "failed", "cancelled")
 _URL, _FOREVER = "/v1/chat/completions", 1 << 60
+_TAKES_OVER_S = 60.0
+"""How many seconds a second server may take to notice that the first one has ended a batch"""
 
 
 @dataclass
@@ -41,9 +44,12 @@ class Step:
     ending: str
     ends: float
     seed: int
+    second: float = 0.0
+    """When a second server starts on the folder, as in a rolling restart. 0: none does"""
 
     def __str__(self) -> str:
-        return f"{', '.join(f'{what} {batch}' for _, what, batch in self.actions)} ({self.ending})"
+        second = f"; a second server at {self.second:.1f} s" if self.second else ""
+        return f"{', '.join(f'{what} {batch}' for _, what, batch in self.actions)}{second} ({self.ending})"
 
 
 @dataclass
@@ -100,6 +106,9 @@ def drawn(seed: int) -> Jobs:
         [ending] = chance.choices(list(ENDINGS), list(ENDINGS.values()))
         steps.append(Step(sorted(actions), ending, chance.expovariate(1 / 20), chance.randrange(1 << 30)))
     moods = {chance.choice(("busy", "down", "malformed", "empty")): 0.1} if chance.random() < 0.2 else {}
+    for step in steps:
+        others = Random(step.seed + 1)
+        step.second = others.choice((0.01, others.expovariate(1 / 3))) if others.random() < 0.2 else 0.0
     poisoned = {f"b0q{chance.randrange(lines[0])}?": chance.choice(("error", "refused", "always malformed"))}
     return Jobs(
         seed,
@@ -178,13 +187,12 @@ async def _life(
     jobs: Jobs, step: Step | None, client: Client, world: World, folder: Path, is_healthy: bool
 ) -> None:
     """One process of the server, and what clients ask of it."""
-    home = folder / "jobs"
-    llm: Any = SimulatedLLM(world, 4)
-    service = Service(None, llm, None, {"direct": {}}, Limits(), jobs.concurrency, None, ServerOptions())
-    batches = Batches(home, service, 10.0, ApiKey(""), asyncio.Lock())
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with service.running(), batches.running():
+    has_ended, second = asyncio.Event(), None
+    if step and step.second:
+        second = loop.create_task(_second(jobs, step, client, world, folder, has_ended, is_healthy))
+    async with _server(jobs, world, folder) as batches:
         known = {batch.id for batch in batches.all()}
         client.faults += [f"the accepted batch {id} is gone" for id in {*client.ids.values()} - known]
         last = [(0.0, "create", batch) for batch in range(len(jobs.lines)) if batch in jobs.keyed]
@@ -202,21 +210,54 @@ async def _life(
             if loop.time() > began + 10_000:
                 client.faults += [f"{batch.id} is {batch.status}" for batch in batches.all()]
                 return
-        for batch in batches.all():
-            before = client.seen.get(batch.id, batch)
-            if before != batch:
-                client.faults.append(f"{before} is later {batch}")
-            if batch.status in ENDED:
-                client.seen[batch.id] = batch.model_copy(deep=True)
+        _look(client, batches)
+    has_ended.set()
+    if second:
+        await second
+
+
+@asynccontextmanager
+async def _server(jobs: Jobs, world: World, folder: Path) -> AsyncIterator[Batches]:
+    """The batches of a server that runs."""
+    llm: Any = SimulatedLLM(world, 4)
+    service = Service(None, llm, None, {"direct": {}}, Limits(), jobs.concurrency, None, ServerOptions())
+    batches = Batches(folder / "jobs", service, 10.0, ApiKey(""), asyncio.Lock())
+    async with service.running(), batches.running():
+        yield batches
+
+
+async def _second(
+    jobs: Jobs, step: Step, client: Client, world: World, folder: Path, has_ended: asyncio.Event, is_healthy: bool
+) -> None:
+    """The process of a second server. Clients go to it when the first one has ended."""
+    await asyncio.sleep(step.second)
+    try:
+        async with _server(jobs, world, folder) as batches:
+            await has_ended.wait()
+            await asyncio.sleep(step.ends + _TAKES_OVER_S)
+            _look(client, batches)
+    except OSError:
+        if is_healthy:
+            raise
+
+
+def _look(client: Client, batches: Batches) -> None:
+    """Ask a server for its batches. What has ended stays as it is."""
+    for batch in batches.all():
+        before = client.seen.get(batch.id, batch)
+        if before != batch:
+            client.faults.append(f"{before} is later {batch}")
+        if batch.status in ENDED:
+            client.seen[batch.id] = batch.model_copy(deep=True)
 
 
 async def _ask(jobs: Jobs, client: Client, batches: Batches, what: str, number: int) -> None:
     """Do what a client asks."""
     if what == "create" and (number in jobs.keyed or number not in client.ids):
         if number not in client.files:
-            path = batches.files.new_path()
-            path.write_bytes(_content(jobs, number))
-            client.files[number] = (await batches.files.add(path, "questions.jsonl")).id
+            with batches.files.new() as out:
+                out.write(_content(jobs, number))
+                client.files[number] = (await batches.files.add(out, "questions.jsonl")).id
         asked = BatchRequest(
             input_file_id=client.files[number], endpoint=_URL, completion_window="24h", metadata={"n": str(number)}
         )
