@@ -83,7 +83,7 @@ def index_of(name: str, out: Path) -> Index:
 def train(
     model: Path,
     out: Path,
-    minutes: Annotated[float | None, typer.Option(help="Stop then; the same command goes on.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop then; the same command continues.")] = None,
     size: Annotated[int, typer.Option(help="Steps in the mixture.")] = 640,
     learning_rate: float = 7e-4,
     seed: int = 0,

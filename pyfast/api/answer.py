@@ -47,13 +47,13 @@ def answer(
             question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If the iterator
             must run in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. The systems `direct` and `cot` need no index.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a text that names one. A model that you pass
-            as an object stays loaded after `answer` returns. If you name the model as text, `answer` closes
-            it at the end. You can also give each role (the purpose of a prompt) its own model:
-            `{"default": ..., "pick": ...}`. A role that the mapping does not name uses the default model.
-            `pyfast systems NAME` prints the roles.
-        llm_options: Options of a model that you name by a text. The key `"NAME"` sets an option of the
-            default model. The key `"ROLE.NAME"` sets an option of the model of this role.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a string that names one. A model that you pass as
+            an object stays loaded after `answer` returns. If you give the model by name, `answer` closes it at the
+            end. You can also give each role (the purpose of a prompt) its own model: `{"default": ..., "pick":
+            ...}`. A role that the mapping does not name uses the default model. `pyfast systems NAME` prints the
+            roles.
+        llm_options: Options of a model that you give by name. The key `"NAME"` sets an option of the default
+            model. The key `"ROLE.NAME"` sets an option of the model of this role.
         system: The name of a system (`pyfast.systems.names()`), a `System`, or `MODULE:NAME` for a `System`
             in a Python module.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets

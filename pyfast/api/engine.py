@@ -125,7 +125,7 @@ class Engine:
 
         Args:
             index: An index, or its folder. None: only systems that need no index can answer.
-            llm: A model, or the text that names one (see `pyfast.open_llm`). The model starts with the `async
+            llm: A model, or a string that names one (see `pyfast.open_llm`). The model starts with the `async
                 with` block, and closes when the last engine that uses it ends. You can also pass a mapping of
                 roles to models, as in `pyfast.answer`. The mapping may contain roles that only some systems have.
             concurrency: How many questions of all callers together are in progress at once. Further questions
@@ -147,9 +147,10 @@ class Engine:
                 questions without an id from 1. None: these methods write nothing.
             follow: After a change of the index, use its new commit for calls that start later. Calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
-            views: How many filters keep their documents in temporary files at once. For a further filter, the
-                files of one that was used once go, or else of the one that was not used for the longest time.
-                Give more than the number of filters that are in use all the time.
+            views: The maximum number of filters whose documents are kept in temporary files. To make room for
+                another filter, the engine deletes the files of a filter that was used only once or, if there is
+                none, of the least recently used filter. Set this higher than the number of filters in constant
+                use.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
@@ -243,7 +244,7 @@ class Engine:
             on_step: A function that is called in this event loop with each `pyfast.engine.Step`. A step is one
                 call that the question makes: to the model, or to a batched function such as a search. The function
                 is called twice for each step: when the step begins and when it ends. It is called once, with
-                `fell_back`, if the system goes on without a usable reply.
+                `fell_back`, if the system continues without a usable reply.
             ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
                 stage into it.
             filter: Conditions as in `pyfast.open_index`, in addition to those with which the index was opened.
@@ -439,7 +440,7 @@ class Engine:
         A model counts as out from the moment a call fails because of it, or is cancelled after a failed attempt,
         until it answers a call or a test call. While a model is out and no question waits for it, this method
         sends test calls, at most one every two seconds, and does not wait for the reply. So a service that
-        receives no questions in this time still detects the end of the outage. It also sends a test call after
+        receives no questions during this time still detects the end of the outage. It also sends a test call after
         questions were cancelled while the model did not reply. If there is no reply to it within 30 seconds, the
         model is out too. The log has a line for the beginning of an outage and one for the end.
 
@@ -537,7 +538,9 @@ class Engine:
             return False
         if (state := state_of(self.index.folder)) is None:
             if self._state is not None:
-                LOG.error("%s is not there any more; it stays at commit %d", self.index.folder, self.index.commit)
+                LOG.error(
+                    "%s no longer exists; the engine stays at commit %d", self.index.folder, self.index.commit
+                )
                 self._state = None  # Said once. An index that comes back may be another one.
             return False
         return state != self._state

@@ -94,8 +94,8 @@ def estimate(
     Args:
         questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
         index: As in `pyfast.answer`. Only used without `based_on`.
-        llm: The text that names the model of the run, or a mapping of roles to such texts. pyfast only looks
-            up the price of this model in `prices`.
+        llm: The name of the run's model, or a mapping of roles to such names. pyfast only looks up the price of
+            this model in `prices`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`. Only used without `based_on`.
         budget: Limits of each question, as in `pyfast.answer`. Only used without `based_on`.

@@ -107,8 +107,8 @@ def export(
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
-    Columns of the question file that pyfast does not use follow `question`. If such a column has the name of one
-    of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
+    Columns of the question file that pyfast does not use follow `question`. If such a column has the same name as
+    one of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
 
     With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
     (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
@@ -252,9 +252,10 @@ def write_figures(
     have one row for each `Difference`, and then one for each cost of each pair of runs, such as `llm_calls`,
     without an interval. The name of a cost in money is its currency, such as `USD`.
 
-    If questions failed or abstained, their numbers have columns (in the file of a comparison for other programs:
-    rows, as the costs), and Markdown and LaTeX have a note below the table with the reason of the first failure.
-    For several settings of `pyfast.evaluate_retrieval`, the differences follow the figures, as in a comparison.
+    If questions failed or the system abstained, the table has columns with their numbers (for a comparison in a
+    file for other programs: rows, like those of the costs), and Markdown and LaTeX have a note below the table
+    with the reason for the first failure. For several settings of `pyfast.evaluate_retrieval`, the differences
+    follow the figures, as in a comparison.
 
     Args:
         results: Reports of `pyfast.evaluate`, by the names of the runs, the result of

@@ -175,9 +175,9 @@ def sources_of(
     roots: Roots,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
     """Yield the sources of documents, and an empty list. The code that reads the sources adds each unreadable
-    file to this list. With `strict`, there is None in place of the list, and the first unreadable file is an
-    error. When the `with` block ends, each file in the list is passed to `on_unread`, or logged if
-    `on_unread` is None. `roots` is as in `pyfast.corpus.readers.sources_of`.
+    file to this list. With `strict`, None replaces the list, and the first unreadable file is an error. When the
+    `with` block ends, each file in the list is passed to `on_unread`, or logged if `on_unread` is None. `roots` is
+    as in `pyfast.corpus.readers.sources_of`.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -204,7 +204,7 @@ def sources_of(
 def _documents(
     sources: Iterable[DocumentSource], unread: list[Unread] | None, files: set[str]
 ) -> Iterator[Document]:
-    """Yield the documents. The uri of each file of which nothing is missing is added to `files`."""
+    """Yield the documents. The uri of each file that was read completely is added to `files`."""
     unread = [] if unread is None else unread
     for source in sources:
         before = len(unread)
@@ -310,7 +310,7 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index by new versions, and add new documents. All changes make one commit.
+    """Replace documents of an index with new versions, and add new documents. All changes make one commit.
 
     A given document replaces the document of the index that has the same uri. The index remembers the folders
     that it was built from: after `build_index("corpus", ...)`, the uri of `corpus/moons/titan.md` is always
@@ -463,9 +463,9 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
 
     Args:
         index: The folder of the index.
-        erase: Also remove the earlier commits, so that no part of the index has text of a deleted document.
-            Runs that started with an earlier commit can then no longer be resumed. Knowledge graphs and runs
-            can still contain text of a deleted document: see docs/changing.md.
+        erase: Also remove the earlier commits, so that nothing in the index contains text of a deleted document.
+            Runs that started with an earlier commit can then no longer be resumed. Knowledge graphs and runs can
+            still contain text of a deleted document: see docs/changing.md.
 
     Returns:
         The number of the commit. If there was nothing to merge or leave out, it is not a new commit.

@@ -52,10 +52,10 @@ def build_knowledge(
 
     Args:
         index: An index, or its folder.
-        llm: The model that reads the texts, or a text that names the model. Its role is `read`. None: pyfast reads
-            texts by rules about the form of sentences, without an LLM. It always reads triples and tables by
+        llm: The model that reads the texts, or a string that names the model. Its role is `read`. None: pyfast
+            reads texts by rules about the form of sentences, without an LLM. It always reads triples and tables by
             rules.
-        llm_options: Options of a model that you name by a text.
+        llm_options: Options of a model that you give by name.
         embedder: A model of sentence-transformers, by name or folder. Searches for facts, entities and relations
             use its vectors.
         chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
@@ -73,7 +73,7 @@ def build_knowledge(
             effect here; others are rejected. `restart` renames the folder of a stopped extraction, and keeps the
             triples that are already in the knowledge graph. `retry_failed` tries failed chunks again.
         cluster: Let the workers of a Ray cluster read the chunks. All machines must share the index's folder, and
-            you must name the model by a text.
+            you must give the model by name.
         watch: As in `pyfast.answer`. If `watch.stop` is set, no new chunk starts, and the function raises
             `RunError`. Call it again with the same arguments to resume the extraction.
 

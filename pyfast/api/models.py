@@ -21,7 +21,7 @@ _CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
 
 
 GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
-"""A model, a text that names one, or a mapping from roles to models or texts"""
+"""A model, a string that names one, or a mapping from roles to models or strings"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             key `ROLE.NAME` sets an option of the model of this role.
 
     Raises:
-        InputError: A role does not exist. Or an option is for a role without a model, or for a model that was
+        InputError: A role does not exist, or an option is for a role without a model, or for a model that was
             passed as an object.
     """
     each: dict[Role, LLM | str] = {}

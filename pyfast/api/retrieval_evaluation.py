@@ -149,8 +149,8 @@ def evaluate_retrieval(
             of the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`.
             If a question has a `table_id`, this table is its gold document.
         settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
-            mapping to give the settings names. An empty text means BM25. The report compares each setting
-            with every later one.
+            mapping to give the settings names. An empty string means BM25. The report compares each setting with
+            every later one.
         gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the questions
             or, if none has it, the file gold.jsonl that `pyfast data convert` wrote into their folder.
         at: The values of k for `recall@k` and `ndcg@k`.
@@ -251,7 +251,7 @@ def _pools(
     index: Index, questions: Sequence[RetrievalQuestion], settings: Mapping[str, RetrievalSetting]
 ) -> Iterator[tuple[str, Sequence[RetrievalQuestion], list[Pool]]]:
     """Yield (the name of a setting, a batch of questions, what each of them finds with it in `index`). A question
-    with documents of its own searches an index of these, which serves all settings."""
+    with its own documents searches an index of only these, which all settings share."""
     whole = [one for one in questions if not one.documents]
     for some in _batches(whole):
         for name, setting in settings.items():

@@ -170,7 +170,7 @@ class Run:
             `pyfast.evaluate` and `pyfast.export`.
 
         Raises:
-            InputError: The run is in memory, or a model is missing in the price list.
+            InputError: The run is in memory, or a model is missing from the price list.
 
         Example:
             >>> import pyfast
@@ -292,8 +292,8 @@ def results_of(
     prices: Prices | None = None,
 ) -> Results:
     """Collect the results of a run for a table. `name` is the name of the run. With `sources`, the table has
-    a row for each source, and gold or metrics raise `InputError`. With `prices`, it has what each question
-    cost."""
+    a row for each source, and gold or metrics raise `InputError`. With `prices`, the table contains the cost of
+    each question."""
     run = run if isinstance(run, Run) else Run(run)
     if sources and (gold is not None or metrics is not None):
         raise InputError("sources: a table with a row for each source cannot show gold or metrics")
@@ -314,7 +314,7 @@ def results_of(
 
 
 def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
-    """Read the asker's own columns of the questions. If their file cannot be read any more, a warning says so."""
+    """Read the user's own columns of the question file. Log a warning if their file can no longer be read."""
     try:
         return own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
     except InputError as error:
@@ -323,14 +323,14 @@ def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def file_of_questions(run: Path) -> Path:
-    """Return the file that the questions of a run came from. pyfast then reads it without warnings about columns,
-    which `answer` gave. Raises `InputError` as `recorded_path` does."""
+    """Return the file that the questions of a run came from. Reading it causes no warnings about columns, because
+    `answer` gave them already. Raises `InputError` as `recorded_path` does."""
     return quietly(recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions"))
 
 
 def _documents_of(run: Run) -> Callable[[str], Document | None]:
-    """Return a function that returns a document of the index of a run. If the index is not there any more, a
-    warning says so, and no document is found."""
+    """Return a function that returns a document of the index of a run. If the index no longer exists, the returned
+    function logs a warning and finds no document."""
     index = (
         None
         if run.path is None
@@ -349,8 +349,8 @@ def _documents_of(run: Run) -> Callable[[str], Document | None]:
 
 
 def questions_of(run: Path) -> Iterator[Question]:
-    """Read the questions that the folder of a run keeps. If it keeps none, the function logs a warning and returns
-    no question."""
+    """Read the questions that the folder of a run keeps. If it has none, the function logs a warning and returns
+    an empty iterator."""
     kept = run / QUESTIONS
     if kept.exists():
         count = count_of(run, read_configuration(run / CONFIGURATION))
@@ -361,15 +361,15 @@ def questions_of(run: Path) -> Iterator[Question]:
 
 def _rows_of(run: Run | str | Path) -> Rows | None:
     """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
-    index. If the index is not there any more, a warning says so, and the result is None too."""
+    index. If the index no longer exists, the returned function logs a warning and returns None."""
     path = folder_of(run)
     index = None if path is None else _index_of(path, "any row of a gold table counts as evidence")
     return index and rows_in(index)
 
 
 def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
-    """Return a function that opens the index of a run. If the index is not there any more, a warning says so, and
-    what happens otherwise. None: the run used no index."""
+    """Return a function that opens the index of a run. If the index no longer exists, the returned function logs a
+    warning with `otherwise`, and returns None. None: the run used no index."""
     if not recorded_value(run, "places", "index"):
         return None
 
@@ -467,7 +467,7 @@ def own_gold(run: Run | str | Path) -> Path:
 
 
 def warn_of_other_wordings(runs: Sequence[Run | str | Path]) -> None:
-    """Log a warning for each run whose questions have other texts than those of the first run."""
+    """Log a warning for each run whose questions are worded differently from those of the first run."""
     first: dict[str, str] = {}
     folders = [folder for folder in map(folder_of, runs) if folder is not None and (folder / QUESTIONS).exists()]
     for folder in folders if len(folders) > 1 else ():
@@ -482,7 +482,7 @@ def warn_of_other_questions(
     runs: Sequence[Run | str | Path], which: str = "each run is scored with its own"
 ) -> None:
     """Log a warning for each run whose questions or own gold answers differ from those of the first run. `which`
-    says what counts if the gold differs."""
+    says which gold answers are used if they differ."""
     warn_of_other_wordings(runs)
     answers: dict[str, Any] | None = None
     before = None

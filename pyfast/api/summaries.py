@@ -61,16 +61,16 @@ def summarize_index(
 
     Args:
         index: An index, or its folder. It is not changed.
-        llm: The model that writes the summaries, or a text that names it. Its role is `read`.
+        llm: The model that writes the summaries, or a string that names it. Its role is `read`.
         out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
             the run of each layer. The knowledge graph of `index` is copied only with communities.
         of: What is summarized: `clusters` of passages, or `communities` of the knowledge graph.
         overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
             unchanged clusters or communities again, unless `options.restart` is set.
-        embedder: A model of sentence-transformers, by name or folder: whose vectors form clusters, or that of the
-            knowledge graph.
+        embedder: A model of sentence-transformers, by name or folder: the one whose vectors form clusters, or the
+            one of the knowledge graph.
         layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
-        llm_options: Options of a model that you name by a text.
+        llm_options: Options of a model that you give by name.
         concurrency: As in `pyfast.answer`.
         budget: Limits for each summary, as in `pyfast.answer`.
         options: `outage`, `max_failures`, `restart` and `retry_failed` have an effect, and others are rejected.

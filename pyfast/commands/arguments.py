@@ -154,7 +154,7 @@ class Output(Options):
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of a function. A parameter whose type is a class of `Options` becomes the options of its
+    """Make a command from a function. A parameter whose type is a class of `Options` becomes the options of its
     fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class. Any other parameter is an argument
     or, if it is keyword-only, an option. The docstring says under `Args:` what it means."""
     hints = get_type_hints(command, include_extras=True)

@@ -101,7 +101,7 @@ def _tell(
     as_json: Callable[[], object],
     show: Callable[[], None],
 ) -> None:
-    """Write figures into a file, if the user named one, and show the result: as JSON, if the user wants it."""
+    """Write figures into a file, if the user named one, and show the result, as JSON on request."""
     from pyfast.api.evaluation import write_figures
 
     if output.out is not None:
@@ -172,7 +172,7 @@ def _with_interval(figure: Figure | None) -> str:
 
 
 def _spaced(names: Iterable[str]) -> list[str]:
-    """Return the names of figures as heads that can continue in the next line."""
+    """Return the names of figures as headings that can wrap."""
     return [name.replace("_", " ") for name in names]
 
 

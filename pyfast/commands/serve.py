@@ -31,7 +31,7 @@ def serve(
     contains the API keys.
 
     Args:
-        index: An index, or NAME=INDEX; repeatable. Requests without an index use the first.
+        index: An index, or NAME=INDEX; repeatable. Requests without an index use the first one.
         system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
         host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.

@@ -67,7 +67,7 @@ def tokens(used: Summary | Status) -> str:
 
 
 def in_money(amount: float, currency: str | None) -> str:
-    """Write a sum of money: from 1 on with two digits behind the point, and else with six."""
+    """Write a sum of money: with two decimal places from 1 on, and with six below 1."""
     return f"{amount:,.{2 if amount >= 1 else 6}f} {plain(currency or '')}"
 
 
@@ -166,7 +166,7 @@ class OnStderr(logging.Handler):
 
 
 def with_times() -> None:
-    """Print each log record with its time and level, as a server does, also those of uvicorn and asyncio."""
+    """Print each log record with its time and level, as a server does, including those of uvicorn and asyncio."""
     for handler in LOG.handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.getLogger().addHandler(handler)

@@ -203,7 +203,7 @@ def noted(path: Path, what: str, names: Iterable[str]) -> list[Unread]:
 
 
 def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
-    """Write an outline as JSON. `headings` are those of the text, also if the outline does not have them because
+    """Write an outline as JSON. `headings` are those of the text, even if the outline does not have them because
     pyfast has found them. If there is nothing to write, the result is an empty text."""
     if not headings and (outline is NO_OUTLINE or outline == NO_OUTLINE):
         return ""

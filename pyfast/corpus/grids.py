@@ -755,7 +755,7 @@ _BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
 
 def raised(before: str, text: str) -> str:
     """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
-    `^` before it, so that it is no part of another number or of a word: `10^6`, `Rome^2`."""
+    `^` before it, so that it does not become part of another number or of a word: `10^6`, `Rome^2`."""
     return f"^{text}" if _BEFORE_RAISED.search(before) and _RAISED.match(text) else text
 
 

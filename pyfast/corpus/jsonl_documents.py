@@ -172,7 +172,7 @@ def documents_of_records(
         header = tuple(dict.fromkeys(key for record in flat for key in record))
         if len(header) * len(flat) > 1_000_000 + 100 * sum(map(len, flat)):
             shape = f"{len(flat)} records with {len(header)} keys"
-            raise InputError(f"{path}: {shape}; too few records share a key for one table")
+            raise InputError(f"{path}: {shape}; too few records share a key, so they do not form a table")
         rows = pack(tuple(record.get(key, "") for key in header) for record in flat)
         yield Table(uri, title_of(path), "", header, rows, numbers=runs_of(numbers))
 
@@ -388,7 +388,7 @@ def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[st
             return
         with pa.memory_map(str(path)) as source:
             if source.read(4) == b"FEA1":
-                raise InputError(f"{path}: pyfast does not read version 1 of Feather; write it in version 2")
+                raise InputError(f"{path}: pyfast does not read version 1 of Feather; save the file in version 2")
             source.seek(0)
             try:
                 file = pa.ipc.open_file(source)

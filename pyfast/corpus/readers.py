@@ -435,7 +435,8 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
             raise InputError(
-                f"{place}: the index also has documents from this place, with similar uris; add it to the sources"
+                f"{place}: the index also has documents from here, whose uris begin in the same way; add this"
+                " path to the sources"
             )
     return sorted(found)
 

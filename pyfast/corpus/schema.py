@@ -174,7 +174,9 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
     try:
         return record(segments_schema(size), values)
     except pa.ArrowInvalid as error:
-        raise InputError("more than 2,147,483,647 segments, or characters of a document, in one corpus") from error
+        raise InputError(
+            "the corpus has more than 2,147,483,647 segments, or a document has more than 2,147,483,647 characters"
+        ) from error
 
 
 class GrowingColumn:
@@ -227,7 +229,7 @@ class GrowingColumn:
         self._data.seek(0, SEEK_END)
 
     def mapped(self) -> pa.Array:
-        """Return the column. Nothing can be added to it any more."""
+        """Return the column. Nothing can be added to it afterwards."""
         buffers = [None, *([_buffer(self._offsets)] if self._has_offsets else [])]
         if not self.inner:
             buffers.append(_buffer(self._data))
@@ -269,7 +271,7 @@ class GrowingSegments:
             self._columns.inner[name].set(segment, value)
 
     def batch(self) -> pa.RecordBatch:
-        """Return all segments as one record batch. Nothing can be added or changed any more."""
+        """Return all segments as one record batch. Nothing can be added or changed afterwards."""
         return pa.RecordBatch.from_struct_array(self._columns.mapped())
 
 

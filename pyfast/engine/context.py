@@ -101,8 +101,8 @@ class Runtime:
             self.tokens = self.folder.journal.tokens()
 
     async def kept(self, call: Coroutine[Any, Any, T], request: str = "") -> T:
-        """Await a call that goes on if its caller is cancelled, so that a reply that costs money is stored. With
-        `request`, it is in `asked` until it ends."""
+        """Await a call that continues even if its caller is cancelled, so that a reply that costs money is stored.
+        With `request`, it is in `asked` until it ends."""
         task: asyncio.Future[Any] = asyncio.ensure_future(call)
         if request:
             self.asked[request] = task
@@ -518,7 +518,7 @@ class Context:
 
     async def _shared(self, request: str, role: Role, folder: RunFolder) -> Completion | None:
         """Return the reply that the run got to an equal request, whichever question made it. Waits for a call in
-        flight. None: there is no reply, or the call failed, so this question asks for itself."""
+        flight. None: there is no reply, or the call failed, so this question makes the call itself."""
         asked = self._runtime.asked.get(request)
         if asked is None:
             return folder.journal.reply_to(request)

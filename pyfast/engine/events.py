@@ -83,7 +83,7 @@ class Watch:
     on_step: OnStep | None = None
     """A function that pyfast calls with each `Step`. A step is one call that a question makes: to the model, or to
     a batched function such as a search. pyfast calls `on_step` twice for each step: when the step begins and when
-    it ends, and once, with `fell_back`, if the system goes on without a usable reply. None: no steps are
+    it ends, and once, with `fell_back`, if the system continues without a usable reply. None: no steps are
     reported"""
     stop: threading.Event | None = None
     """After you set this event, no new question starts. Questions in progress finish, and you can resume the

@@ -215,7 +215,7 @@ class Outages:
         self._checked = now
 
     async def _doubt(self) -> None:
-        """Find out whether the LLM answers a probe, while other calls go on."""
+        """Find out whether the LLM answers a probe, while other calls continue."""
         before = self._replied
         try:
             is_answered = await self._is_answered()
@@ -391,7 +391,7 @@ class Outages:
         raise TransportError(str(fault))
 
     def _check_gone(self, fault: LLMUnavailableError, clock: Clock | None) -> None:
-        """Note a failed call of a question. Raise `LLMUnavailableError` if the LLM answers nothing but probes."""
+        """Note a failed call of a question. Raise `LLMUnavailableError` if the LLM answers only probes."""
         self._failed.add(clock or object())
         most = max(_FAILED_IN_A_ROW, self.answers // 5) + self.lost
         if len(self._failed) > most and not self._in_work:

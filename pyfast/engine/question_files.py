@@ -50,7 +50,7 @@ def read_question_records(
 
     The gold answers of all records come from one field (see `gold_field`).
 
-    `columns` has the columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
+    `columns` has the columns whose names differ from pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
     Each takes the place of a column with pyfast's name, even where it is blank. Raises InputError if pyfast has no
     such field, or no record has such a column.
     """
@@ -106,8 +106,8 @@ _LONGEST_PART = 40
 def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the field with the gold answers of all these records or, in conversations, of their turns: the first
     of `answers`, `expected`, `gold`, `golden_answers` and `answer` that one of them has, even without a value. So
-    a record without gold never takes another field in its place. An object without `text` is no gold. None: no
-    record has such a field."""
+    a record without gold never uses another field instead. An object without `text` is not gold. None: no record
+    has such a field."""
     found = set[str]()
     for record in records:
         turns = record.get("turns")

@@ -60,7 +60,7 @@ def read_questions(
             `question`. A conversation has `id` and `turns`, a list of questions. The optional field
             `documents`, a list of uris, limits a question, a turn or a conversation to these documents.
         limit: The maximum number of questions.
-        columns: The columns with other names than pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
+        columns: The columns whose names differ from pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
 
     Yields:
         The questions, and each turn of a conversation.

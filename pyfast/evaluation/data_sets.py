@@ -86,7 +86,7 @@ def load(path: Path) -> Any:
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
     """Read the records of a JSON list: of `content`, or of the file `path` if `content` is None.
 
-    If a record has another layout than `kind`, an `InputError` names the file and the record.
+    If the layout of a record is not that of `kind`, an `InputError` names the file and the record.
     """
     content = load(path) if content is None else content
     if not isinstance(content, list):
@@ -96,7 +96,7 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def lines(path: Path, kind: type[R]) -> Iterator[R]:
-    """Read the records of JSON lines. If a line has another layout than `kind`, an `InputError` names it."""
+    """Read the records of JSON lines. If the layout of a line is not that of `kind`, an `InputError` names it."""
     return (checked(line, kind, place) for place, line in read_lines(path))
 
 
@@ -863,8 +863,8 @@ def convert(name: str, source: Path, out: Path) -> Converted:
 def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Pieces:
     """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
 
-    A repeated id gets a number. Documents and questions without a text are left out, and so are `documents` that
-    the corpus does not have. The gold of a question comes after the question, with the same id.
+    A repeated id gets a number. Documents and questions that have no text are left out, and so are `documents`
+    that the corpus does not have. The gold of a question comes after the question, with the same id.
     """
     contents: dict[str, bytes] = {}
     ids: Counter[str] = Counter()

@@ -214,7 +214,7 @@ def text_reader(on_text: Callable[[str], object]) -> Callable[[bytes], None]:
 
 
 def choice_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the first choice of a reply. Returns None if it has none, or an error in its place."""
+    """Return the first choice of a reply. Returns None if it has none, or has an error instead."""
     choices = data.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or choice.get("error") or choice.get("finish_reason") == "error":
@@ -293,7 +293,7 @@ def status_in(body: bytes) -> int:
 
 
 def _error_in(body: bytes) -> object:
-    """Return the error in the body of a reply: its object, or else the body as a text."""
+    """Return the error in the body of a reply: its object or, if there is none, the body as text."""
     try:
         listed = orjson.loads(body) if body[:1] == b"[" else None  # Google puts an error into a list.
         data = listed[0] if isinstance(listed, list) and isinstance(listed[0], dict) else reply_of(body)

@@ -370,7 +370,7 @@ class OpenAI:
         except aiohttp.ClientConnectorError as error:
             reason = chat.one_line(self._hidden(str(error)))
             self._fallbacks.forget()  # Another server may answer here next.
-            raise http.Again(OutageError(f"nothing answers at {self._base_url} any more: {reason}")) from None
+            raise http.Again(OutageError(f"nothing answers at {self._base_url} any longer: {reason}")) from None
         except aiohttp.ServerTimeoutError:
             raise http.Again(OutageError(f"{self._base_url} no longer accepts connections")) from None
         except (aiohttp.ClientError, OSError) as error:

@@ -255,7 +255,7 @@ def view(
 
     Raises:
         InputError: A run has no folder or is damaged, the gold file has none of its questions, or a model is
-            missing in the price list.
+            missing from the price list.
         OSError: Another program uses the port.
 
     Example:
@@ -347,7 +347,7 @@ class _Pages:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves the files of the folder. It refuses requests for any other host than 127.0.0.1 or localhost."""
+    """Serves the files of the folder. It refuses requests for any host except 127.0.0.1 and localhost."""
 
     def __init__(self, *arguments: Any, pages: _Pages) -> None:
         self._pages = pages

@@ -45,7 +45,7 @@ from pyfast.utils.options import RunOptions
 
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not go on is tried again
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not continue is tried again
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 _LINE = ("custom_id", "method", "url", "body")
@@ -236,7 +236,7 @@ class Batches:
         self._stops[batch.id] = asyncio.Event()
         if batch.status == "cancelling":
             self._stops[batch.id].set()
-        # Its questions are no part of the request that began it, nor of that one's span.
+        # Its questions belong neither to the request that began it nor to that request's span.
         task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -270,7 +270,7 @@ class Batches:
                     self._fail(id, _fault("the server failed; the reason is in its log"))
                     break
             except (PyfastError, OSError) as error:
-                LOG.error("%s cannot go on: %s; the server tries it again in %g s", id, error, pause)
+                LOG.error("%s cannot continue: %s; the server tries it again in %g s", id, error, pause)
                 code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
             self._say(id, _fault("the batch is interrupted, but the server tries again; the log says why", code))
             if await self._has_ended(id, pause):
@@ -279,8 +279,8 @@ class Batches:
         return True
 
     async def _has_ended(self, id: str, seconds: float) -> bool:
-        """Wait some seconds, but not longer than until the batch is cancelled or the server ends. Returns whether
-        another server with the same folder has ended the batch."""
+        """Wait for a few seconds, or until the batch is cancelled or the server ends. Returns whether another
+        server with the same folder has ended the batch."""
         stop = self._stops[id]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for((self._ending if stop.is_set() else stop).wait(), seconds)
@@ -316,7 +316,7 @@ class Batches:
 
     async def _answer(self, id: str) -> bool:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with other
-        options than those of this server. Raises `PyfastError` or `OSError` if it may go on later."""
+        options than those of this server. Raises `PyfastError` or `OSError` if it may continue later."""
         if self._known[id].status == "finalizing":
             with contextlib.suppress(InputError):  # A power cut took files of the run: resuming writes them again.
                 return await self._end(id)
@@ -332,7 +332,7 @@ class Batches:
             told = "%s waits for a server with the options with which it was started, or until it is cancelled: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
-            more = "it goes on when this is as before, or cancel it to get the answers that it has"
+            more = "it continues when this is as before; to get its finished answers, cancel it"
             self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True
@@ -341,7 +341,7 @@ class Batches:
         """Write the answers of a batch whose questions are finished, or that is cancelled."""
         title: Titles = _untitled
         async with contextlib.AsyncExitStack() as stack:
-            with contextlib.suppress(ApiError, InputError):  # The index may not be there any more.
+            with contextlib.suppress(ApiError, InputError):  # The index may no longer exist.
                 _, index = self.service.resolve(_model(self._known[id]))
                 view = await stack.enter_async_context(self.service.engine(index).view(self._key.filter))
                 title = view.title
@@ -354,7 +354,8 @@ class Batches:
         self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
-        """Tell clients why a batch cannot go on, or with no fault, that it goes on. This is only in memory."""
+        """Tell clients why a batch cannot continue or, without a fault, that it continues. This is only in
+        memory."""
         errors = schemas.BatchFaults(object="list", data=list(faults)) if faults else None
         self._known[id] = self._known[id].model_copy(update={"errors": errors})
 
@@ -392,7 +393,7 @@ class Batches:
             done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
             is_cancelled = self._known[id].status == "cancelling"
             if done < run.status.questions and not is_cancelled:
-                return  # the server ends: it goes on when that starts again
+                return  # the server ends: the batch continues when it starts again
             counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
             self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
             await self._finish(id, view.title)
@@ -554,18 +555,18 @@ def _counts(folder: Path) -> dict[str, int]:
 
 
 _OTHER = {
-    "system": "the code of the system is another one",
-    "llm": "the LLM is another one",
-    "index": "the documents are not the same any more",
-    "knowledge": "the knowledge graph is not the same any more",
-    "prompts": "the prompts are not the same any more",
-    "code": "pyfast has another version",
+    "system": "the code of the system is different",
+    "llm": "the LLM is different",
+    "index": "the documents have changed",
+    "knowledge": "the knowledge graph has changed",
+    "prompts": "the prompts have changed",
+    "code": "the version of pyfast is different",
 }
 
 
 def _in_words(changed: Sequence[str]) -> str:
-    """Say to a client what has changed since its batch began, from the lines of an `OtherRunError`. Only values
-    of settings and budgets are said, because others may name what is only the server's."""
+    """Say to a client what has changed since its batch began, from the lines of an `OtherRunError`. Only settings
+    and budgets are named, because other values may reveal internals of the server."""
     said = []
     for line in changed:
         table, _, rest = line.partition(".")
@@ -596,4 +597,4 @@ def _fault(
     return schemas.BatchFault(code=code, line=line, message=message, param=param)
 
 
-_WAITS_FOR_LLM = _fault("the LLM does not answer; the batch goes on when it answers again", "llm_unavailable")
+_WAITS_FOR_LLM = _fault("the LLM does not answer; the batch continues when it answers again", "llm_unavailable")

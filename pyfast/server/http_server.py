@@ -51,7 +51,7 @@ def serve(
             names no index uses the first index. None: the server offers only systems that need no index. When an
             index changes, new requests use its new commit, and requests in progress finish with the old one.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of models that you give as a text, as in `pyfast.answer`.
+        llm_options: Options of models that you give by name, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
             that need no settings from you.
         host: The address at which the server listens.

@@ -95,7 +95,7 @@ def mcp_server(
     Args:
         index: An index, or its folder. If the index was opened with a filter, no tool shows other documents.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that you pass as a text.
+        llm_options: Options of a model that you give by name.
         system: The system that answers.
         settings: Settings of the system, by name.
         budget: Limits of each question, by name.
@@ -229,7 +229,7 @@ def serve_mcp(
     Args:
         index: An index, or its folder.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that you pass as a text.
+        llm_options: Options of a model that you give by name.
         system: The system that answers.
         settings: Settings of the system, by name.
         budget: Limits of each question, by name.

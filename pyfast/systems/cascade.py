@@ -1,5 +1,5 @@
-"""Cascade: one search and one answer first. Only a question whose answer is not sure goes on to systems that cost
-more, until an answer is sure or the question has cost enough."""
+"""Cascade: one search and one answer first. Only a question whose answer is not certain is passed on to systems
+that cost more, until an answer is sure or the question has cost enough."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Settings(n2n.Settings):
     )
     draft_abstains: bool = Field(
         default=True,
-        description="With `abstain=off`, still allow the LLM to abstain in the first answer, so that the "
-        "question goes on to the next system.",
+        description="With `abstain=off`, still allow the LLM to abstain in the first answer, so that the question"
+        " is passed on to the next system.",
     )
     temperature: float = Field(
         default=0.0,
@@ -97,7 +97,7 @@ class Settings(n2n.Settings):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A system to which a question can go on. The first answer is a stage too."""
+    """A system to which a question can be passed on. The first answer is a stage too."""
 
     answer: Callable[[Question, Context, Settings], Coroutine[Any, Any, Answer]]
     last: Prompt[Any]
@@ -122,7 +122,7 @@ class Attempt:
     """Why no reply to the last prompt of the system was usable. Empty: a reply was"""
 
     def doubt(self, sure: float) -> str:
-        """Return why the question should go on. The text is empty if the answer is sure."""
+        """Return why the question should be passed on. The text is empty if the answer is certain."""
         if self.failed or self.found.text is None:
             return self.failed or "it abstained"
         return "" if self.confidence > sure else f"the confidence {self.confidence:.4f} is not above {sure:g}"
@@ -253,6 +253,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (DRAFT, PLAN, EXTRACT, ANSWER, GUIDE, select_prompt(1, 1), head_prompt(1)),
-    summary="one search and one answer first; if the answer is uncertain, the question goes on to `n2n` or others",
+    summary="one search and one answer first; if the answer is uncertain, the question is passed on to `n2n` or"
+    " others",
     paper="pyfast's own. FrugalGPT (Chen et al. 2023) has a cascade of language models",
 )

@@ -102,8 +102,8 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
 
 
 def attempts_of(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the answers in the traces of `cascade`, also those that another answer replaced: by the system that
-    gave them, and by the id of the question."""
+    """Return the answers in the traces of `cascade`, including those that another answer replaced: by the system
+    that gave them, and by the id of the question."""
     attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
     for record in records:
         for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():

@@ -1,9 +1,9 @@
 """Effort by question: which passages of a ranking an LLM should read for a question.
 
-An LLM reads the passages that are likely to be evidence for their length, until the others are expected to hold
-too little evidence. What tells how likely a passage is evidence costs nothing: its rank in the evidence graph and
-in the search, how many of the question's terms it has, and how many of them better passages have. Beside these,
-the scores of a search tell no more.
+An LLM reads first the passages that are most likely to be evidence for their length, and stops when the rest are
+expected to contain too little evidence. The signals for this cost nothing: the passage's rank in the evidence
+graph and in the search, how many of the question's terms it has, and how many of them better passages have. The
+scores of a search add nothing to these signals.
 """
 
 from __future__ import annotations

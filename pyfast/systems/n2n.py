@@ -74,8 +74,8 @@ class Settings(system.Reading, system.Abstaining):
     )
     expand: bool = Field(
         default=True,
-        description="Add to a pool the passages of the whole corpus that share terms with its best passages, and"
-        " search for the answer also with the names that the hops found. With `ranking=graph_rank` it is off,"
+        description="Add passages from the whole corpus that share terms with the best passages of a pool, and"
+        " also search for the answer with the names that the hops found. With `ranking=graph_rank` it is off,"
         " because that ranking cannot use the added passages.",
     )
     alpha: float = Field(

@@ -53,8 +53,8 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="Allow the LLM to abstain if the evidence has no answer. Off: the prompt asks for the"
-        " most likely answer, and only a reply that there is none is an abstention. Use `off` for benchmarks,"
+        description="Allow the LLM to abstain if the evidence has no answer. Off: the prompt asks for the most"
+        " likely answer, so the LLM abstains only by replying that there is none. Use `off` for benchmarks,"
         " because scores count an abstention as wrong.",
     )
 
@@ -89,10 +89,10 @@ class Sparing(Settings):
 
     effort: Effort = Field(
         default="paper",
-        description="How much the LLM reads for a question. `paper`: as many passages as the other settings allow."
-        " `auto`: at most as many, first those that are likely to be evidence for their length, until the others"
-        " are expected to contain too little evidence. A number N above 0: as `auto`, but the others may contain"
-        " only 1/N as much.",
+        description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
+        " allow. `auto`: at most as many, starting with those most likely to be evidence for their length, and"
+        " stopping when the rest are expected to contain too little evidence. A number N above 0: as `auto`, but"
+        " the rest may contain only 1/N as much evidence.",
     )
 
 
@@ -103,9 +103,9 @@ class Reading(Sparing):
         default=1.0,
         gt=0,
         le=1,
-        description="What share of the passages' text the LLM reads. Below 1, pyfast leaves out the sentences that"
-        " matter least for the question, so that a prompt has fewer tokens. It calls no LLM for this. 1: the LLM"
-        " reads all sentences.",
+        description="What share of the passages' text the LLM reads. Below 1, pyfast leaves out the sentences"
+        " that matter least for the question, so that a prompt has fewer tokens. This needs no LLM call. 1: the"
+        " LLM reads all sentences.",
     )
 
 

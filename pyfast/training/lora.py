@@ -145,7 +145,7 @@ def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
     """Merge the updates into the model, and write the model in the format of transformers, which vLLM reads
     too.
 
-    After this call, `model` cannot be used any more.
+    After this call, `model` can no longer be used.
     """
     model.merge_and_unload().save_pretrained(folder)
     tokenizer.save_pretrained(folder)

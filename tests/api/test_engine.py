@@ -285,8 +285,8 @@ async def test_a_folder_that_is_moved_away_is_said_once(tmp_path: Path, caplog: 
             assert await engine.retrieve("moon")
         (tmp_path / "away").rename(folder)
         assert await engine.retrieve("moon")
-    told = [record.getMessage() for record in caplog.records if "not there any more" in record.getMessage()]
-    assert told == [f"{folder} is not there any more; it stays at commit 1"]
+    told = [record.getMessage() for record in caplog.records if "no longer exists" in record.getMessage()]
+    assert told == [f"{folder} no longer exists; the engine stays at commit 1"]
 
 
 async def test_a_model_that_is_gone_and_comes_back(small: pyfast.Index) -> None:

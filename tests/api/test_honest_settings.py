@@ -107,7 +107,7 @@ def test_a_killed_growth_is_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["run", "sessions"])
 def test_a_damaged_journal_does_not_keep_a_run_from_growing(table: str, tmp_path: Path) -> None:
-    """Its replies serve again, also if the journal knows two numbers of questions."""
+    """Its replies are reused, even if the journal knows two numbers of questions."""
     llm = Listening()
     for limit in (5, 8, 12):
         pyfast.answer(QUESTIONS, llm=llm, system="direct", run=tmp_path / "run", limit=limit)

@@ -800,7 +800,7 @@ def test_the_lock_of_an_open_document_is_no_document(tmp_path: Path) -> None:
 
 
 def test_sync_names_what_it_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The documents of a file that cannot be read any more are still found, and are counted."""
+    """The documents of a file that can no longer be read are still found, and are counted."""
     openpyxl = pytest.importorskip("openpyxl")
     (tmp_path / "corpus").mkdir()
     book = openpyxl.Workbook()

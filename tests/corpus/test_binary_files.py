@@ -35,7 +35,9 @@ def test_binary_files_with_the_name_of_a_text(tmp_path: Path, kind: str, ending:
     (tmp_path / f"a.{ending}").write_bytes(KINDS[kind])
     unread: list[Unread] = []
     assert list(read([tmp_path], unread)) == []
-    assert [it.reason for it in unread] == [f"this is a {kind} file, not text; give it the ending of its format"]
+    assert [it.reason for it in unread] == [
+        f"this is a {kind} file, not text; give it the extension of its format"
+    ]
 
 
 @pytest.mark.parametrize("ending", ["html", "txt", "csv", "md"])
@@ -45,7 +47,7 @@ def test_zero_bytes_and_unknown_bytes(tmp_path: Path, ending: str) -> None:
     unread: list[Unread] = []
     assert list(read([tmp_path], unread)) == []
     assert [it.missing for it in unread] == [True, True]
-    assert unread[0].reason.startswith("this file has nothing but zero bytes")
+    assert unread[0].reason.startswith("this file contains only zero bytes")
     assert unread[1].reason.startswith("this is not text in an encoding that pyfast knows")
 
 

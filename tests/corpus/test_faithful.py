@@ -1,5 +1,5 @@
-"""Theorem 1 of the HSEQ paper: a decoder that reads nothing but segments gives back every corpus, up to its
-equivalence, under T1 to T3; and ids that stay when documents come and go."""
+"""Theorem 1 of the HSEQ paper: a decoder that reads only segments returns every corpus, up to its equivalence,
+under T1 to T3; and ids that stay when documents come and go."""
 
 from collections import Counter
 

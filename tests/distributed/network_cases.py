@@ -168,7 +168,7 @@ def test_a_machine_that_is_cut_off_from_the_network(seconds: float | None, machi
 
 
 def test_a_machine_that_is_gone_with_its_memory_and_locks(machines: Machines) -> None:
-    """Its processes stand still and keep their locks on blocks. When they go on, the blocks are others'."""
+    """Its processes freeze and keep their locks on blocks. When they continue, others have the blocks."""
     command = machines.command("gone")
     until(lambda: both_work(command) and machines.calls() > QUESTIONS // 5, command)
     machines.cable("down")

@@ -223,7 +223,7 @@ def test_a_line_of_answers_has_the_names_of_all_evidence(small: Index) -> None:
 
 @pytest.mark.parametrize("ends", ["answered", "own evidence", "failed"])
 def test_lists_of_passages_in_a_trace(small: Index, ends: str) -> None:
-    """They become ids, or ids with scores, also if the question fails or has evidence of its own."""
+    """They become ids, or ids with scores, even if the question fails or has its own evidence."""
 
     async def system(question: Question, ctx: Context) -> Answer:
         pool = await ctx.retrieve("moons of Saturn", 3)

@@ -1,4 +1,4 @@
-"""Budgets: a question beyond its own fails alone, a run beyond its own stops and goes on."""
+"""Budgets: a question that exceeds its own fails alone; a run that exceeds its own stops and can be resumed."""
 
 import asyncio
 import math

@@ -76,7 +76,7 @@ def test_conversations_go_side_by_side() -> None:
 
 @pytest.mark.guarantee("G1")
 def test_from_the_folder_as_it_is_at_any_moment(tmp_path: Path) -> None:
-    """A killed run goes on, also in the middle of a conversation; what was asked is not asked again."""
+    """A killed run continues, even in the middle of a conversation, and asks nothing twice."""
 
     def copy(given: int) -> None:
         shutil.copytree(tmp_path / "run", tmp_path / f"killed-{given}")
@@ -117,7 +117,7 @@ def test_a_failed_turn_is_tried_again_and_changes_what_follows(tmp_path: Path) -
 
 
 def test_answers_that_wait_hold_back_admission_but_no_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long conversation goes on while all that came later waits for it to be written."""
+    """A long conversation continues while everything that came later waits for it to be written."""
     monkeypatch.setattr(run, "_AHEAD", 4)
     admitted = 0
 

@@ -231,7 +231,7 @@ def small_disk(path: Path, size: str) -> Iterator[None]:
 
 
 def test_a_full_disk(place: Path, whole: tuple[bytes, dict[str, Any]]) -> None:
-    """One line says it, at the beginning and midway; with room again the same command goes on."""
+    """One line reports it, at the beginning and midway; when there is space again, the same command continues."""
     disk = place / "disk"
     with small_disk(disk, "8m"), hostile() as url:
         folder, filler = disk / "run", disk / "filler"

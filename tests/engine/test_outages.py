@@ -27,7 +27,7 @@ PATIENCE_S = 1800.0
 
 
 class Flaky(Instant):
-    """Out for some seconds, from its n-th call on; `fault` is what a call meets then. Calls take a second."""
+    """Out for a few seconds, from its n-th call on; `fault` is what a call meets then. Calls take a second."""
 
     def __init__(self, out_at: int, fault: Callable[[], Any], length_s: float = LENGTH_S) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere and goes on writes what it would have written, and asks nothing twice."""
+"""A run that is stopped anywhere and resumed writes what it would have written, and asks nothing twice."""
 
 import asyncio
 import contextlib
@@ -103,7 +103,7 @@ def test_when_it_is_cancelled_at_any_completion(small: Index, tmp_path: Path, sy
 
 @pytest.mark.guarantee("G1")
 def test_equal_requests_of_one_question_keep_their_places(tmp_path: Path) -> None:
-    """Three equal calls at once, answered in another order than they were made; the process ends after two."""
+    """Three equal calls at once, not answered in the order in which they were made; the process ends after two."""
 
     async def system(question: Question, ctx: Context) -> Answer:
         said = await asyncio.gather(*(ctx.generate(WORD, question="one and the same") for _ in range(3)))

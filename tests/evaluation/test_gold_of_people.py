@@ -95,7 +95,7 @@ def written(path: Path, names: tuple[str, ...], *rows: tuple[Any, ...]) -> Path:
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "xlsx"])
 def test_the_gold_of_a_file_is_one_column(kind: str, tmp_path: Path) -> None:
-    """A question without gold takes no other column in its place, wherever it is in the file."""
+    """A question without gold never uses another column instead, wherever it is in the file."""
     rows = [("a", ASKED, None, "draft"), ("b", "Who?", "Ada", "Eve"), ("c", "When?", None, "1970")]
     for name, other in (("answers", "answer"), ("gold", "answer"), ("expected", "gold")):
         path = written(tmp_path / f"{name}.{kind}", ("id", "question", name, other), *rows)

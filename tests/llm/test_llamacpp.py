@@ -143,7 +143,7 @@ async def test_cancelled_calls_with_long_prompts_do_not_hold_up_the_next(embedde
     await asyncio.gather(*calls, return_exceptions=True)
     started = time.process_time()
     await embedded.complete(ask("France"))
-    assert time.process_time() - started < 10, "all prompts of the four calls that had begun take over 20 s"
+    assert time.process_time() - started < 10, "all prompts of the four calls that had started take over 20 s"
 
 
 async def test_closing_under_a_call(model_installed: None) -> None:

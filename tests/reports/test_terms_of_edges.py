@@ -1,4 +1,4 @@
-"""The terms that explain edges are those that a plain search finds, also when they come from memory."""
+"""The terms that explain edges are those that a plain search finds, even when they come from memory."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An index that is built part by part is the index that is built at once; and a killed build goes on."""
+"""An index that is built part by part equals one that is built at once, and a killed build continues."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class FailingLLM:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def die(self) -> None:
-        """End as a killed process: nothing listens any more."""
+        """End like a killed process: nothing listens any longer."""
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -386,9 +386,9 @@ async def until_told(ask: openai.OpenAI, id: str) -> Any:
 
 OTHER_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "budget": ({"budget": {"calls": 9}}, "the budget calls was not set and is now 9"),
-    "model": ({"llm": "n"}, "the LLM is another one"),
+    "model": ({"llm": "n"}, "the LLM is different"),
     "systems": ({"systems": ["cot"]}, "there is no model 'direct'"),
-    "prompts": ({}, "the prompts are not the same any more"),
+    "prompts": ({}, "the prompts have changed"),
 }
 
 
@@ -458,7 +458,7 @@ async def test_a_batch_whose_documents_are_gone_can_still_be_cancelled(tmp_path:
         async with serving(index.folder, f"openai:m@{llm.url}", systems=["rag"], options=options) as served:
             with client(served.url) as ask:
                 batch = await until_told(ask, id)
-                assert "the documents are not the same any more" in batch.errors.data[0].message
+                assert "the documents have changed" in batch.errors.data[0].message
                 await asyncio.to_thread(ask.batches.cancel, id)
                 done = await asyncio.to_thread(ended, ask, id)
                 assert done.status == "cancelled" and done.request_counts.completed >= 8

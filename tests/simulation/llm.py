@@ -71,7 +71,7 @@ class Asked:
 
 @dataclass(slots=True)
 class World:
-    """The LLM's server, which goes on while the engine is killed and comes back."""
+    """The LLM's server, which keeps running while the engine is killed and restarted."""
 
     chance: Random
     latency: float = 1.0

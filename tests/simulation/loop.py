@@ -16,7 +16,7 @@ from simulation.disk import Disk
 
 
 class StuckError(Exception):
-    """Nothing can happen any more, and the work has not ended."""
+    """Nothing more can happen, and the work has not ended."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -134,7 +134,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ready.append(timer)
         if not ready:
             if not scheduled:
-                raise StuckError("nothing can happen any more: the run waits for ever")
+                raise StuckError("nothing more can happen: the run waits for ever")
             self._now = scheduled[0]._when
             self._disk.set_clock(self._now)
             return True

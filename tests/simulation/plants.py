@@ -364,8 +364,8 @@ PLANTS |= {
             "if not questions.exists():",
         ),
         "a full disk ends a batch": (
-            'except (PyfastError, OSError) as error:\n                LOG.error("%s cannot go on',
-            'except PyfastError as error:\n                LOG.error("%s cannot go on',
+            'except (PyfastError, OSError) as error:\n                LOG.error("%s cannot continue',
+            'except PyfastError as error:\n                LOG.error("%s cannot continue',
         ),
         "a cancelled batch counts what its journal has": (
             'return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}',

@@ -47,7 +47,7 @@ def _faults(history: History) -> Iterator[str]:
     if last.error is not None:
         if any(session.flipped for session in history.sessions) and "does not match" in str(last.error):
             return  # The bit was in the name of the run, so pyfast does not take the journal for this run's.
-        yield f"the last session could not go on: {last.error}"
+        yield f"the last session could not continue: {last.error}"
         return
     try:
         answers = [json.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
@@ -136,7 +136,7 @@ def _without_replies(history: History, session: Session) -> Iterator[float]:
 
 
 def _in_time(history: History, number: int) -> Iterator[str]:
-    """A session ends soon after all that it may wait for (G6), and goes on soon after an outage (G7)."""
+    """A session ends soon after everything that it may wait for (G6), and continues soon after an outage (G7)."""
     scenario, session = history.scenario, history.sessions[number]
     if session.killed:
         return

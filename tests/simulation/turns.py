@@ -23,7 +23,7 @@ _FOREVER = 1 << 60
 
 
 class KilledError(BaseException):
-    """Ends the thread of a killed process, when nothing that it does counts any more."""
+    """Ends the thread of a killed process, when nothing that it does counts any longer."""
 
 
 class Turns:

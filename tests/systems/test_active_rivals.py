@@ -147,7 +147,7 @@ def adaptive(library: Library, question: str, complexity: str, sentences: list[s
 def test_adaptive_rag_takes_the_strategy_of_the_class(
     small: Index, question: str, complexity: str, steps: int
 ) -> None:
-    """Where the class has no usable form, the question counts as complex."""
+    """Where the class is not usable, the question counts as complex."""
     text = drawn(question, complexity)
     sentences = [f"A {next(text)}." for _ in range(9)]
     library = Library(small)

@@ -32,7 +32,7 @@ STOP_WORDS = {"who", "the", "that", "on", "which", "in", "was", "of"}
 CALLS = {"rag": 1, "n2n": 4, "hseq": 6}
 """The most calls that each system can need"""
 Said = dict[str, str | None]
-"""What the LLM answers to the prompts of each system. None: it abstains. "?": its reply has no usable form"""
+"""What the LLM answers to the prompts of each system. None: it abstains. "?": its reply is not usable"""
 
 
 class Speaking(Scripted):

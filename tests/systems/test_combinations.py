@@ -41,7 +41,7 @@ def picked(request: Request, enough: bool) -> str:
 
 
 def acted(request: Request, beside: dict[str, Any]) -> dict[str, Any]:
-    """An agent that searches, looks something up, and would go on."""
+    """An agent that searches, looks something up, and would continue."""
     number = request.messages[-1].content.count("Observation ")
     return {**beside, "action": ("search", "lookup")[number % 2], "input": ("moon of Saturn", "Titan")[number % 2]}
 
@@ -332,7 +332,7 @@ SYSTEMS = [name for name in names() if load_system(name).settings.model_fields]
 
 @pytest.fixture(scope="module")
 def said(small: Index, known: Session) -> Callable[[str, Values], str]:
-    """All that a run says, also with settings that `configure` would refuse."""
+    """Everything that a run says, even with settings that `configure` would refuse."""
     kept: dict[str, str] = {}
 
     def of(name: str, values: Values) -> str:

@@ -255,7 +255,7 @@ def test_a_node_that_cannot_be_used_shows_nothing(known: Session) -> None:
 
 
 def test_a_summary_that_cannot_be_used_costs_no_more_than_it_must(known: Session) -> None:
-    """The last node stands in its place, and the answer is that of the summary before."""
+    """The last node replaces it, and the answer comes from the previous summary."""
     good = summaries()
     llm = scripted(summary=lambda r: "Huygens" if "s3.1" in r.messages[-1].content else good(r))
     record = one(known, llm)

@@ -119,7 +119,7 @@ def test_the_merged_model_says_what_the_adapter_does(
 
 
 def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Train, go on, merge; and pyfast says what goes wrong before anything is learnt."""
+    """Train, resume and merge; pyfast reports what goes wrong before anything is learnt."""
 
     def called(*arguments: object) -> str:
         app([str(argument) for argument in arguments], standalone_mode=False)

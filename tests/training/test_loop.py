@@ -1,4 +1,4 @@
-"""The loop: it learns what Adam learns, goes on where it stopped, and refuses what is not its own."""
+"""The loop: it learns what Adam learns, continues where it stopped, and refuses what is not its own."""
 
 import json
 import math

@@ -99,7 +99,7 @@ def check_system(
     - with hostile questions
     - with replies that are cut off, malformed or hostile
 
-    This takes some tens of seconds.
+    This takes tens of seconds.
 
     Args:
         system: A system, its name, or `MODULE:NAME`.

@@ -114,8 +114,8 @@ Spoil = Callable[[Request, Completion, int], Completion]
 class CheckLLM:
     """A language model whose replies fit the schema of a request.
 
-    Calls take different times, so that they end in another order than they started. Like a real LLM, the model
-    refuses prompts that are too long for its context window, and text that is not valid Unicode.
+    Calls take different times, so that they do not end in the order in which they started. Like a real LLM, the
+    model refuses prompts that are too long for its context window, and text that is not valid Unicode.
     """
 
     fingerprint = "check:1"

@@ -227,8 +227,8 @@ def experiment(
             corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
             matplotlib is installed, pareto.png.
-        llm: A model that replaces the models of the plan: a text that names the model, or a mapping from roles
-            to such texts.
+        llm: A model that replaces the models of the plan: a string that names the model, or a mapping from roles
+            to such strings.
         llm_options: Options of `llm`.
         limit: Ask only the first `limit` questions of each set. This argument replaces the plan's `limit`.
             You can resume the experiment with a larger `limit`.

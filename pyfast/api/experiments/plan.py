@@ -48,7 +48,7 @@ class Model(_Strict):
     """A language model, or several models for the roles of a system."""
 
     llm: str | Mapping[str, str]
-    """A text that names the model, or a mapping from roles to such texts"""
+    """A string that names the model, or a mapping from roles to such strings"""
     options: Mapping[str, Any] = {}
     """Options of the models, as `llm_options` of `pyfast.answer`"""
 

@@ -266,8 +266,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
     without the lines at the beginning that may be a caption: see `_captions`. If none fits then, and the
     suggested one does not divide the first record, one is used that divides more than half of the records as it
-    divides the first. Else the one that clevercsv guesses is used, but only if it divides the records more evenly
-    than the suggested one.
+    divides the first. Otherwise, the one that clevercsv guesses is used, but only if it divides the records more
+    evenly than the suggested one.
 
     If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.
     A first line such as `sep=;`, as spreadsheets write it, names the delimiter.

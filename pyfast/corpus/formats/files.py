@@ -68,16 +68,16 @@ _TERMINAL = re.compile(
 
 
 def refuse_binary(path: Path, data: bytes | None = None) -> None:
-    """Raise `InputError` if a file of text has the first bytes of another format, or nothing but zero bytes.
-    `data` is the content of the file, if it is already read."""
+    """Raise `InputError` if a text file begins like a file of another format, or contains only zero bytes. `data`
+    is the content of the file, if it is already read."""
     if data is None:
         with path.open("rb") as file:
             data = file.read(_HEAD)
     for first, name in _BINARY.items():
         if data.startswith(first):
-            raise InputError(f"{path}: this is a {name} file, not text; give it the ending of its format")
+            raise InputError(f"{path}: this is a {name} file, not text; give it the extension of its format")
     if data[:1] == b"\0" and not data.strip(b"\0"):
-        raise InputError(f"{path}: this file has nothing but zero bytes; copy or download it again")
+        raise InputError(f"{path}: this file contains only zero bytes; copy or download it again")
 
 
 def not_text(path: Path) -> InputError:
@@ -240,8 +240,8 @@ def check_archive(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(8) == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":  # an OLE container
             raise InputError(
-                f"{path}: the file is protected by a password, or has the format of Office before 2007; save it"
-                f" again as {path.suffix.lower()} without a password"
+                f"{path}: the file is password-protected, or has a format from before Office 2007; save it again"
+                f" as {path.suffix.lower()} without a password"
             )
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():

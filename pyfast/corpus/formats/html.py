@@ -450,8 +450,8 @@ def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
 
 
 def _is_header(row: list[Any]) -> bool:
-    """Whether a row has header cells and, apart from a corner, no others. A name with nothing but empty cells
-    beside it is that of a row, or of a group of rows."""
+    """Whether a row has header cells and, apart from a corner, no others. A name with only empty cells beside it
+    is that of a row, or of a group of rows."""
     if len(row) > 1 and row[0].name == "th" and all(cell.name == "td" for cell in row[1:]):
         return False
     return any(cell.name == "th" for cell in row) and all(cell.name == "th" or not _plain(cell) for cell in row)

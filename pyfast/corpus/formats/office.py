@@ -247,8 +247,8 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
 
 
 def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
-    """Write raised numbers so that they are no part of another number or of a word. `how` is the path of what
-    raises a run."""
+    """Write raised numbers so that they do not become part of another number or of a word. `how` is the path of
+    what raises a run."""
     above = [(run, run.find(how)) for run in runs]
     up = {run for run, it in above if it is not None and not it.get("baseline", "1").startswith(("-", "0"))}
     for run in up:
@@ -258,7 +258,7 @@ def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
 
 
 def _runs_before(run: Any) -> Iterator[Any]:
-    """The runs with text before a run in its paragraph, also those in links, from the last to the first."""
+    """The runs with text before a run in its paragraph, including those in links, from the last to the first."""
     above = run
     while above is not None and not above.tag.endswith("}p"):
         for it in above.itersiblings(preceding=True):

@@ -282,10 +282,10 @@ class _Characters:
         return right - left < _NEAR * size and abs(high - low) < _LIFT * size
 
     def text(self) -> str:
-        """Return the text of the page. A power, such as that of 10 with a raised 6, is written so that it is no
-        other number, and the mark of a footnote so that it is no part of a word. Behind a hyphen at the end of a
-        line, an empty line stands before text of another block, such as a footer: it has another size of font, or
-        is far below."""
+        """Return the text of the page. A power, such as 10 with a raised 6, is written so that it does not become
+        a different number, and a footnote mark so that it does not become part of a word. Behind a hyphen at the
+        end of a line, an empty line stands before text of another block, such as a footer: it has another size of
+        font, or is far below."""
 
         def marked(found: re.Match[str]) -> str:
             if found[0][-1].isdigit():

@@ -198,8 +198,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
 
 def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
-    """Join the texts of a cell that have fonts of their own. A power, such as that of 10 with a raised 6, is
-    written so that it is no other number, and the mark of a footnote so that it is no part of a word."""
+    """Join the texts of a cell that have fonts of their own. A power, such as 10 with a raised 6, is written so
+    that it does not become a different number, and a footnote mark so that it does not become part of a word."""
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
@@ -408,7 +408,7 @@ def in_form(value: float, form: str, since_1904: bool = False) -> str:
 
 def as_shown(value: float, form: str, since_1904: bool = False) -> str:
     """Write a number in a format of dates or times as a sheet shows it. Returns an empty text for other formats,
-    for the names of months in other languages than English, and for numbers that no date has.
+    for the names of months in languages other than English, and for numbers that no date has.
 
     Example:
         >>> as_shown(45730, "d mmmm yyyy"), as_shown(1.25, "h:mm AM/PM")

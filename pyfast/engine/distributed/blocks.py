@@ -65,7 +65,7 @@ number of workers. So the last blocks are the smallest"""
 LEASE = "lease.json"
 BEAT_S = 1.0
 LEASE_S = 12 * BEAT_S
-"""If a lease has not changed for this many seconds, no worker has the block any more"""
+"""If a lease has not changed for this many seconds, no worker holds the block"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -202,7 +202,7 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Return whether it is certain that no worker is working on the block any more."""
+    """Return whether it is certain that no worker is still working on the block."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 

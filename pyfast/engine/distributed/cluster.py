@@ -216,7 +216,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
         The results, in the order of the items.
 
     Raises:
-        PyfastError: The function raised this error, or a worker has other code than this process.
+        PyfastError: The function raised this error, or a worker's code differs from this process's.
         RunError: Several workers died at the same item.
     """
     call = pool.task(partial(_called, function, code_digest()), _LOSSES)

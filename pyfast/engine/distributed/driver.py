@@ -284,7 +284,7 @@ class _Driver:
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
-        """Return whether a worker may get this block: no other worker is working on it any more."""
+        """Return whether a worker may get this block: no other worker is still working on it."""
         now = time.monotonic()
         watched = self.watched.setdefault(block, _Watched(blocks.read_lease(block.folder), now))
         return blocks.is_given_back(block.folder, watched.lease) or now - watched.since > blocks.LEASE_S

@@ -1,8 +1,8 @@
 """The journal of a run: the LLM's replies and the usage (ledger) of each question, in SQLite.
 
 The database is in SQLite's WAL mode, so that a killed process loses no committed row. With `sync` "normal", a
-power cut can lose the last commits: some megabytes, but never the whole database. With "full", a power cut
-loses nothing.
+power cut can lose the last commits: a few megabytes, but never the whole database. With "full", a power cut loses
+nothing.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Settings(system.Sparing, system.Abstaining):
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="How the guidance is written, a plan that the LLM follows when it picks segments. `head`: by"
+        description="How the guidance (a plan that the LLM follows when it picks segments) is written. `head`: by"
         " the head. `template`: as a fixed text for each kind of question. `off`: no guidance.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
@@ -132,8 +132,8 @@ class Settings(system.Sparing, system.Abstaining):
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction, which it can "
-        "do once. 0: no verifier.",
+        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. It checks only"
+        " once. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 

@@ -112,7 +112,7 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
     Raises `InputError` if a weight is negative or no weight is positive.
     """
     if min(weights, default=0.0) < 0 or sum(weights) <= 0:
-        raise InputError(f"weights must not be negative, nor all be 0: {list(weights)}")
+        raise InputError(f"weights must not be negative or all be 0: {list(weights)}")
     exact = [size * weight / sum(weights) for weight in weights]
     floors = [int(it) for it in exact]
     rest = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])[: size - sum(floors)]

@@ -119,16 +119,15 @@ class Settings(Thinking):
     )
     earlier_units: bool = Field(
         default=False,
-        description="Let a prompt begin with knowledge units of an earlier prompt of the question, also with those"
-        " that its own retrieval did not return (at most as much text as its own units have). The LLM reads more,"
-        " but its server computes less, if it has a prefix cache.",
+        description="Let a prompt begin with knowledge units of an earlier prompt for the same question,"
+        " including units that its own retrieval did not return (up to as much text as its own units have). The"
+        " LLM reads more, but a server with a prefix cache computes less.",
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
         description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
-        " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S by numbers from 0 to 1, such as"
-        " `const-0.5`. You can also give (rows - 1) lists in JSON, each with one number for each"
-        " column.",
+        " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S with numbers from 0 to 1, such as `const-0.5`. You"
+        " can also give (rows - 1) lists in JSON, each with one number for each column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     weights_seed: int = Field(

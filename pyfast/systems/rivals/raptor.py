@@ -64,7 +64,7 @@ class Settings(system.Abstaining):
         default=100,
         ge=0,
         le=100,
-        description="The layer at which the way down begins: 0 for the passages, 1 for the summaries of passages,"
+        description="The layer at which the descent begins: 0 for the passages, 1 for the summaries of passages,"
         " and so on. If there are fewer layers, it begins at the top layer.",
         json_schema_extra={"paper": "the start layer in the ablation"},
     )
@@ -72,7 +72,7 @@ class Settings(system.Abstaining):
         default=100,
         ge=1,
         le=100,
-        description="Maximum number of layers on the way down.",
+        description="Maximum number of layers to descend through.",
         json_schema_extra={"paper": "the depth d, and the number of layers in the ablation"},
     )
 

@@ -74,7 +74,7 @@ class Settings(system.WithKnowledge, system.Answering):
         ge=1,
         le=1000,
         description="Maximum number of relations with other entities, for each entity found. Relations between"
-        " the entities found always count.",
+        " the entities found are always included.",
         json_schema_extra={"paper": "top_k_relationships in the authors' code"},
     )
     report_share: float = Field(

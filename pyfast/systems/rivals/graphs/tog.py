@@ -37,7 +37,7 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=20,
-        description="Number of paths to keep in a round (N), and of entities at which they begin.",
+        description="Number of paths to keep in each round, and of entities to start from (N).",
         json_schema_extra={"paper": "the width N of the beam, 3"},
     )
     depth: int = Field(
