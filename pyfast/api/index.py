@@ -231,8 +231,9 @@ def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
 def _sources(
     given: Source | Iterable[Source], files: Callable[[list[Path]], Iterator[DocumentSource]], columns: int
 ) -> Iterator[DocumentSource]:
-    """Yield the sources of `given`, in order. Consecutive paths go to `files` together. So `files_of` sees
-    if files of two paths would have the same uri. Then it puts the names of the folders before the uris."""
+    """Yield the sources of `given`, in order. Consecutive paths go to `files` together, so that `files_of` notices
+    if files of two paths would have the same uri. In this case, it puts the names of the folders before the
+    uris."""
     paths: list[Path] = []
     number = 0
     for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:
