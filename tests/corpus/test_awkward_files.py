@@ -886,6 +886,34 @@ def test_quotes_with_backslashes(tmp_path: Path, mark: str, plain: int, said: st
     assert list(table.rows[plain:]) == [(str(k), said.replace("\\", "")) for k in range(40)] + [("9", "plain")]
 
 
+def test_backslashes_outside_of_quotes_stay(tmp_path: Path) -> None:
+    """Also where backslashes escape quotes within quotes, as in the dumps of databases."""
+    written = [
+        ("1", '"12\\" pipe"', "C:\\new\\table", "\\N"),
+        ("2", '"a\\\\b, \\"c\\""', "\\\\server\\x", "5"),
+        ("3", '"two\nlines \\"x\\""', "plain", "\\N"),
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["id,name,path,born", *map(",".join, written)]) + "\n")
+    (table,), faults = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and not faults
+    names = ['12" pipe', 'a\\b, "c"', 'two\nlines "x"']
+    assert list(table.rows) == [(row[0], name, *row[2:]) for row, name in zip(written, names, strict=True)]
+
+
+def test_a_record_with_the_uri_of_a_file_is_left_out(tmp_path: Path) -> None:
+    """The build goes on, whichever of the two is read first."""
+    for folder, records in (("first", "a.jsonl"), ("last", "z.jsonl")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "note.txt").write_text("The text of the file.")
+        (tmp_path / folder / records).write_text(
+            '{"id": "note.txt", "text": "A record."}\n{"id": "b", "text": "B."}\n'
+        )
+        documents, faults = found(tmp_path / folder)
+        assert sorted(one.uri for one in documents) == ["b", "note.txt"]
+        (fault,) = faults
+        assert "'note.txt' is left out, because it has the id of document 1 of " in fault.reason and fault.missing
+
+
 def test_a_backslash_at_the_end_of_a_cell(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('place,note\n"C:\\temp\\","x"\n"D:\\","y \\" z"\n"E:\\",w\n')
     (table,), faults = found(tmp_path / "a.csv")

@@ -188,6 +188,9 @@ def _rows(
         faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
 
 
+_PARTS_OF_LINE = re.compile(r"""\\.|["']|[^\\"']+|\\""", re.DOTALL)
+
+
 class PlainTabs(csv.excel_tab):
     """The CSV dialect of knowledge graphs: tabs are delimiters, and a quote is an ordinary character of a name."""
 
@@ -213,7 +216,7 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
     done = width = 0
     while True:
         try:
-            for row in csv.reader(feed(), dialect, strict=True):
+            for row in csv.reader(_escapes(feed(), dialect), dialect, strict=True):
                 if row:
                     width = width or len(row)
                     yield done + 1, tuple(row)
@@ -225,7 +228,8 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
                 again.extend(reversed(taken))
                 taken.clear()
                 with contextlib.suppress(csv.Error):
-                    row = next(csv.reader(feed(), _escaped(dialect), strict=True))
+                    escaped = _escaped(dialect)
+                    row = next(csv.reader(_escapes(feed(), escaped), escaped, strict=True))
                     if len(row) == (width or len(row)):
                         yield done + 1, tuple(row)
                         done += len(taken)
@@ -333,6 +337,22 @@ def _escaped(dialect: type[csv.Dialect]) -> type[csv.Dialect]:
     return type("Escaped", (dialect,), {"escapechar": "\\"})
 
 
+def _escapes(lines: Iterator[str], dialect: type[csv.Dialect]) -> Iterator[str]:
+    """Double the backslashes outside of quotes that escape nothing. Python's parser would drop them: a NULL `\\N`
+    of a database would be `N`, and `C:\\new` would be `C:new`."""
+    if dialect.escapechar != "\\" or dialect.quoting == csv.QUOTE_NONE:
+        yield from lines
+        return
+    is_quoted, escaping = False, {dialect.delimiter, dialect.quotechar, "\r", "\n"}
+    for line in lines:
+        parts = list[str]()
+        for part in _PARTS_OF_LINE.findall(line) if is_quoted or "\\" in line or '"' in line else [line]:
+            is_quoted ^= part == dialect.quotechar
+            is_literal = part[0] == "\\" and not is_quoted and part[1:] not in escaping
+            parts.append(part.replace("\\", "\\\\") if is_literal else part)
+        yield "".join(parts)
+
+
 def _widths(text: str, dialect: type[csv.Dialect], strict: bool = False) -> Counter[int]:
     """Count the numbers of cells of the first records, in about `_SAMPLE` characters: whole records only, for a
     quoted cell may have line ends. With `strict`, there are none if a record cannot be parsed."""
@@ -347,7 +367,7 @@ def _widths(text: str, dialect: type[csv.Dialect], strict: bool = False) -> Coun
 
     csv.field_size_limit(sys.maxsize)
     try:
-        for row in csv.reader(lines(), dialect, strict=strict):
+        for row in csv.reader(_escapes(lines(), dialect), dialect, strict=strict):
             widths[len(row)] += bool(row)
             if read >= _SAMPLE:
                 break
