@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 from collections import Counter
@@ -26,7 +27,7 @@ from pyfast.corpus.grids import MOST_ABOVE
 from pyfast.corpus.jsonl_documents import records
 from pyfast.errors import InputError, PyfastError, did_you_mean
 from pyfast.utils.extras import explained
-from pyfast.utils.jsonl import parse_json, read_lines
+from pyfast.utils.jsonl import parse_json, read_each_line
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
 
@@ -155,7 +156,27 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
         return _of_sheet(path, asked, texts, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ((f"{path}, row {number}", dict(row)) for number, row in enumerate(records(path), start=1))
-    return read_lines(path)
+    return _lines_of(path)
+
+
+def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what `read_lines` does, with the numbers in gold answers as they are written."""
+    for place, record, line in read_each_line(path):
+        if isinstance(record, InputError):
+            raise record
+        parts = [record, *(record["turns"] if isinstance(record.get("turns"), list) else ())]
+        golds = (one[name] for one in parts if isinstance(one, dict) for name in _ANSWERS if name in one)
+        if not all(isinstance(it, str) for gold in golds for it in (gold if isinstance(gold, list) else [gold])):
+            written = json.loads(line, parse_float=_fraction, parse_constant=lambda _: None)
+            for one, same in zip(parts, [written, *(written.get("turns") or ())], strict=False):
+                if isinstance(one, dict):
+                    one |= {name: same[name] for name in _ANSWERS if name in one}
+        yield place, record
+
+
+def _fraction(digits: str) -> float | Decimal:
+    """A number of JSON with its digits, such as 3.50. Whole numbers get `.0` from pandas if a column has nulls."""
+    return float(digits) if digits.endswith(".0") else Decimal(digits)
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -399,7 +420,9 @@ def texts_of(value: Any) -> Any:
 def _text(item: Any) -> Any:
     if isinstance(item, bool):
         return "yes" if item else "no"
-    if isinstance(item, int | Decimal | date | time):
+    if isinstance(item, Decimal):
+        return f"{item:f}"
+    if isinstance(item, int | date | time):
         return str(item)
     if isinstance(item, float) and abs(item) < 1 << 53:  # Above, JSON's digits are already lost.
         return str(int(item)) if item.is_integer() else repr(item)

@@ -62,6 +62,19 @@ def test_numbers_and_booleans_are_their_texts(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "q.jsonl", *({"id": id, "question": ASKED, "answers": a} for id, a in given.items()))
     right = {"i": ("1971",), "t": ("yes",), "f": ("no",), "d": ("2.5",), "w": ("3",), "n": ("x",), "s": ("y",)}
     assert answers(path) == right
+    written = (
+        '{"id": "p", "question": "?", "answers": 3.50}\n'
+        '{"id": "z", "question": "?", "answers": [0.10, 1e23, 5.0]}\n'
+        '{"id": "l", "question": "?", "answers": 12345678901234567890123, "price": 3.50}\n'
+        '{"id": "t", "turns": [{"question": "?", "answers": [2.50]}]}\n'
+    )
+    (tmp_path / "digits.jsonl").write_text(written)
+    assert answers(tmp_path / "digits.jsonl") == {
+        "p": ("3.50",),
+        "z": ("0.10", "100000000000000000000000", "5"),
+        "l": ("12345678901234567890123",),
+        "t-1": ("2.50",),
+    }
     records = [Record("i", "answered", "1971"), Record("t", "answered", "Yes.")]
     assert evaluate(records, path).rows[0]["em"].value == 1
 
