@@ -70,6 +70,7 @@ def read_question_records(
 
     gold: str | None = None
     count = several = 0
+    all_read = False
     try:
         for place, record, fields in named():
             if columns:
@@ -85,8 +86,9 @@ def read_question_records(
             cell = fields.get(gold) if table and gold else None
             several += isinstance(cell, str) and _is_several(cell)
             yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
-    finally:  # Perhaps not all are read.
-        if made := seen.total():
+        all_read = True
+    finally:  # With a limit, not all are read. Who takes only the first record looks for its fields.
+        if (made := seen.total()) and (all_read or count > 1):
             _say(str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each")
         if several:
             what = 'and each is read as one answer; write several as a JSON list, such as ["twelve", "12"]'
