@@ -176,6 +176,54 @@ def test_a_deleted_end_of_a_paragraph(tmp_path: Path) -> None:
     assert text_of(tmp_path / "a.docx").split("\n\n") == ["Joined word here", "Next."]
 
 
+BOX = "<w:checkBox><w:sizeAuto/>{}</w:checkBox>"
+LIST = '<w:ddList>{}<w:listEntry w:val="Norway"/><w:listEntry w:val="Iceland"/></w:ddList>'
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        (["See page {", "|", "42", "}", "."], "See page 42."),
+        (["Dear {", "{", "|", "F", "}", "|", "Ms", "}", " Moe"], "Dear Ms Moe"),
+        (["{", "{", "{", "|", "a", "}", "|", "b", "}", "|", "c ", "{", "d", "|", "e", "}", "}", " f"], "c e f"),
+        (["{", "|", "One", "\n", "Two {", "x", "|", "2", "}", "\n", "Three", "}", "."], "One\n\nTwo 2\n\nThree."),
+        (["No {", "x", "}", "result"], "No result"),
+        (["Broken {", "kept ", "{", "|", "all", "}"], "Broken kept all"),
+        (["Broken ", "}", "|", "kept"], "Broken kept"),
+        (["{" + BOX.format('<w:checked w:val="1"/>'), "|", "}", " Employed"], "☒ Employed"),
+        (["{" + BOX.format('<w:default w:val="1"/><w:checked w:val="0"/>'), "|", "}", " Retired"], "☐ Retired"),
+        (["{" + BOX.format("<w:default/>"), "}", " Student"], "☒ Student"),
+        (["{" + BOX.format(""), "|", "☐", "}", " Other"], "☐ Other"),
+        (["From {" + LIST.format('<w:result w:val="1"/>'), "|", "}", "."], "From Iceland."),
+        (["From {" + LIST.format(""), "|", "Norway", "}", "."], "From Norway."),
+        (["From {" + LIST.format('<w:result w:val="7"/>'), "|", "Faroes", "}", "."], "From Faroes."),
+        (["To {", "{" + LIST.format(""), "|", "}", "|", "Oslo", "}"], "To Oslo"),
+    ],
+)
+def test_fields_of_word(tmp_path: Path, parts: list[str], text: str) -> None:
+    """`{`, `|` and `}` are the begin of a field, of its result, and its end."""
+    docx = pytest.importorskip("docx")
+    from docx.oxml import parse_xml
+    from docx.oxml.ns import nsdecls
+
+    file = docx.Document()
+    paragraph = file.add_paragraph()
+    for part in parts:
+        said, begun, form = part.partition("{")
+        kind = "begin" if begun else {"|": "separate", "}": "end"}.get(part, "")
+        if part == "\n":
+            paragraph = file.add_paragraph()
+            continue
+        run = paragraph.add_run("" if kind in ("separate", "end") else said)
+        if kind:
+            data = f"<w:ffData>{form}</w:ffData>" if form else ""
+            run._r.append(parse_xml(f'<w:fldChar {nsdecls("w")} w:fldCharType="{kind}">{data}</w:fldChar>'))
+        if begun:
+            run._r.append(parse_xml(f"<w:instrText {nsdecls('w')}> IF </w:instrText>"))
+    file.save(tmp_path / "a.docx")
+    assert text_of(tmp_path / "a.docx") == text
+
+
 @pytest.mark.parametrize(
     ("font", "code", "sign"),
     [

@@ -195,8 +195,6 @@ def _is_on(element: Any, name: str = "val") -> bool:
 def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], looks: _Looks) -> None:
     """Change the tree of a document so that python-docx finds all of the text that people see. Symbols
     without a known character, such as `Wingdings F06A`, are added to `signs`."""
-    from docx.oxml import OxmlElement
-
     for choice in list(body.iter(f"{_MC}AlternateContent")):
         for other in list(choice)[1:]:  # The others show the same in another way.
             choice.remove(other)
@@ -210,12 +208,11 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         content = around.find(f"{_W}sdtContent") if around.tag == f"{_W}sdt" else around
         parent, place = around.getparent(), around.getparent().index(around)
         parent[place : place + 1] = [] if content is None else list(content)
+    _show_results(body)
     for image in list(body.iter(f"{_W}drawing")):
         about = next(image.iter(f"{_WP}docPr"), None)
         if about is not None and (alt := alternative(about.get("descr", ""))) and not any(image.iter(f"{_W}p")):
-            said = OxmlElement("w:t")
-            said.text = f" {alt} "
-            image.addprevious(said)
+            image.addprevious(_made("w:t", f" {alt} "))
     for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word is left out, as in HTML.
         run, base = ruby.getparent(), ruby.find(f"{_W}rubyBase")
         if run.tag == f"{_W}r" and base is not None:
@@ -226,24 +223,54 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         fonts = said.find(f"../{_W}rPr/{_W}rFonts")
         said.text = shown_in("" if fonts is None else fonts.get(f"{_W}ascii", ""), said.text or "", signs)
     for symbol in list(body.iter(f"{_W}sym")):
-        said = OxmlElement("w:t")
         font, code = symbol.get(f"{_W}font", ""), symbol.get(f"{_W}char", "")
-        said.text = sign_of(font, code)
+        said = _made("w:t", sign_of(font, code))
         if said.text == NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     looks.apply(body)
     for equation in list(body.iter(f"{_M}oMath")):
-        run = OxmlElement("w:r")
-        run.text = _equation(equation)
         place_of = equation.getparent() if equation.getparent().tag == f"{_M}oMathPara" else equation
-        place_of.addprevious(run)
+        place_of.addprevious(_made("w:r", _equation(equation)))
     # The last one first, because each comes directly behind its paragraph.
     for box in reversed(list(body.iter(f"{_W}txbxContent"))):
         _put_after_paragraph(box, list(box))
     for reference in reversed(list(body.iter(f"{_W}footnoteReference", f"{_W}endnoteReference"))):
         _put_after_paragraph(reference, notes.get(reference.tag + reference.get(f"{_W}id", ""), []))
+
+
+def _show_results(body: Any) -> None:
+    """Remove the instruction of each field, and the fields in it. What is chosen in a form becomes a result."""
+    shown: list[Any] = []
+    begun: list[tuple[int | None, str]] = []  # of each open field: where its instruction begins, and its choice
+    for it in [it for run in body.iter(f"{_W}r") for it in run if it.tag != f"{_W}rPr"]:
+        kind = it.get(f"{_W}fldCharType")
+        if kind == "begin":
+            begun.append((len(shown), _choice(it)))
+        elif begun and (kind == "end" or (kind == "separate" and not begun[-1][1])):
+            start, choice = begun.pop()
+            if start is not None:
+                for gone in shown[start:]:
+                    _remove(gone)
+                del shown[start:]
+            if choice:
+                shown.append(_made("w:t", choice))
+                it.addprevious(shown[-1])
+            if kind == "separate":
+                begun.append((None, ""))
+        elif kind is None:
+            shown.append(it)
+
+
+def _choice(field: Any) -> str:
+    """What is chosen in a form field: a box with or without a cross, or one of a list."""
+    if (box := field.find(f"{_W}ffData/{_W}checkBox")) is not None:
+        states = (box.find(f"{_W}{name}") for name in ("checked", "default"))
+        return "☒" if next((_is_on(it) for it in states if it is not None), False) else "☐"
+    names = [it.get(f"{_W}val", "") for it in field.iterfind(f"{_W}ffData/{_W}ddList/{_W}listEntry")]
+    at = _value(field, "ffData", "ddList", "result") or _value(field, "ffData", "ddList", "default")
+    return names[_whole(at)] if _whole(at) < len(names) else ""
 
 
 def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
@@ -274,6 +301,14 @@ def _join_to_next(paragraph: Any) -> None:
     place = 1 if len(after) and after[0].tag == f"{_W}pPr" else 0
     after[place:place] = [it for it in paragraph if it.tag != f"{_W}pPr"]
     _remove(paragraph)
+
+
+def _made(tag: str, text: str) -> Any:
+    from docx.oxml import OxmlElement
+
+    element = OxmlElement(tag)
+    element.text = text
+    return element
 
 
 def _remove(element: Any) -> None:
@@ -518,8 +553,6 @@ class _Numbers:
 def write_numbers(file: Any) -> list[str]:
     """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
     table. Returns the formats of the numbers that are left out."""
-    from docx.oxml import OxmlElement
-
     parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
     if not parts:
         return []
@@ -527,10 +560,9 @@ def write_numbers(file: Any) -> list[str]:
     for paragraph in list(file.element.body.iter(f"{_W}p")):
         label = numbers.label(paragraph)
         if label and (paragraph.text.strip() or next(paragraph.iterancestors(f"{_W}tc"), None) is not None):
-            run = OxmlElement("w:r")
-            run.text = f"{label} "
             properties = paragraph.find(f"{_W}pPr")
-            paragraph.insert(0 if properties is None else paragraph.index(properties) + 1, run)
+            place = 0 if properties is None else paragraph.index(properties) + 1
+            paragraph.insert(place, _made("w:r", f"{label} "))
     return sorted(numbers.unknown)
 
 

@@ -351,7 +351,10 @@ def _cell(value: object) -> str:
 
 
 _TOKEN = re.compile(
-    r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|\[[^\]]*\]|(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)', re.DOTALL
+    r'"([^"]*)"|\\(.)|_.|\*.|\[\$([^\]-]*)[^\]]*\]|'
+    r"\[((?i:black|blue|cyan|green|magenta|red|white|yellow|color *\d+))\]|\[[^\]]*\]|"
+    r"(E[+-]0+)|([0#?][0#?,.]*|\.[0#?]+)|(.)",
+    re.DOTALL,
 )
 _DIGITS = Context(prec=1000)  # a number can have 308 digits before its point
 _SIGNS = {"%": "percent", "@": "digits"}
@@ -384,7 +387,13 @@ def shown(value: float, form: str) -> str:
     text = _written(number, parts)
     if not text.strip():
         return plain(value)
-    return f"-{text}" if value < 0 and which == 0 and any(mark in text for mark in "123456789") else text
+    # Some formats show by a colour alone that a number is negative.
+    unsigned = which == 0 or (("colour", "") in parts and _marks(parts) <= _marks(sections[0] or ()))
+    return f"-{text}" if value < 0 and unsigned and any(mark in text for mark in "123456789") else text
+
+
+def _marks(parts: _Parts) -> set[str]:
+    return set("".join(text for kind, text in parts if kind == "text")) - {" "}
 
 
 def in_form(value: float, form: str, since_1904: bool = False) -> str:
@@ -542,20 +551,20 @@ _Parts = tuple[tuple[str, str], ...]
 
 @lru_cache(1024)
 def _sections(form: str) -> tuple[_Parts | None, ...]:
-    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power` or `percent`) and its
-    text. None for a section that is not supported."""
+    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power`, `percent` or
+    `colour`) and its text. None for a section that is not supported."""
     sections: list[list[tuple[str, str]] | None] = [[]]
     if _CONDITION.search(form):
         return (None,)
-    for literal, escaped, currency, power, digits, other in _TOKEN.findall(form):
+    for literal, escaped, currency, colour, power, digits, other in _TOKEN.findall(form):
         parts = sections[-1]
         text = literal or escaped or currency or power or digits or other
         if other == ";":
             sections.append([])
         elif other == "/" or (other.isalpha() and other.isascii()):
             sections[-1] = None
-        elif text and parts is not None:
-            kind = "power" if power else "digits" if digits else _SIGNS.get(other, "text")
+        elif (text or colour) and parts is not None:
+            kind = "colour" if colour else "power" if power else "digits" if digits else _SIGNS.get(other, "text")
             parts.append((kind, text))
     return tuple(None if parts is None else tuple(parts) for parts in sections)
 
