@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
@@ -133,7 +133,10 @@ def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[st
     names in place of some of them, or none of them."""
     known = {name for _, record in _records(path, columns) for name in record}
     theirs = {name: column for name, column in columns.items() if known & {column, _key(column)}}
-    return read_question_records(path, theirs)
+    for place, record in read_question_records(path, theirs):
+        if _is_nothing(record.get("id")):
+            raise InputError(f"{place}: no `id`, and no `question` to make one from")
+        yield place, record
 
 
 def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
@@ -396,7 +399,8 @@ def own_columns(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict
         for one in turns if isinstance(turns, list) else [record]:
             if isinstance(one, Mapping):
                 fields = {**record, **one}
-                found[str(one.get("id"))] = {name: fields[name] for name in fields if name not in _NOT_OWN}
+                own = ((name, value) for name, value in fields.items() if name not in _NOT_OWN)
+                found[str(one.get("id"))] = {name: None if _is_nothing(value) else value for name, value in own}
     return found
 
 
@@ -424,6 +428,8 @@ def _text(item: Any) -> Any:
         return "yes" if item else "no"
     if isinstance(item, Decimal):
         return f"{item:f}"
+    if isinstance(item, datetime) and item.time() == time():
+        item = item.date()  # as a frame of pandas and openpyxl have a date
     if isinstance(item, int | date | time):
         return str(item)
     if isinstance(item, float) and abs(item) < 1 << 53:  # Above, JSON's digits are already lost.
@@ -432,7 +438,9 @@ def _text(item: Any) -> Any:
 
 
 def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    """Whether a value is a null: None, NaN, or one of pandas, which need not be installed."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_gold(value: Any) -> bool:

@@ -208,6 +208,8 @@ async def _answer_all(
             folder.note_stop([*asked], error)
 
     too_many()
+    if job.index is not None and done < total:  # Else the first questions would wait while parts are merged.
+        await asyncio.to_thread(getattr, job.index, "whole")
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
         models, patience_s = Models(job.llm, 60 * job.options.outage, waits, stop, lost), _LAST_CALLS_S
         runtime = Runtime(job.index, models, executor, budget, folder, on_step, job.sampling)

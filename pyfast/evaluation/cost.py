@@ -157,7 +157,9 @@ def cost_of(
     used = [journal.get(one.id) or _of(records[one.id]) for one in scored]
     seconds = [one.seconds for one in used]
     figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
-    right = None if figures is None else fmean(one.figures.get(figures) or 0.0 for one in scored)
+    # A question without gold answers, of which only the evidence is scored, is neither right nor wrong.
+    shares = [share for one in scored if figures and (share := one.figures.get(figures)) is not None]
+    right = fmean(shares) if shares else None
     means: dict[str, float | None] = {
         **{name: fmean(getattr(one, name) for one in used) for name in (*_COUNTS, *_REUSED)},
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),

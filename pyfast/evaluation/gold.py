@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -72,7 +72,7 @@ class Gold(Named):
     """False: the documents do not contain the answer, so the system is right if it abstains"""
     pair: str | None = None
     """The same question with and without sufficient documents has the same `pair`, as in MuSiQue-Full"""
-    answer_mode: str = ""
+    answer_mode: Literal["", "any", "all"] = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
     """The uris of the gold documents"""

@@ -139,9 +139,9 @@ class Service:
             views=options.views,
         )
         self._served = {name: engine(one) for name, one in indexes.items()}
-        searching = partial(Engine, llm="instant", follow=True, views=options.views)
-        self._searching = {name: searching(one) for name, one in indexes.items()}
+        self._searching: dict[str, Engine] = {}
         """Engines for searches while the LLMs have not started"""
+        self._views = options.views
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -153,8 +153,9 @@ class Service:
             try:
                 await self._start(stack)
             except OutageError as error:
-                for engine in self._searching.values():
-                    await stack.enter_async_context(engine)
+                for name, engine in self._served.items():
+                    one = Engine(engine.index, "instant", follow=True, views=self._views)
+                    self._searching[name] = await stack.enter_async_context(one)
                 self.down = str(error)
                 LOG.warning("%s; questions get status 503 until the LLM answers", error)
                 later = asyncio.ensure_future(self._start_later(stack))

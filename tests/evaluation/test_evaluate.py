@@ -235,7 +235,7 @@ BAD_GOLD = {
     "list": (b"[]", "object"),
     "empty id": (b'{"id": [], "answers": ["x"]}', "`id`"),
     "answers of another kind": (b'{"id": "b", "answers": [{"a": 3}]}', "`answers.0`"),
-    "a number whose digits are lost": (b'{"id": "b", "answers": [12345678901234567890123]}', "`answers.0`"),
+    "an unknown answer_mode": (b'{"id": "b", "answers": [], "answer_mode": "al"}', "`answer_mode`"),
     "supporting of another kind": (b'{"id": "b", "answers": [], "supporting": 5}', "`supporting`"),
     "same id": (b'{"id": "a", "answers": []}', "occurs twice"),
     "turn of another kind": (b'{"id": "c", "turns": [3]}', "`id`"),

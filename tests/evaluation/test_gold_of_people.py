@@ -6,13 +6,14 @@ import csv
 import hashlib
 import json
 import logging
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openpyxl
 import orjson
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,8 +24,10 @@ import pyfast
 from pyfast.commands.cli import app
 from pyfast.engine import Record, read_questions
 from pyfast.engine.question_files import read_question_records
+from pyfast.engine.record import Usage
 from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
+from pyfast.evaluation.cost import cost_of
 from pyfast.evaluation.gold import Gold, read_gold
 from pyfast.evaluation.metrics import hotpotqa
 from pyfast.reports import wrong_questions
@@ -77,6 +80,25 @@ def test_numbers_and_booleans_are_their_texts(tmp_path: Path) -> None:
     }
     records = [Record("i", "answered", "1971"), Record("t", "answered", "Yes.")]
     assert evaluate(records, path).rows[0]["em"].value == 1
+
+
+def test_gold_of_columns_needs_an_id(tmp_path: Path) -> None:
+    """Else the gold of the fifteenth question would be that of the first."""
+    asked = tmp_path / "q.csv"
+    asked.write_text("No,Ask,Gold\n15,Where?,Oslo\n9,When?,1971\n")
+    options = pyfast.RunOptions(columns={"id": "No", "question": "Ask", "answers": "Gold"})
+    run = pyfast.answer(asked, index=None, llm="instant", system="direct", run=tmp_path / "R", options=options)
+    (tmp_path / "gold.csv").write_text("Nr,Gold\n15,Oslo\n9,1971\n")
+    with pytest.raises(InputError, match="line 2: no `id`, and no `question` to make one from"):
+        pyfast.evaluate(run, tmp_path / "gold.csv")
+
+
+def test_values_of_pandas_in_mappings(tmp_path: Path) -> None:
+    days = [datetime(2026, 1, 22), pd.Timestamp(2026, 1, 22), pd.NA, pd.NaT]
+    asked = [{"id": str(n), "question": ASKED, "answers": day, "team": np.nan} for n, day in enumerate(days)]
+    run = pyfast.answer(asked, index=None, llm="instant", system="direct", settings={})
+    assert [one.answers for one in read_gold(asked)] == [("2026-01-22",), ("2026-01-22",), (), ()]
+    assert run.to_pandas()["team"].isna().all()
 
 
 @pytest.mark.parametrize("name", ["answer", "expected", "gold", "golden_answers"])
@@ -652,3 +674,10 @@ def test_gold_without_answers_is_not_announced(tmp_path: Path, caplog: pytest.Lo
     with pytest.raises(InputError, match="there are no `answers`"):
         pyfast.evaluate(run)
     assert "the gold answers come from" not in caplog.text
+
+
+def test_only_questions_with_gold_answers_are_right_or_wrong() -> None:
+    gold = [{"id": "a", "answers": ["x"]}, {"id": "b", "answers": ["y"]}, {"id": "c", "supporting": ["u"]}]
+    records = {id: Record(id, "answered", "x", usage=Usage(llm_calls=1)) for id in "abc"}
+    cost = cost_of("run", None, records, evaluate([*records.values()], gold).questions, None)
+    assert cost.right == 0.5 and cost.per_right["llm_calls"] == 2

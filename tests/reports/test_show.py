@@ -153,7 +153,7 @@ def test_the_trace_of_a_users_system(small: Index, tmp_path: Path) -> None:
         assert "trace\n  confidence: 0.25\n  pool, 15:\n" in shown
         assert "rounds 1: moons of Saturn\n  why: it; says so\n  evidence, 2:\n" in shown
         for item in record.trace["rounds"][0]["evidence"]:
-            assert f"{item['score']:.3f}  " in shown.split("rounds 1")[1]
+            assert f"{item['score']:.3f}  " in shown.split("rounds 1: ")[1]
     assert (
         text.count("and 5 more (--all shows them)") == 2 and "more (--all" not in whole
     )  # the pool, the evidence
@@ -171,7 +171,7 @@ def test_one_label_for_each_source_and_what_else_a_hop_has(small: Index, tmp_pat
     ]
     assert notes and all(f"  {name}: {value}\n" in shown for name, value in notes)
     added = {one["segment"] for one in record.trace["final"]["evidence"]} - set(record.trace["candidates"])
-    assert shown.split("final graph")[1].split("answer\n")[0].count("+") == len(added)
+    assert shown.rpartition("final graph")[2].split("answer\n")[0].count("+") == len(added)
     lines = [line for line in shown.splitlines() if ".md" in line and ". " in line]
     for item in record.evidence:
         if title := small.title(item.uri):
