@@ -792,6 +792,33 @@ _NO_ALTERNATIVE = re.compile(
     re.IGNORECASE,
 )
 
+_MOST = 5000  # the number from which on letters and Roman numbers are not written out
+_ROMAN = [
+    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
+    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
+]  # fmt: skip
+
+
+def written(number: int, form: str) -> str:
+    """A number in one of Word's formats, or in the letters of web pages (`lowerAlpha`), where `ab` follows `aa`.
+    Empty if the format is not known."""
+    name = form.removeprefix("lower").removeprefix("upper")
+    if form == "decimal" or ((number < 1 or number > _MOST) and name in ("Letter", "Alpha", "Roman")):
+        return str(number)
+    if form == "decimalZero":
+        return f"{number:02d}"
+    text = ""
+    if name == "Letter":
+        text = chr(ord("a") + (number - 1) % 26) * ((number + 25) // 26)
+    while name == "Alpha" and number:
+        number, last = divmod(number - 1, 26)
+        text = chr(ord("a") + last) + text
+    for value, sign in _ROMAN if name == "Roman" else ():
+        text += sign * (number // value)
+        number %= value
+    return text.upper() if form.startswith("upper") else text
+
+
 FoundTable = tuple[int, int, str, TableParts]
 """A table of a file: its page, where it stands, the caption beside it, and its parts"""
 

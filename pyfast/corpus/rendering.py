@@ -12,10 +12,18 @@ _EMPHASIS = re.compile(
     r"([^*\n]*(?:\n[^*\n]+)*?)(?<=[^\s*\\(\[{<])\1(?![\w*/])"
 )
 
-# A comment in a line, and code, in which it is none. At the beginning of a line, only code still has one.
-_COMMENT = re.compile(
-    r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`)|^ {0,3}(?:```|~~~).*)|(?<=\S)[ \t]*<!--.*?-->", re.DOTALL | re.MULTILINE
+# Code between fences, which can be in lists and quotes, and code in a line
+_FENCED = (
+    r"^[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})"
+    r"(?:.*?^[ \t>]*(?P=fence)[`~]*[ \t\r]*$|.*)"
 )
+_FENCES = re.compile(_FENCED, re.DOTALL | re.MULTILINE)
+# Code, and a comment in a line. At the beginning of a line, only code still has a comment.
+_CODE_OR_COMMENT = re.compile(
+    rf"(?P<code>{_FENCED}|(?<![`\\])(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`))|(?<=\S)[ \t]*<!--.*?-->",
+    re.DOTALL | re.MULTILINE,
+)
+_STAR_IN_CODE = "\udc2a"  # half a character, which no stored text has
 
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
@@ -39,17 +47,27 @@ def paragraph_line(title: str, text: str) -> str:
     return f"{title}. {text}"
 
 
-def without_marks(text: str) -> str:
-    """Remove comments and the stars of emphasis from a Markdown text, such as those of `**bold**`. Other marks
-    stay, because in programs and names they mean something else.
+def without_marks(text: str, fence: str = "") -> str:
+    """Remove comments and the stars of emphasis from a Markdown text, such as those of `**bold**`. Code and other
+    marks stay, because in programs and names they mean something else. `fence` is the fence of the code in which
+    the text begins.
     """
-    if "<!--" in text:
-        text = _COMMENT.sub(lambda found: found[1] or "", text)
+    if fence:
+        text = f"{fence}\n{text}"
+    if any(mark in text for mark in ("`", "~~~", "<!--")):
+        text = _CODE_OR_COMMENT.sub(lambda found: (found["code"] or "").replace("*", _STAR_IN_CODE), text)
     for _ in range(2):  # Bold text may have italic text inside.
         if "*" not in text:
             break
         text = _EMPHASIS.sub(r"\2", text)
-    return text
+    return text.replace(_STAR_IN_CODE, "*")[len(fence) + 1 if fence else 0 :]
+
+
+def fenced(text: str) -> list[tuple[int, int, str]]:
+    """Find the code between fences in a Markdown text: where it begins and ends, and its fence."""
+    if "```" not in text and "~~~" not in text:
+        return []
+    return [(found.start("fence"), found.end(), found["fence"]) for found in _FENCES.finditer(text)]
 
 
 def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:

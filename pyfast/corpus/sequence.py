@@ -28,6 +28,7 @@ _GROUP = 1 << _GROUP_SHIFT  # The first access to a segment checks a group of th
 _TEXT, _MARKDOWN, _, _GRAPH = map(int, Kind)
 _, _, _PARAGRAPH, _, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = map(int, Level)
 _OUTLINES = 1 << 16  # how many outlines and headings stay in memory
+_MOST_FENCED = 1000  # for how many texts the places of code stay in memory
 _IDS_AT_ONCE = 1 << 18
 _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
@@ -104,6 +105,7 @@ class Corpus:
         self._header_range, self._names = _offsets(header, in_documents), _Strings(header.values, in_documents)
         self._outlines: dict[int, StoredOutline] = {}
         self._held = 0  # how many outlines and headings these are
+        self._fenced: dict[int, list[tuple[int, int, str]]] = {}  # the code in Markdown texts
         # Each row of a table is rendered with its header, so headers stay in memory.
         self._headers: dict[int, list[str]] = {}
         self._link_range = _offsets(links, in_documents)
@@ -363,9 +365,26 @@ class Corpus:
     def text_line(self, i: int, text: str) -> str:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
-        if self._kinds[self._source[i]] == _MARKDOWN:
-            text = rendering.without_marks(text)
-        return above if is_heading else rendering.paragraph_line(above, text)
+        return above if is_heading else rendering.paragraph_line(above, self._without_marks(i, text))
+
+    def _without_marks(self, i: int, text: str) -> str:
+        """Remove the marks of a text that begins where a segment begins, if its document is in Markdown."""
+        source = self._source[i]
+        if self._kinds[source] != _MARKDOWN or not ("*" in text or "<!--" in text):
+            return text
+        fenced = self._fenced.get(source)
+        if fenced is None:
+            root = i
+            while (above := int(self._column["parent"][root])) >= 0:
+                root = above
+            fenced = rendering.fenced(self.content(root))
+            if len(self._fenced) >= _MOST_FENCED:
+                self._fenced = {}
+            self._fenced[source] = fenced
+        start = int(self.start[i])
+        # A segment that is the beginning of the code has the fence itself.
+        at = bisect_left(fenced, (start,)) - 1
+        return rendering.without_marks(text, fenced[at][2] if at >= 0 and start < fenced[at][1] else "")
 
     def headline(self, i: int) -> tuple[str, bool]:
         """Return the title of a segment's document with the headings above the segment, such as
@@ -404,8 +423,7 @@ class Corpus:
             return rendering.linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
         text = "" if is_heading else self.content(i)
-        text = rendering.without_marks(text) if self._kinds[source] == _MARKDOWN else text
-        return rendering.linear_sentence(above, text)
+        return rendering.linear_sentence(above, self._without_marks(i, text))
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row. Blank cells are left out."""

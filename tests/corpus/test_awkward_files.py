@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, encode, read
-from pyfast.corpus.formats.office import written
+from pyfast.corpus.grids import written
 
 
 def found(path: Path) -> tuple[list[object], list[Unread]]:
@@ -128,6 +128,37 @@ def test_numbers_of_lists(tmp_path: Path) -> None:
         '<ol start="5"><li>e</li><li value="9">i</li><li>j</li></ol><p>x</p><ol reversed><li>b<li>a</ol>'
     )
     assert text_of(tmp_path / "a.html").split() == ["5.", "e", "9.", "i", "10.", "j", "x", "2.", "b", "1.", "a"]
+
+
+@pytest.mark.parametrize(
+    ("opened", "marks"),
+    [
+        ('ol type="a"', "a. b."),
+        ('ol type="A" start="27"', "AA. AB."),
+        ('ol type="I" start="3"', "III. IV."),
+        ('ol type="i" reversed', "ii. i."),
+        ('ol type="a" start="0"', "0. a."),
+        ('ol style="color: red; LIST-STYLE-TYPE: lower-latin"', "a. b."),
+        ('ol type="a" style="list-style: inside upper-roman !important"', "I. II."),
+        ('ol style="list-style-type: decimal-leading-zero"', "01. 02."),
+        ('ol style="list-style-type: cjk-decimal"', "1. 2."),
+        ('ol style="list-style:none"', "- -"),
+        ('ol type="1" style="list-style-type: disc"', "- -"),
+        ('ul style="list-style-type: lower-alpha"', "a. b."),
+        ('ul type="square"', "- -"),
+    ],
+)
+def test_letters_and_roman_numbers_of_lists(tmp_path: Path, opened: str, marks: str) -> None:
+    (tmp_path / "a.html").write_text(f"<{opened}><li>One</li><li>Two</li></{opened.split()[0]}>")
+    first, second = marks.split()
+    assert text_of(tmp_path / "a.html") == f"{first} One\n{second} Two"
+
+
+def test_an_item_has_its_own_form_and_inner_lists_have_theirs(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<ol type="A"><li>x<ol><li>y</ol><li value="30" type="i">z<li style="list-style: none">w</ol>'
+    )
+    assert text_of(tmp_path / "a.html").split() == ["A.", "x", "1.", "y", "xxx.", "z", "-", "w"]
 
 
 def test_labels_of_a_graph(tmp_path: Path) -> None:
@@ -368,6 +399,8 @@ def test_numbers_of_word_in_an_unknown_form(tmp_path: Path) -> None:
         (1949, "lowerRoman", "mcmxlix"),
         (26, "lowerLetter", "z"),
         (28, "upperLetter", "BB"),
+        (28, "upperAlpha", "AB"),
+        (702, "lowerAlpha", "zz"),
         (0, "lowerLetter", "0"),
         (7, "decimalZero", "07"),
         (7, "chosung", ""),

@@ -181,6 +181,68 @@ def test_stars_of_emphasis_are_not_in_the_line() -> None:
     assert corpus.segment(int(corpus.passages()[0]))["snippet"] == text.strip()
 
 
+CODE = """# Notes
+
+```python
+x = {**a, **b}  # ``` is no end
+print("**one**")
+
+print("**two**. Three is on the **same** line.")  <!-- shown -->
+```
+Now **bold**.
+
+- Item:
+
+  ~~~~
+  "**four**"
+  ~~~
+
+  "**five**"
+  ~~~~
+
+> ```
+> "**six**"
+> ```
+
+It is **bold**, ``x **y** z`` and `f("*a*")`. **Call `g("**b**")` now**, *once*. A lone ` and **bold**.
+
+\\`**bold**\\`
+
+Not closed:
+
+```
+
+"**seven**"
+"""
+
+
+def test_stars_in_code_stay() -> None:
+    corpus = encode([TextDocument("m", "Notes", CODE, markdown=True)])
+    assert [corpus.render(i).removeprefix("Notes. ") for i in corpus.passages().tolist()] == [
+        '```python x = {**a, **b}  # ``` is no end print("**one**")',
+        'print("**two**. Three is on the **same** line.")  <!-- shown --> ``` Now bold.',
+        "- Item:",
+        '~~~~ "**four**" ~~~',
+        '"**five**" ~~~~',
+        '> ``` > "**six**" > ```',
+        'It is bold, ``x **y** z`` and `f("*a*")`. Call `g("**b**")` now, once. A lone ` and bold.',
+        "\\`bold\\`",
+        "Not closed:",
+        "```",
+        '"**seven**"',
+    ]
+    second = int(corpus.passages()[1])
+    sentences = range(second + 1, int(corpus.subtree_end[second]))
+    assert len(sentences) == 2 and "is on the **same** line" in corpus.render(sentences[1])
+    assert "is on the **same** line" in corpus.linearise(sentences[1])
+
+
+@pytest.mark.parametrize("text", ["```\n" * 50_000, "> " * 100_000, "~~~ *a*\n\n" * 5000, "`" * 99_999 + " *a*"])
+def test_much_code_takes_no_long_time(text: str) -> None:
+    corpus = encode([TextDocument("m", "", text + "\n\n*end*", markdown=True)])
+    assert all(map(corpus.render, corpus.passages().tolist()))
+
+
 def test_bookmarks_that_no_line_says_are_in_the_text(tmp_path: Path) -> None:
     made = FPDF()
     made.set_font("helvetica", size=12)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
 from pyfast.corpus.formats.files import guessed, not_text, refuse_binary
-from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes
+from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes, written
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -33,6 +33,15 @@ _BLOCK_NAMES = (
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
+# The forms of the numbers of lists, by the attribute `type` and by CSS. Empty: the items have no numbers.
+_FORMS = {
+    "none": "", "disc": "", "circle": "", "square": "",
+    "1": "decimal", "decimal": "decimal", "decimal-leading-zero": "decimalZero",
+    "a": "lowerAlpha", "lower-alpha": "lowerAlpha", "lower-latin": "lowerAlpha",
+    "A": "upperAlpha", "upper-alpha": "upperAlpha", "upper-latin": "upperAlpha",
+    "i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman",
+}  # fmt: skip
+_LIST_STYLE = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:([^;!]*)", re.IGNORECASE)
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 _SOFT_HYPHEN = "\u00ad"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -275,7 +284,7 @@ def _plain(element: Any, is_struck: bool = False) -> str:
 def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     """Add the paragraphs, headings, lists and tables in an element to a text."""
     lines, listed = _Lines(), list[str]()
-    lists: list[tuple[int, int]] = []  # the number of the last item, and the step to the next one
+    lists: list[tuple[int, int, str]] = []  # the number of the last item, the step to the next one, and their form
     mark, preformatted, tables = "", 0, 0
 
     def flush() -> None:
@@ -329,9 +338,9 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 if not lists:
                     close_list()
             elif it.name == "li" and kind == "open" and lists:
-                last, step = lists[-1]
-                lists[-1] = (_whole(it, "value", last + step), step)
-                mark = f"{lists[-1][0]}. " if it.parent.name == "ol" else "- "
+                last, step, form = lists[-1]
+                lists[-1] = (number := _whole(it, "value", last + step), step, form)
+                mark = f"{written(number, own)}. " if (own := _form(it, form)) else "- "
     flush()
     close_list()
 
@@ -343,11 +352,19 @@ def _is_whole(element: Any) -> bool:
     return name in _HEADINGS or said or (name == "table" and not _is_layout(element))
 
 
-def _numbering(element: Any) -> tuple[int, int]:
-    """The number before that of the first item of a list, and the step from each item to the next one."""
+def _numbering(element: Any) -> tuple[int, int, str]:
+    """The number before that of the first item of a list, the step from each item to the next one, and the form of
+    the numbers."""
     step = -1 if element.has_attr("reversed") else 1
     items = len(element.find_all("li", recursive=False))
-    return _whole(element, "start", items if step < 0 else 1) - step, step
+    form = _form(element, "decimal" if element.name == "ol" else "")
+    return _whole(element, "start", items if step < 0 else 1) - step, step, form
+
+
+def _form(element: Any, default: str) -> str:
+    """The form in which a list or an item shows its number. A style is stronger than the attribute `type`."""
+    said = " ".join(_LIST_STYLE.findall(str(element.get("style", "")))).lower().split()
+    return next((_FORMS[it] for it in (*reversed(said), element.get("type")) if it in _FORMS), default)
 
 
 def _whole(element: Any, name: str, default: int) -> int:

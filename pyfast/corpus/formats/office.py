@@ -12,7 +12,7 @@ from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, sign_of
 from pyfast.corpus.formats.xlsx import in_form
-from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes
+from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes, written
 from pyfast.errors import InputError
 from pyfast.utils.text_forms import counted
 
@@ -464,12 +464,7 @@ def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
 
 
 _LEVELS = 9
-_MOST = 5000  # the number from which on letters and Roman numbers are not written out
 _PLACE = re.compile(r"%([1-9])")
-_ROMAN = [
-    (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
-    (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
-]  # fmt: skip
 
 
 class _Numbers:
@@ -564,25 +559,6 @@ def write_numbers(file: Any) -> list[str]:
             place = 0 if properties is None else paragraph.index(properties) + 1
             paragraph.insert(place, _made("w:r", f"{label} "))
     return sorted(numbers.unknown)
-
-
-def written(number: int, form: str) -> str:
-    """A number in one of Word's formats. Empty if the format is not known."""
-    name = form.removeprefix("lower").removeprefix("upper")
-    if form == "decimal" or ((number < 1 or number > _MOST) and name in ("Letter", "Roman")):
-        return str(number)
-    if form == "decimalZero":
-        return f"{number:02d}"
-    if name == "Letter":
-        text = chr(ord("a") + (number - 1) % 26) * ((number + 25) // 26)
-    elif name == "Roman":
-        text = ""
-        for value, sign in _ROMAN:
-            text += sign * (number // value)
-            number %= value
-    else:
-        return ""
-    return text.upper() if form.startswith("upper") else text
 
 
 def _based_on(styles: Mapping[str, Any], key: str) -> Iterator[Any]:
