@@ -169,14 +169,20 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for place, record, line in read_each_line(path):
         if isinstance(record, InputError):
             raise record
-        parts = [record, *(record["turns"] if isinstance(record.get("turns"), list) else ())]
+        parts = _parts(record)
         golds = (one[name] for one in parts if isinstance(one, dict) for name in _ANSWERS if name in one)
         if not all(isinstance(it, str) for gold in golds for it in (gold if isinstance(gold, list) else [gold])):
-            written = json.loads(line, parse_float=_fraction, parse_constant=lambda _: None)
-            for one, same in zip(parts, [written, *(written.get("turns") or ())], strict=False):
+            written = json.loads(line, parse_float=_fraction, parse_int=Decimal, parse_constant=lambda _: None)
+            for one, same in zip(parts, _parts(written), strict=True):
                 if isinstance(one, dict):
                     one |= {name: same[name] for name in _ANSWERS if name in one}
         yield place, record
+
+
+def _parts(record: dict[str, Any]) -> list[Any]:
+    """A record, and if it is a conversation, its turns."""
+    turns = record.get("turns")
+    return [record, *turns] if isinstance(turns, list) else [record]
 
 
 def _fraction(digits: str) -> float | Decimal:

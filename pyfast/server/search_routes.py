@@ -26,10 +26,8 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
     service: Service = request.app.state.service
     _check(asked.query, asked.k, service, "k")
     name = service.first if asked.index is None else asked.index
-    engine, conditions = (
-        service.engine(name, only_searches=True),
-        service.narrowed(asked, request.scope["api_key"]),
-    )
+    engine = service.engine(name, only_searches=True)
+    conditions = service.narrowed(asked, request.scope["api_key"])
     async with asyncio.timeout(service.limits.seconds), engine.view(conditions) as view:
         work = engine.retrieve(asked.query, asked.k, filter=view, documents=asked.documents)
         passages = await unless_gone(work, request.receive)

@@ -82,6 +82,14 @@ def test_numbers_and_booleans_are_their_texts(tmp_path: Path) -> None:
     assert evaluate(records, path).rows[0]["em"].value == 1
 
 
+def test_odd_fields_beside_numbers_of_gold(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "question": "?", "answers": 3.5, "turns": 5}\n')
+    assert answers(tmp_path / "q.jsonl") == {"a": ("3.5",)}
+    (tmp_path / "q.jsonl").write_text(f'{{"id": "a", "question": "?", "answers": {"9" * 5000}}}\n')
+    with pytest.raises(InputError, match=r"q\.jsonl, line 1: not JSON"):
+        answers(tmp_path / "q.jsonl")
+
+
 def test_gold_of_columns_needs_an_id(tmp_path: Path) -> None:
     """Else the gold of the fifteenth question would be that of the first."""
     asked = tmp_path / "q.csv"
