@@ -5,10 +5,13 @@ have, and gold sentences?
     python benchmarks/fewer_tokens.py record AFTER
     python benchmarks/fewer_tokens.py record SPARING --systems n2n,rag --set effort=auto --set evidence_share=0.8
     python benchmarks/fewer_tokens.py table BEFORE AFTER SPARING
+    .venv-vllm/bin/python benchmarks/fewer_tokens.py replay BEFORE SPARING --model FOLDER --systems n2n --limit 20
 
 `record` answers the questions, and writes the prompts and replies of each set and system into a file. It uses only
 what earlier versions have too, so this file can be copied into an older checkout. `table` counts, for each system
-and set of questions, what was sent; the first folder is what the others are compared with.
+and set of questions, what was sent; the first folder is what the others are compared with. `replay` sends the same
+prompts to vLLM, the calls of a question one after the other, and measures the time and what vLLM's prefix cache
+had.
 
 The LLM is the same on both sides. To the prompts that tests/oracle.py knows (`n2n`, `hseq`, `rag`, `decompose`
 and some rivals), it replies by the gold. To others, it replies with words of the question, which depend on the
@@ -25,10 +28,12 @@ with the answer in a linked text. A gold sentence is read if it stands in a prom
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +46,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
+import psutil
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
@@ -48,7 +54,7 @@ from rich.table import Table
 
 import pyfast
 from pyfast.corpus import Level, TextDocument, encode, read
-from pyfast.llm import Completion, Message, Request
+from pyfast.llm import Completion, Message, Request, open_llm
 from pyfast.llm.instant import Instant
 from pyfast.retrieval import Index, build_index
 from pyfast.systems import load_system
@@ -341,6 +347,107 @@ def table(
                 for prompt, words in side.by_prompt.items() if prompts else ():
                     shown.add_row(f"  {prompt}", "", "", "", "", f"{words / len(side.ids):,.0f}")
     Console(width=190).print(shown, highlight=False)
+
+
+def processor_time() -> float:
+    """The seconds that the processes of vLLM have computed."""
+    times = (it.cpu_times() for it in psutil.Process().children(recursive=True))
+    return sum(it.user + it.system for it in times)
+
+
+async def replay_one(llm: Any, path: Path, keep: set[str], at_once: int) -> Row:
+    """Send the prompts of some questions, with an empty prefix cache. Each reply may be as long as the recorded
+    one, in words of 4/3 tokens."""
+    from pyfast.engine.journal.journal_reader import PrefixCache, words_of
+
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        _, *calls = map(json.loads, file)
+    by_question: dict[str, list[tuple[tuple[Message, ...], int]]] = {}
+    order = list[tuple[Message, ...]]()
+    for question, _, messages, reply in calls:
+        if question in keep:
+            said = tuple(Message(role, content) for role, content in messages)
+            size = max(1, len(words_of([Message("assistant", reply)])) * 4 // 3)
+            by_question.setdefault(question, []).append((said, size))
+    # The only way to start with an empty cache and without loading the model anew
+    await llm._shared.engines[0].reset_prefix_cache()
+    free, done = asyncio.Semaphore(at_once), list[Completion]()
+
+    async def ask(question: str) -> None:
+        async with free:
+            for messages, size in by_question[question]:
+                order.append(messages)
+                done.append(await llm.complete(Request(messages, size)))
+
+    started, busy = time.perf_counter(), processor_time()
+    await asyncio.gather(*map(ask, by_question))
+    seconds = time.perf_counter() - started
+    cache, words = PrefixCache(inf), [words_of(messages) for messages in order]
+    expected = sum(map(cache.read, words)) / sum(map(len, words))
+    prompt, cached = (sum(getattr(it, key) for it in done) for key in ("prompt_tokens", "cached_tokens"))
+    written = sum(it.completion_tokens for it in done)
+    return {
+        "calls": len(done),
+        "seconds": seconds,
+        "busy": processor_time() - busy,
+        "computed": prompt - cached,
+        "written": written,
+        "share": cached / prompt,
+        "expected": expected,
+    }
+
+
+@app.command()
+def replay(
+    folders: list[Path],
+    model: Annotated[str, typer.Option(help="A folder, or a name on the hub.")],
+    systems: str = "n2n,mtqa",
+    sets: str = SETS,
+    limit: Annotated[int, typer.Option(help="Questions of each set.")] = 20,
+    at_once: Annotated[int, typer.Option(help="Questions at once.")] = 8,
+    most_words: Annotated[int, typer.Option(help="Leave out questions with a longer prompt.")] = 4_500,
+    rounds: int = 1,
+) -> None:
+    """Send the recorded prompts to vLLM on both sides, and compare the time."""
+    pairs = [(system, name) for system in systems.split(",") for name in sets.split(",")]
+    asyncio.run(replay_all(folders, model, pairs, limit, at_once, most_words, rounds))
+
+
+async def replay_all(
+    folders: list[Path],
+    model: str,
+    pairs: list[tuple[str, str]],
+    limit: int,
+    at_once: int,
+    most_words: int,
+    rounds: int,
+) -> None:
+    from pyfast.engine.journal.journal_reader import words_of
+
+    llm: Any = open_llm(f"vllm:{model}", dtype="float32")
+    await llm.start()
+    await llm.complete(Request((Message("user", "Hello"),), 4))
+    for system, name in pairs:
+        paths = [path for folder in folders if (path := folder / f"{name}-{system}.jsonl.gz").exists()]
+        questions, left_out = list[str](), set[str]()
+        for path in paths:
+            with gzip.open(path, "rt", encoding="utf-8") as file:
+                head, *calls = map(json.loads, file)
+            questions = questions or head["questions"]
+            sizes = ((id, len(words_of(Message(*it) for it in messages))) for id, _, messages, _ in calls)
+            left_out |= {*head["failed"], *(id for id, words in sizes if words > most_words)}
+        chosen = [it for it in questions if it not in left_out][:limit]
+        for turn in range(rounds):
+            for path in paths if turn % 2 == 0 else paths[::-1]:
+                found = await replay_one(llm, path, set(chosen), at_once)
+                print(
+                    f"{system} {name} {path.parent.name}: {len(chosen)} questions, {found['calls']} calls,"
+                    f" {found['seconds']:.1f} s ({found['busy']:.1f} s of processor time),"
+                    f" {found['computed']} tokens computed, {found['written']} written,"
+                    f" cached {found['share']:.1%}, by the words {found['expected']:.1%}",
+                    flush=True,
+                )
+    await llm.close()
 
 
 if __name__ == "__main__":
