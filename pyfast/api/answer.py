@@ -42,10 +42,10 @@ def answer(
 
     Args:
         questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
-            also give a list or any iterator of strings, mappings or `Question`s. A mapping has `id` and
-            `question`. For a conversation it has `id` and `turns`. A string that is not the path of a file is one
-            question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If the iterator
-            must run in your event loop, use `Engine.answer_many`.
+            also give a DataFrame, or a list or any iterator of strings, mappings or `Question`s. A mapping has
+            `id` and `question`. For a conversation it has `id` and `turns`. A string that is not the path of a
+            file is one question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If
+            the iterator must run in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. The systems `direct` and `cot` need no index.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a string that names one. A model that you pass as
             an object stays loaded after `answer` returns. If you give the model by name, `answer` closes it at the

@@ -31,7 +31,7 @@ from pyfast.engine import (
 )
 from pyfast.engine.configuration import COLUMNS
 from pyfast.engine.events import UNWATCHED
-from pyfast.engine.question_files import as_path
+from pyfast.engine.question_files import as_path, rows_of_table
 from pyfast.engine.questions import sampled, unrestricted
 from pyfast.engine.run_folder import BLOCKS, QUESTIONS
 from pyfast.errors import InputError
@@ -164,7 +164,7 @@ def read_in(questions: ManyQuestions, limit: int | None, columns: Mapping[str, s
         raise InputError("columns: can only be used with a question file")
     if isinstance(questions, AsyncIterable):
         questions = run_blocking(_collected(questions, limit))
-    return questions_from(questions, limit)
+    return questions_from(rows_of_table(questions), limit)
 
 
 async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) -> list[QuestionLike]:

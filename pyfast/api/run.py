@@ -18,7 +18,14 @@ from pyfast.engine import Question, Questions, Record, Status, Summary, read_sta
 from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configuration, recorded_path, recorded_value
 from pyfast.engine.journal.journal_reader import CachedTokens, cached_tokens, calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
-from pyfast.engine.question_files import gold_field, own_columns, quietly, read_question_records, records_of_gold
+from pyfast.engine.question_files import (
+    gold_field,
+    own_columns,
+    quietly,
+    read_question_records,
+    records_of_gold,
+    rows_of_table,
+)
 from pyfast.engine.questions import read_questions
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS, count_of
 from pyfast.engine.status import check_folder, status_of
@@ -431,7 +438,7 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     """
     if gold is not None:
         if not isinstance(gold, str | Path):
-            return list(gold)
+            return list(rows_of_table(gold))
         path = folder_of(run)
         columns = None if path is None else recorded_value(path, "places", COLUMNS)
         if not columns:

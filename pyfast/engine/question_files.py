@@ -160,8 +160,24 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
     if suffix == ".xlsx":
         return _of_sheet(path, asked, texts, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
-        return ((f"{path}, row {number}", dict(row)) for number, row in enumerate(records(path), start=1))
+        listed = {*_ANSWERS, "documents", "supporting", "turns", *columns.values()} - asked
+        return (
+            (place, {name: _value(it, name, place) if name in listed else it for name, it in row.items()})
+            for place, row in ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
+        )
     return _lines_of(path)
+
+
+def rows_of_table(given: Any) -> Any:
+    """Return the rows of a DataFrame or an Arrow table as mappings. Anything else stays as it is."""
+    if not hasattr(given, "columns"):
+        return given
+    with explained():
+        import pyarrow as pa
+    try:
+        return list(map(_given, pa.table(given).to_pylist()))
+    except (TypeError, pa.ArrowException) as error:
+        raise InputError(f"{type(given).__name__}: its rows cannot be read: {error}") from None
 
 
 def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -326,8 +342,8 @@ _LISTED = re.compile(
 _LISTED_ANSWERS = re.compile(r"""\[[-+.\de\s]+\]|\[\s*['"“”„‘’«][^\]]*""")
 
 
-def _value(cell: str, name: str, place: str) -> Any:
-    text = cell.strip()
+def _value(cell: Any, name: str, place: str) -> Any:
+    text = cell.strip() if isinstance(cell, str) else ""
     if not text.startswith(("[", "{", "('", '("')):
         return cell
     try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.corpus.formats.files import refuse_published
-from pyfast.engine.question_files import gold_field, read_question_records, tidy
+from pyfast.engine.question_files import gold_field, read_question_records, rows_of_table, tidy
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
@@ -37,7 +37,7 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
     if isinstance(source, Path):
         placed = read_question_records(source)
     else:
-        lines = list(source)
+        lines = list(rows_of_table(source))
         gold = gold_field(lines)
         named = enumerate(lines, start=1)
         placed = ((f"record {number}", tidy(line, str(number), "the gold", gold)) for number, line in named)

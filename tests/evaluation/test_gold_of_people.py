@@ -689,3 +689,38 @@ def test_only_questions_with_gold_answers_are_right_or_wrong() -> None:
     records = {id: Record(id, "answered", "x", usage=Usage(llm_calls=1)) for id in "abc"}
     cost = cost_of("run", None, records, evaluate([*records.values()], gold).questions, None)
     assert cost.right == 0.5 and cost.per_right["llm_calls"] == 2
+
+
+def _frame(kind: str, rows: list[dict[str, Any]]) -> Any:
+    if kind == "pandas":
+        return pytest.importorskip("pandas").DataFrame(rows)
+    return pa.Table.from_pylist(rows)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.Index) -> None:
+    """Who iterates over a DataFrame gets the names of its columns, which are no questions."""
+    rows = [
+        {"question": "Where is Titan?", "answer": "Saturn", "team": 1},
+        {"question": "And Io?", "answer": None, "team": 2},
+    ]
+    run = pyfast.answer(_frame(kind, rows), index=small, llm="instant", system="rag")
+    assert [record.id for record in run.records] == ["1", "2"]
+    assert [(row["question"], row["team"]) for row in run.to_arrow().to_pylist()] == [
+        ("Where is Titan?", 1),
+        ("And Io?", 2),
+    ]
+    gold = _frame(kind, [{"id": "1", "answers": ["Saturn", "near Saturn"]}, {"id": "2", "answers": ["Jupiter"]}])
+    assert pyfast.evaluate(run).without_gold == ("2",)
+    assert pyfast.evaluate(run, gold).without_gold == ()
+
+
+def test_lists_in_texts_of_parquet_are_lists(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "question": "['a'", "answers": '["twelve", "12"]'},
+        {"id": "2", "question": "[x]", "answers": "[x]"},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "q.parquet")
+    read = list(read_gold(tmp_path / "q.parquet"))
+    assert [one.answers for one in read] == [("twelve", "12"), ("[x]",)]
+    assert [one.text for one in read_questions(tmp_path / "q.parquet")] == ["['a'", "[x]"]

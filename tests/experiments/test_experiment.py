@@ -616,8 +616,9 @@ def test_published_figures_of_no_set_or_column_are_said(
 ) -> None:
     published = {"moon": {"em": 0.3}, "moons": {"emm": 0.2, "f1": 0.4}}
     plan = {"sets": ["moons"], "rows": [{"name": "RAG", "system": "rag", "paper": published}]}
-    pyfast.experiment(plan, data, tmp_path / "E", llm="instant")
-    assert [one for one in caplog.messages if "published" in one] == [
+    pyfast.experiment({**plan, "paper_questions": {"moon": 10}}, data, tmp_path / "E", llm="instant")
+    assert [one for one in caplog.messages if "the plan has no" in one] == [
+        "paper_questions: the plan has no set 'moon'; did you mean moons?",
         "published figures of 'moon' are not shown: the plan has no such set; did you mean moons?",
         "published figures of 'emm' are not shown: the plan has no such column; did you mean em?",
     ]

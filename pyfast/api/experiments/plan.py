@@ -116,7 +116,12 @@ def unused_figures(plan: Plan) -> list[str]:
     """Say which published figures the tables of a plan do not show, because their set or column is not in it."""
     published = [(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures]
     sets, columns = (dict.fromkeys(some) for some in zip(*published, strict=True)) if published else ((), ())
-    return [
+    counts = [
+        f"paper_questions: the plan has no set {name!r}{did_you_mean(name, plan.sets)}"
+        for name in plan.paper_questions
+        if name not in plan.sets
+    ]
+    return counts + [
         f"published figures of {name!r} are not shown: the plan has no such {what}{did_you_mean(name, known)}"
         for what, used, known in (("set", sets, plan.sets), ("column", columns, plan.columns))
         for name in used
