@@ -369,7 +369,7 @@ async def replay_one(llm: Any, path: Path, keep: set[str], at_once: int) -> Row:
             said = tuple(Message(role, content) for role, content in messages)
             size = max(1, len(words_of([Message("assistant", reply)])) * 4 // 3)
             by_question.setdefault(question, []).append((said, size))
-    # The only way to start with an empty cache and without loading the model anew
+    # The only way to start with an empty cache and without loading the model again
     await llm._shared.engines[0].reset_prefix_cache()
     free, done = asyncio.Semaphore(at_once), list[Completion]()
 

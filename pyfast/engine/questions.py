@@ -216,7 +216,8 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
     def records() -> Iterator[tuple[str, dict[str, Any]]]:
         for number, record in mappings.items():
             named = {"id": number, **{str(name): value for name, value in record.items()}}
-            yield f"question {number}", tidy(named, gold=gold)
+            # Dates become texts, as in the folder of a run.
+            yield f"question {number}", json.loads(_json(tidy(named, gold=gold)))
 
     read = partial(map, itemgetter(1), placed)
     return _checked(placed, "the questions", Questions(read, 0, "", records=records if mappings else None))

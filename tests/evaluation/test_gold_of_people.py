@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -713,6 +714,14 @@ def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.I
     gold = _frame(kind, [{"id": "1", "answers": ["Saturn", "near Saturn"]}, {"id": "2", "answers": ["Jupiter"]}])
     assert pyfast.evaluate(run).without_gold == ("2",)
     assert pyfast.evaluate(run, gold).without_gold == ()
+
+
+def test_own_dates_are_the_same_in_memory_and_in_a_folder(small: pyfast.Index, tmp_path: Path) -> None:
+    own = {"on": date(2024, 1, 2), "at": datetime(2024, 1, 2, 3, 4), "price": Decimal("3.50")}
+    asked = [{"question": "Where is Titan?", **own}]
+    runs = [pyfast.answer(asked, index=small, llm="instant", run=place) for place in (None, tmp_path / "R")]
+    in_memory, stored = (run.to_arrow().select([*own]).to_pylist() for run in runs)
+    assert in_memory == stored == [{"on": "2024-01-02", "at": "2024-01-02T03:04:00", "price": 3.5}]
 
 
 def test_lists_in_texts_of_parquet_are_lists(tmp_path: Path) -> None:
