@@ -33,11 +33,10 @@ FACTS = (
 def mixed() -> list[Document]:
     """Texts with metadata, a table, and triples with times."""
     about = [{"author": "Sagan", "year": 1980}, {"author": "Drake", "year": 1962, "tags": ["radio", "sky"]}]
+    written = [json.dumps(about[0]), json.dumps(about[1]).replace("1962", "1962.0")]  # as in sheets and pandas
     texts = [
-        TextDocument(
-            f"books/{i}.md", f"Book {i}", f"Titan is moon {i} of Saturn.", outline=Outline(about=json.dumps(it))
-        )
-        for i, it in enumerate(about)
+        TextDocument(f"books/{i}.md", f"Book {i}", f"Titan is moon {i} of Saturn.", outline=Outline(about=it))
+        for i, it in enumerate(written)
     ]
     table = Table("tables/moons.csv", "Moons", "", ("moon", "planet"), (("Titan", "Saturn"), ("Io", "Jupiter")))
     graph = KnowledgeGraph("facts.nt", "Facts", (*FACTS, Triple("Titan", "moon of", "Saturn")))
@@ -64,6 +63,9 @@ def pools(index: Index) -> list[list[tuple[str, float]]]:
         ("meta.author!=Sagan", {"books/1.md", "tables/moons.csv", "facts.nt"}),
         ("meta.year>=1962", {"books/0.md", "books/1.md"}),
         ("meta.year<200000", {"books/0.md", "books/1.md"}),  # as numbers: as text, 1980 is more
+        ("meta.year=1962", {"books/1.md"}),
+        ("meta.year=1980.0", {"books/0.md"}),
+        ("meta.year!=1962", {"books/0.md", "tables/moons.csv", "facts.nt"}),
         ("meta.tags=sky", {"books/1.md"}),
         (["level=paragraph", "meta.year>1970"], {"books/0.md"}),
     ],

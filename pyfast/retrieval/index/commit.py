@@ -131,11 +131,20 @@ def _values(corpus: Corpus, source: int, key: str) -> list[str]:
     if key == "time":
         return [one.time for one in corpus.triples(root) if one.time] if corpus.is_graph(root) else []
     value = corpus.metadata(root, as_written=True).get(key.removeprefix("meta."))
-    return [] if value is None else [_text(one) for one in (value if isinstance(value, list) else [value])]
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return [form for one in values for form in _forms_of(one)]
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+def _forms_of(value: Any) -> list[str]:
+    """Return a value as text. A number has each of its forms, such as 2003 and 2003.0."""
+    if isinstance(value, str):
+        return [value]
+    text = orjson.dumps(value).decode()
+    try:
+        number = repr(float(text))
+    except ValueError:  # true, false or null
+        return [text]
+    return [text, number, number.removesuffix(".0")]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
