@@ -136,15 +136,10 @@ def _values(corpus: Corpus, source: int, key: str) -> list[str]:
 
 
 def _forms_of(value: Any) -> list[str]:
-    """Return a value as text. A number has each of its forms, such as 2003 and 2003.0."""
-    if isinstance(value, str):
-        return [value]
-    text = orjson.dumps(value).decode()
-    try:
-        number = repr(float(text))
-    except ValueError:  # true, false or null
-        return [text]
-    return [text, number, number.removesuffix(".0")]
+    """Return a value as text. A whole number has both of its forms, such as 2003 and 2003.0."""
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    whole = re.fullmatch(r"(-?\d+)(\.0+)?", text)
+    return [text, whole[1], f"{whole[1]}.0"] if whole else [text]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
