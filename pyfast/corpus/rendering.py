@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from html import unescape
 from itertools import zip_longest
 
 from pyfast.utils.text_forms import shown_names
@@ -23,7 +24,9 @@ _CODE_OR_COMMENT = re.compile(
     rf"(?P<code>{_FENCED}|(?<![`\\])(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`))|(?<=\S)[ \t]*<!--.*?-->",
     re.DOTALL | re.MULTILINE,
 )
-_STAR_IN_CODE = "\udc2a"  # half a character, which no stored text has
+_IN_CODE = {"*": "\udc2a", "&": "\udc26"}  # halves of characters, which no stored text has
+_HIDDEN = str.maketrans(_IN_CODE)
+_ENTITY = re.compile(r"(?<!\\)&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z][A-Za-z\d]{1,31});")
 
 Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
@@ -48,19 +51,23 @@ def paragraph_line(title: str, text: str) -> str:
 
 
 def without_marks(text: str, fence: str = "") -> str:
-    """Remove comments and the stars of emphasis from a Markdown text, such as those of `**bold**`. Code and other
-    marks stay, because in programs and names they mean something else. `fence` is the fence of the code in which
-    the text begins.
+    """Remove comments and the stars of emphasis from a Markdown text, such as those of `**bold**`, and decode
+    entities such as `&amp;`. Code and other marks stay, because in programs and names they mean something else.
+    `fence` is the fence of the code in which the text begins.
     """
     if fence:
         text = f"{fence}\n{text}"
     if any(mark in text for mark in ("`", "~~~", "<!--")):
-        text = _CODE_OR_COMMENT.sub(lambda found: (found["code"] or "").replace("*", _STAR_IN_CODE), text)
+        text = _CODE_OR_COMMENT.sub(lambda found: (found["code"] or "").translate(_HIDDEN), text)
     for _ in range(2):  # Bold text may have italic text inside.
         if "*" not in text:
             break
         text = _EMPHASIS.sub(r"\2", text)
-    return text.replace(_STAR_IN_CODE, "*")[len(fence) + 1 if fence else 0 :]
+    if "&" in text:
+        text = _ENTITY.sub(lambda found: unescape(found[0]), text)
+    for mark, hidden in _IN_CODE.items():
+        text = text.replace(hidden, mark)
+    return text[len(fence) + 1 if fence else 0 :]
 
 
 def fenced(text: str) -> list[tuple[int, int, str]]:

@@ -181,6 +181,16 @@ def test_stars_of_emphasis_are_not_in_the_line() -> None:
     assert corpus.segment(int(corpus.passages()[0]))["snippet"] == text.strip()
 
 
+def test_entities_are_characters_except_in_code() -> None:
+    text = "Caf&eacute; in M&#252;nster: R&amp;D, AT&T; x &lt; **y**. \\&amp; and `&amp;`\n\n```\n&lt;b&gt;\n```\n"
+    corpus = encode([TextDocument("m", "", text, markdown=True), TextDocument("t", "", "R&amp;D")])
+    assert [corpus.render(i) for i in corpus.passages().tolist()] == [
+        "Café in Münster: R&D, AT&T; x < y. \\&amp; and `&amp;`",
+        "``` &lt;b&gt; ```",
+        "R&amp;D",
+    ]
+
+
 CODE = """# Notes
 
 ```python

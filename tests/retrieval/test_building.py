@@ -277,3 +277,11 @@ def test_a_file_that_cannot_fit_into_the_memory_is_refused(tmp_path: Path) -> No
         InputError, match=r"a.txt: this file of 200 MB needs at least 821 MB .* the limit is 600 MB"
     ):
         pyfast.build_index([tmp_path / "a.txt"], tmp_path / "I", options=pyfast.IndexOptions(memory=600))
+
+
+def test_a_cell_with_a_control_character_has_the_words_of_its_line(tmp_path: Path) -> None:
+    """NUL stands within words, so the cell must not have the terms `b` and `c`."""
+    (tmp_path / "t.csv").write_bytes(b"k,v\na,b\x00c\nx,\x01\ny,\x00\n")
+    index = pyfast.build_index(tmp_path / "t.csv", tmp_path / "I")
+    assert [index.text(passage) for passage, _ in index.search(["bc"], 3)[0]] == ["t | k: a | v: bc"]
+    assert not index.search(["b"], 3)[0]

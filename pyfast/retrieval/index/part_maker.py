@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 import pyfast.retrieval.part_files as part_files
 import pyfast.utils.stop_words as stop_words
 from pyfast.corpus import Corpus, Document, Level, encode
+from pyfast.corpus.rendering import without_controls
 from pyfast.corpus.storage import FOLDER as CORPUS
 from pyfast.corpus.text_splitting import LENGTH
 from pyfast.errors import InputError, PyfastError, RunError, error_of, told_of
@@ -182,7 +183,11 @@ def counted_terms(
     counts, terms = count_terms((indexed_text(corpus, i, size.overlap) for i in passages), analysis)
     vocabulary = {term: i for i, term in enumerate(terms)}
     in_table = (np.asarray(corpus.level)[places] == Level.TABLE_ROW).tolist()
-    rows = (corpus.cells(i) if is_row else [] for i, is_row in zip(passages, in_table, strict=True))
+    # The cells have the words of the passage's line, which has no control characters.
+    rows = (
+        list(map(without_controls, corpus.cells(i))) if is_row else []
+        for i, is_row in zip(passages, in_table, strict=True)
+    )
     content = without_terms(counts, terms, analysis.stop(stop_words.LUCENE))
     return content, terms, cell_terms(rows, vocabulary, analysis)
 
