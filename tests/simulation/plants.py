@@ -375,11 +375,11 @@ PLANTS |= {
             "            since = int((self._folder / id / _CANCELLING).read_bytes())\n",
             "            pass\n",
         ),
-        "a server that is told to cancel writes the state of the batch": (
+        "whichever server cancels a batch writes its state": (
             "            write_atomically(self._folder / id / _CANCELLING, str(now), durable=True)\n",
             "            self._keep(self._known[id])\n",
         ),
-        "a server works on when another one is told to cancel": (
+        "a server works on when another one cancels its batch": (
             "asyncio.create_task(self._watch(id))",
             "asyncio.create_task(asyncio.sleep(0))",
         ),
