@@ -2,7 +2,7 @@
 folder with a run. The folder stays when the server ends.
 
     JOBS/files           the uploads, and the results of batches
-    JOBS/batches/ID      batch.json, the questions, the settings of the system, and the run
+    JOBS/batches/ID      batch.json, the questions, the settings of the system, the run, and when it was cancelled
     JOBS/keys/NAME       the same for each API key with a filter
 
 If the server ends before a batch has ended, the batch continues when the server starts again. It repeats no
@@ -50,6 +50,8 @@ _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 _LINE = ("custom_id", "method", "url", "body")
 _BATCH = re.compile(r"batch_[0-9a-f]{32}")
+_CANCELLING = "cancelling"  # The file that says when a batch was cancelled.
+_LOOKS_S = 1.0  # between two looks for this file, which another server may write
 
 
 class Files:
@@ -174,13 +176,13 @@ class Batches:
         Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has other arguments.
         """
         name = token_hex(16) if key is None else _digest(key)
-        before, told = self._known.get(f"batch_{name}"), attrgetter("endpoint", "input_file_id", "metadata")
-        if before is not None:
-            if told(before) != told(asked):
+        id, told = f"batch_{name}", attrgetter("endpoint", "input_file_id", "metadata")
+        if id in self._known or self._stored(id) is not None:
+            if told(before := self.get(id)) != told(asked):
                 raise ApiError(409, "this Idempotency-Key belongs to a different request", "key_reused")
             return before
         self.files.get(asked.input_file_id)
-        now = {"id": f"batch_{name}", "created_at": int(time.time()), "status": "validating", "object": "batch"}
+        now = {"id": id, "created_at": int(time.time()), "status": "validating", "object": "batch"}
         counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
         nothing = dict.fromkeys(schemas.BatchObject.model_fields)
         made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
@@ -219,14 +221,34 @@ class Batches:
         batch has already ended, and `OSError` if the disk is full. The questions stop even then, but only after a
         repeated request does a server that starts again know it."""
         batch = self.get(id)
-        if batch.status not in _OPEN or self._ended_elsewhere(id):
-            batch = self._known[id]
-            raise ApiError(409, f"the batch is {batch.status}", "batch_ended")
-        if batch.status != "finalizing":
-            self._known[id] = batch.model_copy(update={"status": "cancelling"})
-            self._stops[id].set()
-            self._move(id, "cancelling")
+        if batch.status in _OPEN and batch.status != "finalizing" and not self._ended_elsewhere(id):
+            self._stop(id, now := int(time.time()))
+            # Only the server that works on the batch may write its state, and that may be another one.
+            write_atomically(self._folder / id / _CANCELLING, str(now), durable=True)
+            stored = self._stored(id)
+            if not self._ended_elsewhere(id) and stored is not None and stored.status == "finalizing":
+                self._known[id] = stored  # Whether that server still sees the file is not certain.
+                self._stops[id].clear()
+        if self._known[id].status not in _OPEN:
+            raise ApiError(409, f"the batch is {self._known[id].status}", "batch_ended")
         return self._known[id]
+
+    def _stop(self, id: str, since: int) -> None:
+        self._known[id] = self._known[id].model_copy(update={"status": "cancelling", "cancelling_at": since})
+        self._stops[id].set()
+
+    def _is_cancelled(self, id: str) -> bool:
+        """Return whether a client cancelled a batch, at this server or another one, and then stop it."""
+        since = self._known[id].cancelling_at
+        with contextlib.suppress(FileNotFoundError):
+            since = int((self._folder / id / _CANCELLING).read_bytes())
+        if since is not None:
+            self._stop(id, since)
+        return since is not None
+
+    async def _watch(self, id: str) -> None:
+        while not self._is_cancelled(id):
+            await asyncio.sleep(_LOOKS_S)
 
     def reads(self, file: str) -> bool:
         """Return whether an unfinished batch needs this file."""
@@ -234,8 +256,7 @@ class Batches:
 
     def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
-        if batch.status == "cancelling":
-            self._stops[batch.id].set()
+        self._is_cancelled(batch.id)
         # Its questions belong neither to the request that began it nor to that request's span.
         task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
@@ -307,11 +328,12 @@ class Batches:
             # The server before may have continued the batch since this one read its state. Only this one knows
             # of a request to cancel that could not be written, and of counts.
             before, stored = self._known[id], self._stored(id)
-            if not self._ended_elsewhere(id) and stored is not None and before.status != "cancelling":
+            if not self._ended_elsewhere(id) and stored is not None:
                 counts = before.request_counts if before.model is not None else stored.request_counts
-                self._known[id] = stored.model_copy(update={"request_counts": counts, "errors": before.errors})
-                if stored.status == "cancelling":
-                    self._stops[id].set()
+                since = before.cancelling_at or stored.cancelling_at
+                kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
+                self._known[id] = stored.model_copy(update=kept)
+                self._is_cancelled(id)
             yield self._known[id].status in _OPEN
 
     async def _answer(self, id: str) -> bool:
@@ -350,7 +372,8 @@ class Batches:
 
     async def _finish(self, id: str, title: Titles) -> None:
         outputs = await asyncio.to_thread(self._write_out, self._known[id], self._folder / id, title)
-        status: schemas.State = "cancelled" if self._known[id].status == "cancelling" else "completed"
+        # Only now: a server that cancels the batch after this look finds it finalizing.
+        status: schemas.State = "cancelled" if self._is_cancelled(id) else "completed"
         self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
@@ -380,22 +403,26 @@ class Batches:
             self._move(id, "in_progress")
         engine = service.engine(index)
         async with engine.view(conditions) as view:
-            run = await engine.answer_run(
-                questions,
-                folder / "run",
-                system=load_system(system),
-                settings=settings,
-                options=RunOptions(outage=_PATIENCE_MINUTES),
-                on_event=lambda event: self._heard(id, event),
-                stop=self._stops[id],
-                filter=view,
-            )
+            watching = asyncio.create_task(self._watch(id))
+            try:
+                run = await engine.answer_run(
+                    questions,
+                    folder / "run",
+                    system=load_system(system),
+                    settings=settings,
+                    options=RunOptions(outage=_PATIENCE_MINUTES),
+                    on_event=lambda event: self._heard(id, event),
+                    stop=self._stops[id],
+                    filter=view,
+                )
+            finally:
+                watching.cancel()
             done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
-            is_cancelled = self._known[id].status == "cancelling"
+            is_cancelled = self._is_cancelled(id)
             if done < run.status.questions and not is_cancelled:
                 return  # the server ends: the batch continues when it starts again
             counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)
-            self._move(id, "cancelling" if is_cancelled else "finalizing", request_counts=counts)
+            self._move(id, None if is_cancelled else "finalizing", request_counts=counts)
             await self._finish(id, view.title)
 
     def _heard(self, id: str, event: Event) -> None:

@@ -278,6 +278,32 @@ def test_a_server_that_starts_before_the_other_has_ended_goes_on_with_its_batch(
             assert (tmp_path / "jobs" / folder).stat().st_mode & 0o77 == 0
 
 
+async def test_a_batch_can_be_cancelled_at_another_server_than_the_one_that_works_on_it(tmp_path: Path) -> None:
+    gate, options = Gate(), pyfast.ServerOptions(jobs=tmp_path)
+    async with (
+        serving(None, gate, concurrency=4, options=options) as one,
+        serving(None, Gate(), concurrency=4, options=options) as other,
+    ):
+        with client(one.url) as ask, client(other.url) as again:
+            key = {"extra_headers": {"Idempotency-Key": "k"}}
+            batch = await asyncio.to_thread(begin, ask, lines(50), **key)
+            await until(lambda: gate.working == 4)
+            asked = {name: getattr(batch, name) for name in ("input_file_id", "endpoint", "completion_window")}
+            same = await asyncio.to_thread(again.batches.create, **asked, **key)
+            assert (same.id, same.status) == (batch.id, "in_progress")
+            assert (await asyncio.to_thread(again.batches.cancel, batch.id)).status == "cancelling"
+            async with asyncio.timeout(20):
+                while (await asyncio.to_thread(ask.batches.retrieve, batch.id)).status != "cancelling":
+                    await asyncio.sleep(0.05)
+            gate.open.set()
+            done = await asyncio.to_thread(ended, ask, batch.id)
+            assert (done.status, done.request_counts.completed) == ("cancelled", 4)
+            assert len(await asyncio.to_thread(results, ask, done.output_file_id)) == 4
+            with pytest.raises(openai.ConflictError):
+                await asyncio.to_thread(again.batches.cancel, batch.id)
+            assert await asyncio.to_thread(again.batches.retrieve, batch.id) == done
+
+
 async def test_requests_are_answered_while_a_batch_is_worked_on(tmp_path: Path) -> None:
     gate = Gate()
     async with serving(None, gate, concurrency=4, options=pyfast.ServerOptions(jobs=tmp_path)) as served:

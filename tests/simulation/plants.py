@@ -372,8 +372,16 @@ PLANTS |= {
             "return {**ids}",
         ),
         "a restarted server forgets that a batch is cancelled": (
-            '        if batch.status == "cancelling":\n            self._stops[batch.id].set()\n',
-            "",
+            "            since = int((self._folder / id / _CANCELLING).read_bytes())\n",
+            "            pass\n",
+        ),
+        "whichever server cancels a batch writes its state": (
+            "            write_atomically(self._folder / id / _CANCELLING, str(now), durable=True)\n",
+            "            self._keep(self._known[id])\n",
+        ),
+        "a server works on when another one cancels its batch": (
+            "asyncio.create_task(self._watch(id))",
+            "asyncio.create_task(asyncio.sleep(0))",
         ),
         "an accepted batch is not synced": (
             '"batch.json", batch.model_dump_json(), durable=True)',

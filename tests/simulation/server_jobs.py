@@ -32,6 +32,8 @@ ENDINGS = {"end": 3, "kill": 4, "kill in a write": 4, "power cut": 4, "disk full
 """How the server can end, and how often it does"""
 ENDED = ("completed", "failed", "cancelled")
 _URL, _FOREVER = "/v1/chat/completions", 1 << 60
+_HEEDS_S = 1.5
+"""How many seconds after a batch is cancelled questions may still start"""
 _TAKES_OVER_S = 60.0
 """How many seconds a second server may take to notice that the first one has ended a batch"""
 
@@ -83,9 +85,11 @@ class Client:
     """Of batches that the server has accepted"""
     tried: set[int] = field(default_factory=set)
     """Batches that somebody tried to cancel"""
-    cancelled: dict[int, int] = field(default_factory=dict)
-    """Batches that the server is about to cancel, as it has said, and in which of its lives it did"""
+    cancelled: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Batches that the server is about to cancel, as it has said: in which of its lives, and when"""
     life: int = 0
+    servers: list[Batches] = field(default_factory=list)
+    """Those that run: a client goes to any"""
     seen: dict[str, BatchObject] = field(default_factory=dict)
     """Batches that have ended, as the server has said"""
     faults: list[str] = field(default_factory=list)
@@ -144,7 +148,7 @@ def fault_of(jobs: Jobs, disk: Disk, trace: bool = False) -> str:
         for number, step in enumerate((*jobs.steps, None)):
             folder, chance = disk.begin(image), Random(step.seed if step else jobs.seed)
             disk.set_clock(now)
-            world.session, world.in_flight, client.life = number, 0, number
+            world.session, world.in_flight, client.life, client.servers = number, 0, number, []
             loop = SimulatedLoop(chance, disk, now, jobs.shuffles, False)
             scenario.in_loop(loop)
             ending = step.ending if step else "end"
@@ -192,14 +196,15 @@ async def _life(
     has_ended, second = asyncio.Event(), None
     if step and step.second:
         second = loop.create_task(_second(jobs, step, client, world, folder, has_ended, is_healthy))
-    async with _server(jobs, world, folder) as batches:
+    async with _server(jobs, client, world, folder) as batches:
         known = {batch.id for batch in batches.all()}
         client.faults += [f"the accepted batch {id} is gone" for id in {*client.ids.values()} - known]
+        chance = Random(step.seed + 2 if step else 0)
         last = [(0.0, "create", batch) for batch in range(len(jobs.lines)) if batch in jobs.keyed]
         for moment, what, batch in step.actions if step else last:
             await asyncio.sleep(max(began + moment - loop.time(), 0.0))
             try:
-                await _ask(jobs, client, batches, what, batch)
+                await _ask(jobs, client, chance.choice(client.servers), what, batch)
             except OSError:
                 if is_healthy:
                     raise
@@ -217,22 +222,24 @@ async def _life(
 
 
 @asynccontextmanager
-async def _server(jobs: Jobs, world: World, folder: Path) -> AsyncIterator[Batches]:
+async def _server(jobs: Jobs, client: Client, world: World, folder: Path) -> AsyncIterator[Batches]:
     """The batches of a server that runs."""
     llm: Any = SimulatedLLM(world, 4)
     service = Service(None, llm, None, {"direct": {}}, Limits(), jobs.concurrency, None, ServerOptions())
     batches = Batches(folder / "jobs", service, 10.0, ApiKey(""), asyncio.Lock())
     async with service.running(), batches.running():
+        client.servers.append(batches)
         yield batches
+        client.servers.remove(batches)
 
 
 async def _second(
     jobs: Jobs, step: Step, client: Client, world: World, folder: Path, has_ended: asyncio.Event, is_healthy: bool
 ) -> None:
-    """The process of a second server. Clients go to it when the first one has ended."""
+    """The process of a second server. It ends long after the first one."""
     await asyncio.sleep(step.second)
     try:
-        async with _server(jobs, world, folder) as batches:
+        async with _server(jobs, client, world, folder) as batches:
             await has_ended.wait()
             await asyncio.sleep(step.ends + _TAKES_OVER_S)
             _look(client, batches)
@@ -268,7 +275,8 @@ async def _ask(jobs: Jobs, client: Client, batches: Batches, what: str, number: 
         client.tried.add(number)
         try:
             if batches.cancel(client.ids[number]).status == "cancelling":
-                client.cancelled.setdefault(number, client.life)
+                now = asyncio.get_running_loop().time()
+                client.cancelled.setdefault(number, (client.life, now))
         except ApiError as error:
             if error.code != "batch_ended":
                 raise
@@ -330,11 +338,15 @@ def _faults(jobs: Jobs, client: Client, world: World, folder: Path, lossy: set[i
             yield f"no batch names the results {path.stem}"
     calls: dict[str, list[int]] = {}
     for call in world.asked:
-        for number, life in client.cancelled.items():
-            if call.session > life and f"b{number}q" in call.prompt:
+        for number, (life, since) in client.cancelled.items():
+            # A question in progress may ask again, and one that waits for the LLM may have asked nothing yet.
+            starts = call.prompt not in calls and not jobs.moods
+            is_late = call.session > life or (starts and call.began > since + _HEEDS_S)
+            if is_late and f"b{number}q" in call.prompt:
                 yield f"batch {number} was cancelled in life {life}, and {call.prompt} asked in {call.session}"
+        sessions = calls.setdefault(call.prompt, [])
         if call.outcome == "good":
-            calls.setdefault(call.prompt, []).append(call.session)
+            sessions.append(call.session)
     twice = {(batch.metadata or {})["n"] for batch in client.seen.values() if batch.id not in client.ids.values()}
     for prompt, sessions in calls.items():
         if len(sessions) > 1 + len(lossy & {*sessions}) and not twice:
