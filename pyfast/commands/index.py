@@ -260,7 +260,7 @@ def delete(index: IndexFolder, uris: list[str]) -> None:
 @app.command()
 @with_options
 def compact(index: IndexFolder, *, erase: bool = False) -> None:
-    """Merge all parts of an index into one part, without the deleted documents.
+    """Merge all parts of an index into one, leaving out the deleted documents.
 
     Args:
         erase: Also remove earlier commits, so that the parts keep no text of deleted documents.
