@@ -21,7 +21,7 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever of LlamaIndex that searches an index of pyfast.
+    """A LlamaIndex retriever that searches a pyfast index.
 
     Example:
         >>> from pyfast.integrations.llamaindex import PyfastRetriever
@@ -34,7 +34,7 @@ class PyfastRetriever(BaseRetriever):
         """Open the index.
 
         Args:
-            index: An index of pyfast, or its folder.
+            index: A pyfast index, or its folder.
             k: The maximum number of passages.
             **options: Options of LlamaIndex's `BaseRetriever`.
 
