@@ -40,7 +40,7 @@ class PyfastRetriever(BaseRetriever):
 
         Raises:
             InputError: `k` is below 1.
-            IndexFormatError: The folder has no index, or the index is damaged.
+            IndexFormatError: The folder contains no index, or the index is damaged.
         """
         self._index = index_of(index)
         self._k = at_least_one("k", k)
@@ -76,7 +76,7 @@ class BridgeRankPostprocessor(BaseNodePostprocessor):
         >>> BridgeRankPostprocessor(top_n=1).postprocess_nodes(nodes, query_str="Which moon did Cassini fly by?")
     """
 
-    top_n: int | None = Field(default=5, ge=1, description="How many nodes are kept; None: all, ranked")
+    top_n: int | None = Field(default=5, ge=1, description="How many nodes to keep; None: all, ranked")
 
     @classmethod
     def class_name(cls) -> str:
