@@ -159,7 +159,7 @@ class Engine:
         if of_run := [name for name in OF_RUN if name in (budget or {})]:
             instead = of_run[0].removeprefix("run_")
             raise InputError(
-                f"budget {of_run[0]}: only limits runs of `answer`; here, {instead} limits each question"
+                f"budget {of_run[0]}: limits only runs of `answer`; here, {instead} limits each question"
             )
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage

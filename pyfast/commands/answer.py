@@ -68,7 +68,7 @@ def answer(
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
         show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
         if options.reused:
-            say("calls that --reuse would take from an earlier run are counted as new")
+            say("calls that --reuse takes from an earlier run are counted as new calls")
         return
     if run is None:
         raise InputError("answer: needs --run FOLDER, the folder of the run")
