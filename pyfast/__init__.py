@@ -5,8 +5,7 @@
     >>> run = pyfast.answer(["Who discovered Titan?"], index=index, llm="embedded", system="n2n")
     >>> print(run.records[0].answer)
 
-`import pyfast` alone loads no other module of pyfast than its version. A name such as `pyfast.answer` is loaded
-when you first use it.
+`import pyfast` loads only pyfast's version. Names such as `pyfast.answer` are loaded when you first use them.
 """
 
 from importlib import import_module

@@ -6,9 +6,9 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. The import of `pyfast.commands.cli` is inside the function, because it takes half a
-    second."""
-    # An exception would be raised inside an import, and some code there would go on without the module.
+    """Run the command line. `pyfast.commands.cli` is imported inside the function, because importing it takes half
+    a second."""
+    # An exception would surface inside an import, and some code there would carry on without the module.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     from pyfast.errors import MissingPackageError

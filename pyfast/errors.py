@@ -1,4 +1,5 @@
-"""The errors that pyfast raises on purpose. Each message is one line with the problem and a way to solve it."""
+"""The errors that pyfast raises deliberately. Each message is one line that states the problem and how to solve
+it."""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 
 
 class PyfastError(Exception):
-    """Base class of all errors that pyfast raises on purpose. The command line prints such an error as one
-    line."""
+    """Base class of all errors that pyfast raises deliberately. The command line prints them as one line."""
 
 
 class InputError(PyfastError):
@@ -38,8 +38,7 @@ class OtherBuildError(PyfastError):
 
 
 def of_another_build(path: Path, found: object, known: object, again: str) -> OtherBuildError:
-    """Make the error for something in the format `found` instead of `known`. `again` says how to build it
-    again."""
+    """Create the error for something in the format `found` instead of `known`. `again` says how to rebuild it."""
     said = str(found or "unknown")
     formats = f"format {said if said.isprintable() else repr(found)}, not {known}"
     return OtherBuildError(f"{path}: written by another build of pyfast ({formats}): {again}")
@@ -61,25 +60,25 @@ class RunInUseError(InputError):
 
 
 class OtherRunError(InputError):
-    """A run was started with other values, and resumes only with the same."""
+    """A run was started with other values, and can be resumed only with the same ones."""
 
     def __init__(self, message: str, changed: Sequence[str] = ()) -> None:
-        """Make the error. `changed` has a line such as `system.set_k was 20 and is now 5` for each other value."""
+        """Create the error. `changed` contains a line such as `system.set_k was 20 and is now 5` for each value
+        that differs."""
         super().__init__(message)
         self.changed = changed
 
 
 class LLMUnavailableError(RunError):
-    """The LLM cannot be reached or has ended, so the run stops. (If only one call fails, the error is a
-    `CallError`.)
-    """
+    """The LLM is unreachable or has ended, so the run stops. If only one call fails, the error is a
+    `CallError`."""
 
 
 class OutageError(LLMUnavailableError):
-    """The LLM cannot take a call now: it cannot be reached, is overloaded, or has an internal error.
+    """The LLM cannot take a call now: it is unreachable or overloaded, or has an internal error.
 
-    The call itself is not the cause. A run waits until the LLM answers again, and stops after some time. In
-    your own code, you can repeat the call.
+    The call itself is not the cause. A run waits until the LLM answers again, for a limited time, and then stops.
+    In your own code, you can repeat the call.
     """
 
     def __init__(
@@ -89,8 +88,8 @@ class OutageError(LLMUnavailableError):
 
         Args:
             message: The error message, one line.
-            kind: `down`: the LLM cannot be reached or has an internal error. `busy`: it is overloaded. `slow`: it
-                did not answer in time.
+            kind: `down`: the LLM is unreachable or has an internal error. `busy`: it is overloaded. `slow`: it did
+                not answer in time.
             retry_after: How many seconds the LLM asks to wait before the next call.
         """
         super().__init__(message)
@@ -108,9 +107,9 @@ class RefusalError(LLMUnavailableError):
         """Describe the refusal.
 
         Args:
-            message: The error message if the server refuses every call, one line.
+            message: The one-line error message if the server refuses every call.
             said: The error message if it refuses only this call. Empty: the same.
-            status: The HTTP status. 0: it does not matter.
+            status: The HTTP status. 0: irrelevant.
         """
         super().__init__(message)
         self.said = said or message
@@ -134,14 +133,14 @@ class CallError(PyfastError):
 
 
 class AnswerError(CallError):
-    """One LLM reply cannot be used: it is cut off or does not match its schema.
+    """One LLM reply is unusable: it is cut off or does not match its schema.
 
     A system can catch the error and continue.
     """
 
 
 class FilteredError(AnswerError):
-    """A filter of the server ended an LLM reply, and would do so again."""
+    """A content filter on the server ended an LLM reply, and would do so again."""
 
 
 class CutOffError(AnswerError):
@@ -153,19 +152,19 @@ class TransportError(CallError):
 
 
 class BudgetError(PyfastError):
-    """A question has used all its calls, tokens or steps. Only this question fails.
+    """A question has used up its calls, tokens or steps. Only this question fails.
 
     Systems must not catch this error.
     """
 
 
 class QuestionError(PyfastError):
-    """A question cannot be answered, because it names documents that the index does not have. Only this question
+    """A question cannot be answered, because it names documents that are not in the index. Only this question
     fails."""
 
 
 class FallBackError(PyfastError):
-    """The LLM returned no usable reply, and the run is strict: the system must not take its fallback. So the
+    """The LLM returned no usable reply, and the run is strict: instead of falling back to a simpler step, the
     question fails.
 
     Systems must not catch this error.
@@ -173,12 +172,11 @@ class FallBackError(PyfastError):
 
 
 class ArrayError(PyfastError, ValueError):
-    """An array that an op got has the wrong dtype, shape or content. The message names the argument."""
+    """An array passed to an op has the wrong dtype, shape or content. The message names the argument."""
 
 
 class ConvergenceWarning(UserWarning):
-    """An iterative op did not reach its tolerance for some graphs. The results of these graphs come from the
-    last iteration.
+    """An iterative op did not reach its tolerance for some graphs. Their results are those of the last iteration.
 
     `warnings.simplefilter("error", ConvergenceWarning)` turns the warning into an error.
     """
@@ -186,7 +184,7 @@ class ConvergenceWarning(UserWarning):
     def __init__(self, message: str, pools: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.pools = pools
-        """The numbers of the pools whose graphs did not reach the tolerance, ascending. The first pool is 0"""
+        """The indices (from 0, ascending) of the pools whose graphs did not reach the tolerance"""
 
 
 class DeviceError(PyfastError):
@@ -194,9 +192,9 @@ class DeviceError(PyfastError):
 
 
 def kind_of(error: Exception) -> str:
-    """Return why a question failed, as a word for programs: `question` (see `QuestionError`), `budget` (its time,
-    calls, tokens or steps are used), `reply` (the LLM returned no usable reply), `call` (an LLM call failed) or
-    `internal` (an unexpected error)."""
+    """Return why a question failed, as a machine-readable word: `question` (see `QuestionError`), `budget` (its
+    time, calls, tokens or steps are used up), `reply` (the LLM returned no usable reply), `call` (an LLM call
+    failed) or `internal` (an unexpected error)."""
     kinds: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
         ((QuestionError,), "question"),
         ((BudgetError, TimeoutError), "budget"),
@@ -207,25 +205,25 @@ def kind_of(error: Exception) -> str:
 
 
 def told_of(error: PyfastError) -> tuple[str, str]:
-    """Return (the name of the class, the text) of an error, to send them to another process. pickle cannot
-    restore all errors."""
+    """Return (class name, text) of an error, to send to another process, because pickle cannot restore all
+    errors."""
     return type(error).__name__, str(error)
 
 
 def error_of(name: str, text: str) -> PyfastError:
-    """Make the error that another process has reported, from the name of its class and its text."""
+    """Recreate an error that another process has reported, from its class name and text."""
     kind = globals().get(name, RunError)
     return kind(text) if issubclass(kind, PyfastError) else RunError(text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the most similar known name, if there is one."""
+    """Return the end of an error message about an unknown name: the most similar known name, if there is one."""
     near = get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Return (field, error) for the first error that pydantic reports. The field is empty if the error concerns
+    """Return (field, message) for the first error that pydantic reports. The field is empty if the error concerns
     the whole object."""
     first = error.errors(include_url=False, include_input=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

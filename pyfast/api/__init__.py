@@ -1,2 +1,2 @@
-"""The public API. Each file has the functions for one task. You can also import the most used names from
-`pyfast`. The commands call this API."""
+"""The public API, which the commands call. Each file contains the functions for one task. The most used names can
+also be imported from `pyfast`."""

@@ -36,51 +36,50 @@ def answer(
 ) -> Run:
     """Answer questions with one of the systems, and wait until all are answered.
 
-    If `run` is a folder, pyfast stores each reply of the LLM in it before the question that asked for the
-    reply continues. If the process is killed, call `answer` again with the same arguments to resume the run.
-    The answers are then the same as without the interruption.
+    If `run` is a folder, pyfast stores each of the LLM's replies in it before the question that is waiting for the
+    reply continues. If the process is killed, call `answer` again with the same arguments to resume the run; the
+    answers are the same as without the interruption.
 
     Args:
-        questions: The path of a file with one question in each line (JSON Lines, CSV) or row (Parquet). You can
-            also give a DataFrame, or a list or any iterator of strings, mappings or `Question`s. A mapping has
-            `id` and `question`. For a conversation it has `id` and `turns`. A string that is not the path of a
-            file is one question. An asynchronous iterator runs in pyfast's own event loop, in another thread. If
-            the iterator must run in your event loop, use `Engine.answer_many`.
-        index: An index, or its folder. The systems `direct` and `cot` need no index.
-        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a string that names one. A model that you pass as
-            an object stays loaded after `answer` returns. If you give the model by name, `answer` closes it at the
-            end. You can also give each role (the purpose of a prompt) its own model: `{"default": ..., "pick":
-            ...}`. A role that the mapping does not name uses the default model. `pyfast systems NAME` prints the
-            roles.
-        llm_options: Options of a model that you give by name. The key `"NAME"` sets an option of the default
-            model. The key `"ROLE.NAME"` sets an option of the model of this role.
+        questions: The path of a file with one question per line (JSON Lines, CSV) or row (Parquet), a DataFrame,
+            or a list or other iterable of strings, mappings or `Question`s. A mapping contains `id` and `question`
+            or, for a conversation, `id` and `turns`. A string that is not a file path is one question. An
+            asynchronous iterator runs in pyfast's own event loop, in another thread; if it must run in your event
+            loop, use `Engine.answer_many`.
+        index: An index, or its folder. Optional for the systems `direct` and `cot`.
+        llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a string that names one. A model passed as an
+            object stays loaded after `answer` returns; a model given by name is closed at the end. You can also
+            give each role (the purpose of a prompt) its own model: `{"default": ..., "pick": ...}`. A role that
+            the mapping does not name uses the default model. `pyfast systems NAME` prints the roles.
+        llm_options: Options of models given by name. The key `"NAME"` sets an option of the default model, and
+            `"ROLE.NAME"` one of the model for that role.
         system: The name of a system (`pyfast.systems.names()`), a `System`, or `MODULE:NAME` for a `System`
             in a Python module.
         settings: Settings of the system, by name (`pyfast systems NAME` prints them). The setting `preset` sets
             several others at once.
         run: The folder of the run. None: the run stays in memory and cannot be resumed. A resumed run uses the
-            index at the commit with which it started, and logs a warning if there is a newer one.
+            index at the commit it started with, and logs a warning if there is a newer one.
         limit: Answer only the first `limit` questions. A run can be resumed with a higher limit.
-        concurrency: How many questions are in progress at once. This number does not change the answers. None:
-            10,000 for a model behind a Batch API, 64 for every other model.
-        budget: Limits by name. Limits of each question are `calls`, `tokens`, `steps`, `seconds`,
-            `call_seconds`, `attempts`, `passages` and `answer_tokens`. Limits of the run are `run_tokens` and
-            `run_seconds`. `pyfast.engine.Budget` explains each limit.
-        sampling: The temperature and the seed of the model's sampling.
+        concurrency: How many questions to process at once. This does not affect the answers. None: 10,000 for a
+            model behind a Batch API, 64 for any other model.
+        budget: Limits by name. The limits per question are `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
+            `attempts`, `passages` and `answer_tokens`; those of the run are `run_tokens` and `run_seconds`.
+            `pyfast.engine.Budget` explains each limit.
+        sampling: The model's sampling temperature and seed.
         options: How the run handles failures and outages, and what it stores.
-        cluster: Let the workers of a Ray cluster answer the questions. The answers are the same as without it.
-            `run` must be a folder that all machines share. Pass the model and the system as text, because each
-            worker opens its own model and system.
-        watch: Functions that pyfast calls with the events and steps of the run, and an event that stops the run.
+        cluster: Let the workers of a Ray cluster answer the questions. The answers are the same as without a
+            cluster. `run` must be a folder that all machines share. Pass the model and the system as strings,
+            because each worker opens its own.
+        watch: Functions that pyfast calls with the run's events and steps, and an event that stops the run.
 
     Returns:
-        The run. `run.records` has a record for each question, in the order of the questions. `run.status` counts
-        the records by their state.
+        The run. `run.records` contains a record for each question, in the order of the questions. `run.status`
+        counts the records by state.
 
     Raises:
-        InputError: An argument is not valid, or the folder has a run with other arguments.
+        InputError: An argument is not valid, or the folder contains a run with other arguments.
         ModelNotFoundError: The model is not on this machine.
-        LLMUnavailableError: The model can no longer be reached.
+        LLMUnavailableError: The model has become unreachable.
         RunError: The run cannot continue: the disk is full, too many questions failed, or the run has used its
             budget. No finished work is lost. If the run has a folder, call `answer` again to resume it. Otherwise
             the error's `records` contain the answers.

@@ -45,24 +45,24 @@ class ConfiguredSystem:
         return roles
 
     def described(self) -> dict[str, Any]:
-        """Return the settings in JSON types, as run.toml has them. `follow_ups` is among them unless it is
+        """Return the settings as JSON types, as run.toml stores them, with `follow_ups` among them unless it is
         `off`."""
         settings = self.settings.model_dump(mode="json")
         return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
 
     def open(self, run: Path | None) -> Any:
-        """Open what the system needs in addition to the index, such as a knowledge graph, and return it.
-        Return None if the system needs nothing more.
+        """Open and return what the system needs in addition to the index, such as a knowledge graph, or return
+        None if it needs nothing more.
 
-        `run` is the folder of the run, new or resumed. A resumed run gets the knowledge graph with which it
-        started. None: the run stays in memory.
+        `run` is the folder of the new or resumed run (None: the run stays in memory). A resumed run uses the
+        knowledge graph it started with.
         """
         if self.index is None or self.system.opens is None:
             return None
         return self.system.opens(self.index, self.settings, run)
 
     def ask(self, session: Any) -> Ask:
-        """Make the function that answers one question. `session` is the result of `open`."""
+        """Return the function that answers one question. `session` is the result of `open`."""
         ask = self.system.ask(self.settings, session)
         return (
             ask
@@ -72,7 +72,7 @@ class ConfiguredSystem:
 
 
 def reads_history(system: str | System) -> bool:
-    """Return whether a system itself uses the earlier turns of a conversation."""
+    """Return whether a system itself uses the conversation's earlier turns."""
     chosen = system if isinstance(system, System) else load_system(system)
     return "history" in chosen.settings.model_fields
 
@@ -85,8 +85,8 @@ def configure(
     follow_ups: FollowUps = "off",
     run: Path | None = None,
 ) -> ConfiguredSystem:
-    """Configure a system and open its index. `run` is the folder of a new or resumed run. For a resumed run,
-    the index is opened at the commit with which the run started.
+    """Configure a system and open its index. `run` is the folder of a new or resumed run; for a resumed run, the
+    index is opened at the commit that the run started with.
 
     Raises `InputError` if an argument is not valid.
     """
@@ -102,7 +102,7 @@ def configure(
         replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
         replaced.check(chosen.name, made.prompts)
     if index is None and chosen.needs_index:
-        raise InputError(f"{chosen.name} needs an index: pass one (--index or index=), made with `pyfast index`")
+        raise InputError(f"{chosen.name} needs an index: pass one (--index or index=) built by `pyfast index`")
     opened = None if index is None else index_of(index, run)
     if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
         newest = max(commit_numbers(opened.folder))

@@ -70,17 +70,17 @@ from pyfast.utils.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_o
 
 _FORGOTTEN_S = 1.0
 _SYSTEMS = 64  # the number of systems, each with its settings, that stay open for one view
-_TITLES = 1 << 14  # the number of titles of an index that stay in memory, because finding a title takes long
+_TITLES = 1 << 14  # the number of an index's titles that stay in memory, because looking up a title is slow
 
 
 class View:
-    """An index as questions see it: at one commit, and with one filter. Questions about it share batches and
-    opened systems. `Engine.view` makes it."""
+    """An index as questions see it, at one commit and with one filter. Questions on the same view share batches
+    and opened systems. `Engine.view` creates it."""
 
     def __init__(self, index: Index | None, runtime: Runtime) -> None:
         self.index, self.runtime = index, runtime
         self.title: Callable[[str], str] = (lambda uri: "") if index is None else lru_cache(_TITLES)(index.title)
-        """Returns the title of a document, by its uri. It is empty if there is no such document"""
+        """Returns the title of the document with a given uri, or an empty string if there is none"""
         self.prepared: dict[object, asyncio.Future[_Prepared]] = {}
         self.users = 0
         """The number of calls that use it"""
@@ -92,11 +92,11 @@ Filter = str | Sequence[str] | View
 
 
 class Engine:
-    """Answer questions inside a service. Use it with `async with`.
+    """Answers questions inside a service. Use it with `async with`.
 
-    Use an engine only in the event loop in which its `async with` block started. The questions of all callers
-    of `answer` and `answer_many` share batches, even if they use different systems. If you cancel one caller,
-    the other callers are not affected. Without `journal`, these two methods write nothing to the disk.
+    Use an engine only in the event loop in which its `async with` block started. Questions from all callers of
+    `answer` and `answer_many` share batches, even if they use different systems. Cancelling one caller does not
+    affect the others. Without `journal`, these two methods write nothing to disk.
 
     Example:
         >>> import asyncio, pyfast
@@ -121,40 +121,37 @@ class Engine:
         follow: bool = False,
         views: int = 32,
     ) -> None:
-        """Configure the engine. `async with` starts it.
+        """Configure the engine, which `async with` then starts.
 
         Args:
             index: An index, or its folder. None: only systems that need no index can answer.
             llm: A model, or a string that names one (see `pyfast.open_llm`). The model starts with the `async
-                with` block, and closes when the last engine that uses it ends. You can also pass a mapping of
-                roles to models, as in `pyfast.answer`. The mapping may contain roles that only some systems have.
-            concurrency: How many questions of all callers together are in progress at once. Further questions
-                wait.
-            budget: Limits of each question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
-                `attempts`, `passages`, `answer_tokens`. Limits of runs are rejected.
-            outage: How many minutes calls wait if the model cannot be reached, is overloaded or has internal
-                errors. 0: `LLMUnavailableError` is raised when all attempts at a call and at a test call have
-                failed. The model's options `attempts` and `backoff_s` set how long this takes.
-            prompts: A TOML file with prompts that replace prompts of the systems.
-            follow_ups: What to do with a question that has a `history`, and with later turns of a conversation,
-                if the system can answer only single questions. The values are those of `pyfast.RunOptions`. Other
-                systems read the history themselves, and this argument has no effect on them. Without a history, it
-                has no effect either.
-            journal: A new folder, into which `answer` and `answer_many` write replies of the LLM, questions,
-                answers, traces and times, as a run does. A reply is stored before the question that asked for the
-                reply continues. `pyfast.Run` and the commands read the folder as that of a run with the questions
-                that have ended, even while the engine writes into it. You cannot resume it. `answer` then numbers
-                questions without an id from 1. None: these methods write nothing.
-            follow: After a change of the index, use its new commit for calls that start later. Calls in progress
+                with` block, and closes when the last engine using it ends. You can also pass a mapping from roles
+                to models, as in `pyfast.answer`; it may include roles that only some systems use.
+            concurrency: How many questions, from all callers together, to process at once. Further questions wait.
+            budget: Limits per question, by name: `calls`, `tokens`, `steps`, `seconds`, `call_seconds`,
+                `attempts`, `passages`, `answer_tokens`. Run limits are rejected.
+            outage: How many minutes calls wait if the model is unreachable or overloaded, or has internal errors.
+                0: raise `LLMUnavailableError` when all attempts at a call and at a test call have failed; how long
+                this takes depends on the model's options `attempts` and `backoff_s`.
+            prompts: A TOML file with prompts that replace the systems' own.
+            follow_ups: What to do with a question that has a `history`, and with later turns of a conversation, if
+                the system can answer only single questions. The values are those of `pyfast.RunOptions`. The
+                argument has no effect without a history, nor on systems that read the history themselves.
+            journal: A new folder to which `answer` and `answer_many` write the LLM's replies, questions, answers,
+                traces and times, as a run does. Each reply is stored before the question that is waiting for it
+                continues. `pyfast.Run` and the commands read the folder like that of a run whose questions are
+                those finished so far, even while the engine is writing to it; it cannot be resumed. With a
+                journal, `answer` numbers questions without an id from 1. None: these methods write nothing.
+            follow: After the index has changed, use its new commit for calls that start later; calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
             views: The maximum number of filters whose documents are kept in temporary files. To make room for
-                another filter, the engine deletes the files of a filter that was used only once or, if there is
-                none, of the least recently used filter. Set this higher than the number of filters in constant
-                use.
+                another filter, the engine deletes the files of a filter that was used only once or, failing that,
+                of the least recently used one. Set this higher than the number of filters in constant use.
 
         Raises:
             InputError: A budget or the name of the model cannot be read.
-            IndexFormatError: The folder has no index, or the index is damaged.
+            IndexFormatError: The folder contains no index, or the index is damaged.
         """
         self._index = None if index is None else index_of(index)
         self._llm = replace(opened(llm), kept=frozenset())
@@ -178,14 +175,14 @@ class Engine:
         self._journal = None if journal is None else Path(journal)
         self._folder: RunFolder | None = None
         self._tickets = count(-1, -1)
-        self._asked = count(1)  # ids for questions without one, if a journal keeps them
+        self._asked = count(1)  # ids for questions without one, if there is a journal
         self._follow, self._most_views = follow, at_least_one("views", views)
         self._base: View | None = None  # with the engine's own index
         self._views: dict[frozenset[Condition], asyncio.Future[View]] = {}  # the one used last is the last
         self._used_again: set[frozenset[Condition]] = set()
         self._one_view = asyncio.Lock()
         self._moving: asyncio.Task[None] | None = None
-        self._state: object = None  # of the folder, when the index was last known to be at the current commit
+        self._state: object = None  # of the folder, when the index was last known to be up to date
 
     async def __aenter__(self) -> Self:
         if self._runtime is not None:
@@ -208,7 +205,7 @@ class Engine:
         return self
 
     async def __aexit__(self, kind: object, *error: object) -> None:
-        """Wait for questions in progress, or cancel them if the block ended with an error."""
+        """Wait for the questions in progress, or cancel them if the block ended with an error."""
         working = self._working - {asyncio.current_task()}
         if kind is not None:
             for task in working:
@@ -241,29 +238,28 @@ class Engine:
             system: The name of an installed system, or a `System` object.
             settings: Settings of the system, by name.
             history: The earlier (question, answer) pairs, if the question continues a conversation.
-            on_step: A function that is called in this event loop with each `pyfast.engine.Step`. A step is one
-                call that the question makes: to the model, or to a batched function such as a search. The function
-                is called twice for each step: when the step begins and when it ends. It is called once, with
-                `fell_back`, if the system continues without a usable reply.
-            ledger: A new `pyfast.engine.Ledger`. `answer` writes the question's calls, tokens, and time of each
-                stage into it.
-            filter: Conditions as in `pyfast.open_index`, in addition to those with which the index was opened.
-                The question searches only documents that meet all of them. Questions with the same filter share
-                batches. You can also give a `view`, to stay at its commit.
+            on_step: A function to call in this event loop with each `pyfast.engine.Step`. A step is one call that
+                the question makes, to the model or to a batched function such as a search. The function is called
+                twice per step, when the step begins and when it ends, and once, with `fell_back`, if the system
+                continues without a usable reply.
+            ledger: A new `pyfast.engine.Ledger`. `answer` records the question's calls, tokens, and time per stage
+                in it.
+            filter: Conditions as in `pyfast.open_index`, in addition to those the index was opened with. The
+                question searches only documents that meet all of them. Questions with the same filter share
+                batches. You can also pass a `view`, to stay at its commit.
             documents: The uris of the documents to search. If the question itself lists `documents`, it searches
                 those in both lists.
-            on_text: A function that is called in this event loop with the answer so far, while the LLM writes it.
-                With some systems and LLMs, it is never called. If the reply turns out not to be usable, the record
-                has a different answer.
+            on_text: A function to call in this event loop with the answer so far, while the LLM writes it. With
+                some systems and LLMs, it is never called. If the reply turns out to be unusable, the answer in the
+                record is a different one.
 
         Returns:
-            The record of the question. Its state is `failed`, with a reason, if the question could not be
-            answered.
+            The question's record. Its state is `failed`, with a reason, if the question could not be answered.
 
         Raises:
             InputError: The system, a setting, the filter or the question is not valid, or no document meets the
                 filter.
-            LLMUnavailableError: The model can no longer be reached.
+            LLMUnavailableError: The model has become unreachable.
         """
         past = tuple(_turn(number, pair) for number, pair in enumerate(history, 1))
         turns = [turn for _, turn in read_question(question, 1 if self._journal is None else next(self._asked))]
@@ -285,9 +281,8 @@ class Engine:
     ) -> AsyncGenerator[Record, None]:
         """Answer questions, and yield their records in the order of the questions.
 
-        The engine reads only about `2 * concurrency` questions ahead, so an iterator may be endless. To stop
-        early, call the generator's `aclose()`, or use `contextlib.aclosing`. Both cancel the questions in
-        progress.
+        The engine reads only about `2 * concurrency` questions ahead, so an iterator may be endless. To stop early
+        and cancel the questions in progress, call the generator's `aclose()`, or use `contextlib.aclosing`.
 
         Args:
             questions: As in `pyfast.answer`, including asynchronous iterators. Consecutive `Question` objects with
@@ -301,11 +296,11 @@ class Engine:
             One record for each question or turn.
 
         Raises:
-            InputError: The system, a setting, the filter or a question is not valid. If a question is not valid,
-                the error is raised after the records of all earlier questions.
-            LLMUnavailableError: The model can no longer be reached.
+            InputError: The system, a setting, the filter or a question is not valid. An invalid question raises
+                the error after the records of all earlier questions.
+            LLMUnavailableError: The model has become unreachable.
         """
-        # An asynchronous context manager is a generator, which a loop that ends may close before this one.
+        # An asynchronous context manager is a generator, which an ending event loop may close before this one.
         with self._using(await self._viewed(filter)) as view:
             prepared = await self._prepare(view, system, settings)
             working: deque[asyncio.Task[list[Record]]] = deque()
@@ -352,28 +347,27 @@ class Engine:
     ) -> Run:
         """Answer a set of questions as `pyfast.answer` does, with the models of this engine.
 
-        The questions of the run share batches with each other, but not with the questions of other callers. All
-        callers share the models. If you cancel `answer_run`, call it again with the same arguments to resume the
-        run.
+        The run's questions share batches with each other, but not with those of other callers; all callers share
+        the models. If you cancel `answer_run`, call it again with the same arguments to resume the run.
 
         Args:
             questions: As in `pyfast.answer`.
             run: The folder of the run. If it exists, the run resumes.
             system: As in `answer`.
             settings: As in `answer`.
-            options: As in `pyfast.answer`. `follow_ups`, `outage`, `keep_prompts`, `retry_failed`, `ask_once` and
-                `reuse` have an effect here; other options are rejected.
-            on_event: A function that is called in this event loop with each `pyfast.engine.Event`.
-            stop: After you set this event, no new question starts. Questions in progress finish, and you can
-                resume the run.
+            options: As in `pyfast.answer`. Supported here are `follow_ups`, `outage`, `keep_prompts`,
+                `retry_failed`, `ask_once` and `reuse`; others are rejected.
+            on_event: A function to call in this event loop with each `pyfast.engine.Event`.
+            stop: Once you set this event, no new question starts. Questions in progress finish, and you can resume
+                the run.
             filter: As in `answer`.
 
         Returns:
             The run.
 
         Raises:
-            InputError: An argument is not valid, or the folder has a run with other arguments.
-            LLMUnavailableError: A model can no longer be reached.
+            InputError: An argument is not valid, or the folder contains a run with other arguments.
+            LLMUnavailableError: A model has become unreachable.
             RunError: The run cannot continue. No finished work is lost.
         """
         self._entered()
@@ -437,12 +431,12 @@ class Engine:
     def llm_is_out(self) -> bool:
         """Return whether a model is out, for health checks of a service.
 
-        A model counts as out from the moment a call fails because of it, or is cancelled after a failed attempt,
-        until it answers a call or a test call. While a model is out and no question waits for it, this method
-        sends test calls, at most one every two seconds, and does not wait for the reply. So a service that
-        receives no questions during this time still detects the end of the outage. It also sends a test call after
-        questions were cancelled while the model did not reply. If there is no reply to it within 30 seconds, the
-        model is out too. The log has a line for the beginning of an outage and one for the end.
+        A model is out from the moment a call fails because of it, or is cancelled after a failed attempt, until it
+        answers a call or a test call. While a model is out and no question is waiting for it, this method sends
+        test calls, at most one every two seconds, without waiting for the reply, so that a service which receives
+        no questions in the meantime still detects the end of the outage. It also sends a test call after questions
+        were cancelled while the model was not replying; if this call gets no reply within 30 seconds, the model is
+        out too. The log contains one line for the start of an outage and one for its end.
 
         Returns:
             Whether a model is out. False before the `async with` block.
@@ -459,13 +453,13 @@ class Engine:
 
     @property
     def index(self) -> Index | None:
-        """The index that calls without a filter use now."""
+        """The index that calls without a filter currently use."""
         return self._index
 
     @contextlib.asynccontextmanager
     async def view(self, filter: Filter = ()) -> AsyncIterator[View]:
-        """Keep an index with a filter at one commit for several calls: while the `async with` block runs, calls
-        that get the view as their `filter` see the same documents.
+        """Keep an index with a filter at one commit for several calls: while the `async with` block runs, all
+        calls that take the view as their `filter` see the same documents.
 
         The first use of a filter copies the documents that meet it to temporary files.
 
@@ -498,7 +492,7 @@ class Engine:
         while self._is_changed():
             if self._moving is None:
                 self._moving = asyncio.ensure_future(self._move())
-            await asyncio.shield(self._moving)  # Other calls need it too.
+            await asyncio.shield(self._moving)  # Other calls use it too.
         assert self._base is not None
         if not conditions:
             return self._base
@@ -511,7 +505,8 @@ class Engine:
             self._used_again.add(key)
         self._views[key] = making
         if len(self._views) > self._most_views:
-            # One used once goes first: else a client with many filters takes the views of all others.
+            # Views used only once go first: otherwise, a client with many filters would evict everyone else's
+            # views.
             oldest = min(list(self._views)[:-1], key=self._used_again.__contains__)
             self._drop(self._views.pop(oldest))
         self._used_again &= self._views.keys()
@@ -524,12 +519,12 @@ class Engine:
         def make(index: Index) -> Index:
             try:
                 chosen = index.fitting([str(one) for one in conditions])
-            except InputError:  # Its message has all conditions, also those that a server adds to a client's.
+            except InputError:  # Its message would also show conditions that a server adds to a client's.
                 raise InputError("filter: no document matches") from None
-            _ = chosen.whole  # made here, and not in the thread of a batch
+            _ = chosen.whole  # made here rather than in a batch's thread
             return chosen
 
-        async with self._one_view:  # It holds the GIL, and one client must not take all threads.
+        async with self._one_view:  # It holds the GIL, and one client must not occupy all threads.
             index = await asyncio.to_thread(make, base.index)
         return View(index, self._entered()(index))
 
@@ -541,7 +536,7 @@ class Engine:
                 LOG.error(
                     "%s no longer exists; the engine stays at commit %d", self.index.folder, self.index.commit
                 )
-                self._state = None  # Said once. An index that comes back may be another one.
+                self._state = None  # Logged only once. An index that reappears may be a different one.
             return False
         return state != self._state
 
@@ -575,8 +570,8 @@ class Engine:
 
     def _free_unused(self, view: View) -> None:
         if not view.users and not view.is_kept:
-            # Objects of an index refer to each other, so only the collector frees its files. It waits until the
-            # last call and the threads have forgotten the index.
+            # An index's objects refer to each other, so only the garbage collector frees its files, once the last
+            # call and the threads have dropped the index.
             asyncio.get_running_loop().call_later(_FORGOTTEN_S, gc.collect)
 
     def _entered(self) -> Callable[[Index | None], Runtime]:
@@ -598,7 +593,7 @@ class Engine:
         ledger: Ledger | None = None,
         on_text: OnText | None = None,
     ) -> list[Record]:
-        """Answer one question, or the turns of one conversation. Return the record of each, in order."""
+        """Answer one question, or the turns of one conversation, and return their records in order."""
         ask, replaced, system, roles = prepared
         if past or len(turns) > 1:
             check_given(system, roles, self._llm.by_role)
@@ -623,8 +618,8 @@ class Engine:
         return records
 
     async def _prepare(self, view: View, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
-        """Return a system with its settings. What the system needs in addition to the index is opened in a
-        thread, and only once for all questions with the same system and settings."""
+        """Return a system with its settings. What the system needs in addition to the index is opened in a thread,
+        once for all questions with the same system and settings."""
         _refuse_module(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
         opening = view.prepared.pop(key, None)
@@ -648,14 +643,13 @@ def _tell(name: str, fault: Exception | None) -> None:
 
 
 def _forget(kept: dict[Any, asyncio.Future[Any]], key: object, opening: asyncio.Future[Any]) -> None:
-    """Forget what could not be opened, because its opening failed or was cancelled. The next caller then tries
-    again to open it."""
+    """Forget an entry whose opening failed or was cancelled, so that the next caller tries again."""
     if (opening.cancelled() or opening.exception() is not None) and kept.get(key) is opening:
         del kept[key]
 
 
 def _turn(number: int, pair: object) -> tuple[Question, Answer]:
-    """Return an earlier turn of a conversation. Raises `InputError` if it is not a question and its answer."""
+    """Return an earlier turn of a conversation. Raises `InputError` if `pair` is not a question and its answer."""
     match pair:
         case (str(asked), str(answer)):
             return Question(f"turn {number}", asked), Answer(answer)
@@ -682,8 +676,8 @@ def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: 
 def _new_folder(
     path: Path, index: Index | None, llms: Mapping[Role, FullLLM], stack: contextlib.AsyncExitStack
 ) -> RunFolder:
-    """Make the folder of a journal, and register its `flush` and `close` with `stack`. Raises `InputError` if
-    `path` exists and is not an empty folder."""
+    """Create a journal folder, and register its `flush` and `close` with `stack`. Raises `InputError` if `path`
+    exists and is not an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"journal: {path} already exists; use a new folder")
     places = {
@@ -698,7 +692,7 @@ def _new_folder(
 
 
 def _refuse_module(system: str | System) -> None:
-    """Raise `InputError` if the system is given as `MODULE:NAME`. This text may come from a request, and a
+    """Raise `InputError` if the system is given as `MODULE:NAME`: this string may come from a request, and a
     request must not import modules."""
     if isinstance(system, str) and ":" in system:
         raise InputError(f"{system}: expected a System or the name of an installed system")
@@ -713,12 +707,12 @@ def _opened(configured: ConfiguredSystem) -> _Prepared:
 
 
 async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
-    """Return the next question, or the turns of the next conversation. The list is empty at the end."""
+    """Return the next question, or the turns of the next conversation, or an empty list at the end."""
     return await anext(asked, [])
 
 
 async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:
-    """Yield a list of one question for each single question, and a list of all turns for each conversation."""
+    """Yield one list per conversation with all its turns, and one per single question."""
     turns: list[Question] = []
     number = 0
     async for given in _each(questions):
@@ -737,10 +731,10 @@ async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Questi
 
 
 async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
-    """Yield the questions. `questions` is an iterable, an asynchronous iterable, the path of a file, or a text
-    that is one question. Raises `InputError` for bytes and for a single mapping."""
+    """Yield the questions. `questions` is an iterable, an asynchronous iterable, a file path, or a string that is
+    one question. Raises `InputError` for bytes and for a single mapping."""
     if isinstance(questions, bytes | Mapping):
-        raise InputError("questions: expected a question as text, a list of questions, or a file of questions")
+        raise InputError("questions: expected a question as text, a list of questions, or a question file")
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
@@ -752,4 +746,4 @@ async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
     else:
         for given in questions:
             yield given
-            await asyncio.sleep(0)  # Let the event loop do other work during a long list.
+            await asyncio.sleep(0)  # Let the event loop do other work while it reads a long list.

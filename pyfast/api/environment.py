@@ -1,4 +1,4 @@
-"""Report how pyfast was built, what this machine has, and on which device each op runs."""
+"""Report how pyfast was built, what hardware and packages this machine has, and on which device each op runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Environment:
     cores: int
     """The number of processor cores that this process may use"""
     instructions: str
-    """The processor instructions that the op `maxsim` uses: `portable`, `avx2`, `avx512` or `avx512_vnni`"""
+    """The processor instruction set that the op `maxsim` uses: `portable`, `avx2`, `avx512` or `avx512_vnni`"""
     has_gpu_ops: bool
     """Whether this pyfast was built with GPU ops"""
     gpus: tuple[str, ...]
@@ -55,14 +55,14 @@ class Environment:
     """The GPUs on which models can encode texts and vectors can be searched (`Hardware`), with their memory"""
     packages: tuple[Package, ...]
     ops: dict[str, bool]
-    """For each op, by its name: whether it runs on a GPU if its arrays are on the GPU"""
+    """For each op, by name: whether it runs on a GPU if its arrays are there"""
 
 
 def describe_environment() -> Environment:
-    """Describe this machine and the packages on it.
+    """Describe this machine and its packages.
 
     Returns:
-        Versions, cores, GPUs, and for each op whether it can run on a GPU.
+        Versions, cores, GPUs, and whether each op can run on a GPU.
 
     Example:
         >>> from pyfast.api.environment import describe_environment

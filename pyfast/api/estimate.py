@@ -26,8 +26,7 @@ _DRAWS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An expected total with its 95 % interval. The interval covers only the error from the random choice of
-    questions."""
+    """An expected total with its 95 % interval. The interval covers only the sampling error of the questions."""
 
     value: float
     low: float
@@ -45,23 +44,23 @@ class Estimate:
     prompt_tokens: Expected
     completion_tokens: Expected
     money: Expected | None
-    """The price of the run. None: `estimate` got no price list"""
+    """The price of the run. None: no price list was given"""
     seconds: Expected | None
-    """The seconds of all questions together, each from its start to its end. None: the estimate does not come
-    from an earlier run, or this run did not record them, or all its questions reused replies. The run itself
-    takes less time, because it works on several questions at once"""
+    """The sum of all questions' times in seconds, each from start to end. The run itself takes less time, because
+    it works on several questions at once. None: the estimate does not come from an earlier run, or that run did
+    not record times, or all its questions reused replies"""
     currency: str | None = None
     """The currency of `money`"""
     hours: Expected | None = None
-    """The hours until all questions are answered, without the time to start models and workers. None: the
-    estimate does not come from an earlier run, or fewer than two of its questions have times of their own
+    """The hours until all questions are answered, excluding the startup of models and workers. None: the estimate
+    does not come from an earlier run, or fewer than two of its questions have times of their own
     """
     note: str = ""
-    """If replies of the earlier run were reused: how many of its questions the times come from"""
+    """If the earlier run reused replies: how many of its questions the times come from"""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """How a question of the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for
-    the llm` (while all its places were taken), `search` (searches and other batched calls), `engine`
-    (pyfast's own process). The sum can exceed 1 if a question makes several calls at once
+    """How a question in the earlier run spent its time, as shares between 0 and 1: `llm`, `waiting for the llm`
+    (while all its slots were taken), `search` (searches and other batched calls), `engine` (pyfast's own process).
+    The sum can exceed 1 if a question makes several calls at once
     """
 
 
@@ -83,39 +82,38 @@ def estimate(
 ) -> Estimate:
     """Estimate the LLM calls, tokens and price of a run without calling its LLM.
 
-    `based_on` is an earlier run of the same system. pyfast multiplies the mean usage per question of this run
-    by the number of questions. Without `based_on`, pyfast answers a uniform sample of the questions with the
-    LLM `instant`, which replies immediately with text that fits the schema.
+    With `based_on`, an earlier run of the same system, pyfast multiplies that run's mean usage per question by the
+    number of questions. Without it, pyfast answers a uniform sample of the questions with the LLM `instant`, which
+    replies immediately with text that fits the schema.
 
-    With `instant`, searches and prompts are real, but replies are not, so a plan can have more or fewer
-    hops than that of a real language model. `instant` counts four bytes as one token. For a reliable
-    estimate, make a small real run and give it as `based_on`.
+    With `instant`, searches and prompts are real, but replies are not, so a plan may contain more or fewer hops
+    than a real language model's. `instant` counts four bytes as one token. For a reliable estimate, carry out a
+    small real run and pass it as `based_on`.
 
     Args:
         questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
         index: As in `pyfast.answer`. Only used without `based_on`.
-        llm: The name of the run's model, or a mapping of roles to such names. pyfast only looks up the price of
-            this model in `prices`.
+        llm: The name of the run's model, or a mapping from roles to such names, used only to look up prices in
+            `prices`.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`. Only used without `based_on`.
-        budget: Limits of each question, as in `pyfast.answer`. Only used without `based_on`.
+        budget: Limits per question, as in `pyfast.answer`. Only used without `based_on`.
         limit: Count only the first `limit` questions.
         based_on: An earlier run of the system, or its folder.
         sample: How many questions to try. Only used without `based_on`.
         context_window: The size of the LLM's context window in tokens. Only used without `based_on`.
         prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-        workers: How many workers of a cluster will answer the questions. Only the result's `hours` depends on
-            this number. The estimate assumes that each worker is as fast as one worker (or the only process)
-            of the earlier run, which is true if each has its own model, or if they share an LLM server that
-            is not fully loaded.
-        columns: As in `pyfast.RunOptions`: the columns of a question file whose names differ from pyfast's.
+        workers: How many workers of a cluster will answer the questions. This affects only the result's `hours`.
+            The estimate assumes that each worker is as fast as a worker (or the only process) of the earlier run,
+            which holds if each has its own model, or if they share an LLM server with spare capacity.
+        columns: The columns of a question file whose names differ from pyfast's, as in `pyfast.RunOptions`.
 
     Returns:
         The expected totals with intervals.
 
     Raises:
-        InputError: An argument is not valid, the price list does not have the model, or `based_on` has no answers
-            or is a run of a different system.
+        InputError: An argument is not valid, the model is missing from the price list, or `based_on` has no
+            answers or is a run of a different system.
 
     Example:
         >>> import pyfast
@@ -157,7 +155,7 @@ def estimate(
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
         service = service_times(folder)
     if not used:
-        raise InputError(f"cannot estimate from {basis}, because none is finished")
+        raise InputError(f"cannot estimate from {basis}: none is finished")
     timed = [one for one in used if not one.reused]
     seconds = [one.seconds for one in timed if one.seconds is not None]
     whose = f"times come only from {len(timed)} of them" if seconds else "there are no times"
@@ -178,17 +176,16 @@ def estimate(
 
 
 def _workers_of(run: Path) -> int:
-    """Return how many workers answered the questions of an earlier run. The result is 1 for a run of one
-    process."""
+    """Return how many workers answered an earlier run's questions, or 1 if it was a single process."""
     recorded = recorded_value(run, "places", "workers")
     return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
 
 
 def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
-    """Return the hours until `count` questions are answered, by Little's law: the sum of the times of the
-    questions, divided by the number of questions in progress. Each worker of the new run is assumed to have as
-    many questions in progress as a worker of the earlier run. `had` is the number of workers in the earlier
-    run, and `workers` is their number in the new run."""
+    """Return the hours until `count` questions are answered, by Little's law: the total time of the questions
+    divided by the number of questions in progress. Each worker is assumed to have as many questions in progress as
+    a worker of the earlier run. `had` is the number of workers in the earlier run, and `workers` that in the new
+    run."""
     at_once = service.in_progress / had * workers
     return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
@@ -210,8 +207,7 @@ def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:
 
 
 def _expected(values: Sequence[float], count: int) -> Expected:
-    """Return the mean of `values`, multiplied by `count`. Its 95 % interval comes from a percentile bootstrap
-    over the questions."""
+    """Return the mean of `values` times `count`, with a 95 % percentile bootstrap interval over the questions."""
     array = np.array(values, np.float64)
     draws = np.random.default_rng(0).integers(0, len(array), (_DRAWS, len(array)))
     low, high = np.quantile(array[draws].mean(axis=1), [0.025, 0.975])
@@ -223,9 +219,9 @@ def _priced(
 ) -> Expected:
     """Return the expected price of `count` questions.
 
-    If the roles have different prices, the function divides the tokens of each question among the roles, in
-    proportion to `roles`. `roles` has for each role the tokens of all questions together: (in prompts, in
-    completions). `of_role` has the price for each role.
+    If prices differ between roles, each question's tokens are divided among the roles in proportion to `roles`,
+    which gives each role's tokens over all questions (in prompts, in completions). `of_role` gives the price for
+    each role.
     """
     default = of_role.get("default") or next(iter(of_role.values()))
     if len(set(of_role.values())) == 1:

@@ -50,34 +50,35 @@ def evaluate(
 ) -> Report:
     """Score the answers of a run.
 
-    pyfast scores only finished questions, and a failed question counts as wrong. `report.not_run` lists the
-    unfinished questions. Questions beyond the run's `limit` do not count.
+    Only finished questions are scored; a failed question counts as wrong. `report.not_run` lists the unfinished
+    questions. Questions beyond the run's `limit` are ignored.
 
     Args:
         run: A run, or its folder.
         gold: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow), a DataFrame, or mappings with the same keys:
             `id`, `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the
-            gold evidence). With `"answer_mode": "all"`, `answers` is a list of several answers, and a correct
-            answer names all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the
-            folder of the questions or, if there is no such file, the question file.
+            gold evidence). With `"answer_mode": "all"`, `answers` lists several answers, and a correct answer must
+            name all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of
+            the questions or, if there is no such file, the question file.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names, and `evidence` if a question with metrics has
             `supporting`; if the file names none, `em_f1` and `evidence`, or `hits` for
             conversations.
-        figures: The names of the figures to report, such as `em`. Empty: all figures of the metrics.
-        judged: The folder of a run of `pyfast.api.judgement.judge_answers`. Its verdicts become the figures
-            `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
-        costs: Whether the report has the calls, tokens and seconds of a question, as `report.cost`. A run in
-            memory does not record seconds.
-        prices: As in `pyfast.compare`. The report then has the costs.
+        figures: The names of the figures to report, such as `em`. Empty: all the metrics' figures.
+        judged: The folder of a judge's run (`pyfast.api.judgement.judge_answers`), whose verdicts become the
+            figures `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
+        costs: Whether to report the mean calls, tokens and seconds per question, as `report.cost`. A run in memory
+            records no seconds.
+        prices: As in `pyfast.compare`. If given, the report includes the costs.
 
     Returns:
-        Figures with 95 % intervals: first for all questions, then for each type of question. For conversations
-        also for each domain, source, type of answer and turn. `report.questions` has the figures of each question.
+        Figures with 95 % intervals: first for all questions, then for each question type and, for conversations,
+        also for each domain, source, answer type and turn. `report.questions` contains the figures of each
+        question.
 
     Raises:
-        InputError: The gold answers cannot be read, the run has none of their questions, a metric or a
-            figure does not exist, or a model is missing from the price list.
+        InputError: The gold answers cannot be read, the run contains none of their questions, a metric or a figure
+            does not exist, or a model is missing from the price list.
 
     Example:
         >>> import pyfast
@@ -107,28 +108,27 @@ def export(
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
-    Columns of the question file that pyfast does not use follow `question`. If such a column has the same name as
-    one of pyfast's, it is called `question.NAME`. Lists are written as JSON in CSV and XLSX.
+    Columns of the question file that pyfast does not use follow `question`, renamed `question.NAME` if pyfast has
+    a column of the same name. Lists are written as JSON in CSV and XLSX.
 
-    With `sources`, each source of an answer has a row. The columns are `run`, `id`, `question`, `answer`, `rank`
-    (from 1), `uri`, `title`, `page` (from 1, of a file with pages), `sheet` (of a workbook with several), `row`
-    (of a table: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
+    With `sources`, there is one row per source of an answer. The columns are `run`, `id`, `question`, `answer`,
+    `rank` (from 1), `uri`, `title`, `page` (from 1, in files with pages), `sheet` (in workbooks with several),
+    `row` (in tables: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
 
     Args:
         runs: Runs, or their folders.
-        out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
-        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning, and its
-            figures are empty.
+        out: The file to write (.csv, .jsonl, .parquet or .xlsx).
+        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning and leaves
+            its figures empty.
         metrics: As in `pyfast.evaluate`.
-        wide: Write one row for each question, with the runs side by side. The columns of a run are then called
-            `RUN: COLUMN`. Otherwise each question has a row for each run.
-        sources: Write one row for each source of an answer. Titles, pages and rows come from the run's index.
+        wide: Write one row per question, with the runs side by side in columns named `RUN: COLUMN`. Otherwise,
+            each question has one row per run.
+        sources: Write one row per source of an answer. Titles, pages and rows come from the run's index.
         overwrite: Whether to replace an existing file `out`.
-        prices: As in `pyfast.compare`. With them, the column `money` has the price of the LLM calls of a question.
+        prices: As in `pyfast.compare`. If given, the column `money` contains the price of a question's LLM calls.
 
     Returns:
-        The number of rows. Questions that a run has not finished have no row, and pyfast logs a warning with
-        their number.
+        The number of rows. Unfinished questions have no row; pyfast logs a warning with their number.
 
     Raises:
         InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
@@ -148,7 +148,7 @@ def export(
     if wide and sources:
         raise InputError("export: wide and sources cannot be used together")
     if prices is not None and sources:
-        raise InputError("sources: a table with a row for each source cannot show money")
+        raise InputError("sources: a table with one row per source cannot show money")
     lines, known = gold_of(runs[0], gold) if gold is not None else None, listed(prices)
     if gold is None and not (sources or wide):
         warn_of_other_questions(runs)
@@ -157,7 +157,7 @@ def export(
     for folder, one in zip(map(folder_of, runs), results, strict=True):
         count = None if folder is None else recorded_value(folder, "questions", "count")
         if isinstance(count, int) and (left := count - len(one.records)) > 0:
-            LOG.warning("%s: %d of its %d questions have no answer yet, so they have no row", folder, left, count)
+            LOG.warning("%s: %d of its %d questions have no answer yet, and so no row", folder, left, count)
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}
@@ -175,32 +175,33 @@ def compare(
     prices: str | Path | Prices | None = None,
     judged: Sequence[str | Path] = (),
 ) -> Comparison:
-    """Compare runs, by the questions that all runs have finished. Other questions do not count.
+    """Compare runs on the questions that all of them have finished. Other questions are ignored.
 
     Args:
-        runs: Two or more runs, or their folders. Each run is compared with each later run.
+        runs: Two or more runs, or their folders. Each run is compared with every later one.
         gold: As in `pyfast.evaluate`. None: the file gold.jsonl in the folder of the first run's questions
             or, if there is no such file, the first run's question file.
         metrics: As in `pyfast.evaluate`.
-        figures: The names of the figures to compare. Holm's correction counts only these. Empty: all figures of
-            the metrics.
-        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result has no costs in
-            money.
-        judged: For each run, in this order, the folder `judged` of `pyfast.evaluate`. Empty: no figures of judges.
+        figures: The names of the figures to compare; Holm's correction covers only these. Empty: all the metrics'
+            figures.
+        prices: A price list, or its file (see `pyfast.evaluation.read_prices`). None: the result contains no costs
+            in money.
+        judged: The `judged` folder of each run, in the same order, as in `pyfast.evaluate`. Empty: no judges'
+            figures.
 
     Returns:
         For each pair of runs and each figure (such as F1): the difference between the runs, its 95 % interval
-        (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from
-        McNemar's exact test if each question's value is 0 or 1. For other values, and if several questions
-        belong to one conversation, it comes from a paired permutation test. The field `least` is the minimum
-        number of independent questions for a significant difference. For each pair, the result lists the
-        questions that only one run answers correctly, if the first figure is 0 or 1 for each question. For each
-        run, it has the calls, tokens, seconds and money, per question and per correct answer.
+        (paired bootstrap), its p-value, and the p-value after Holm's correction. The p-value comes from McNemar's
+        exact test if each question's value is 0 or 1; for other values, and if several questions belong to one
+        conversation, it comes from a paired permutation test. The field `least` is the minimum number of
+        independent questions for a significant difference. For each pair, the result also lists the questions that
+        only one run answers correctly, if the first figure is 0 or 1 for each question, and for each run the
+        calls, tokens, seconds and money, per question and per correct answer.
 
     Raises:
-        InputError: There are fewer than two runs, the runs share no question, the gold file has none of these
-            questions, `judged` does not have one folder for each run, a model is missing from the price list,
-            or a figure does not exist.
+        InputError: There are fewer than two runs, the runs share no question, the gold file contains none of these
+            questions, `judged` does not contain one folder per run, a model is missing from the price list, or a
+            figure does not exist.
 
     Example:
         >>> import pyfast
@@ -211,7 +212,7 @@ def compare(
     if len(runs) < 2:
         raise InputError("compare: expected two or more runs")
     if len(judged) not in (0, len(runs)):
-        raise InputError(f"judged: expected one folder for each of the {len(runs)} runs, got {len(judged)}")
+        raise InputError(f"judged: expected one folder per run ({len(runs)}), got {len(judged)}")
     names = _names(runs)
     lines = gold_of(runs[0], gold)
     if gold is None:
@@ -244,25 +245,24 @@ def write_figures(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write the figures of runs, or the differences between runs, as a table for a paper or for other programs.
+    """Write figures of runs, or differences between runs, as a table for a paper or for other programs.
 
-    Markdown and LaTeX show each figure with its 95 % interval. Other files have one row for each run and group
-    of questions, with columns such as `em`, `em_low` and `em_high`. If a report has costs, the row of its run has
-    them too. For a comparison, Markdown and LaTeX have the costs in a table before the differences. Other files
-    have one row for each `Difference`, and then one for each cost of each pair of runs, such as `llm_calls`,
-    without an interval. The name of a cost in money is its currency, such as `USD`.
+    Markdown and LaTeX show each figure with its 95 % interval. Files in other formats contain one row per run and
+    group of questions, with columns such as `em`, `em_low` and `em_high`. If a report includes costs, so does the
+    row of its run. For a comparison, Markdown and LaTeX show the costs in a table before the differences; the
+    other formats contain one row per `Difference`, followed by one for each cost of each pair of runs, such as
+    `llm_calls`, without an interval. A cost in money is named after its currency, such as `USD`.
 
-    If questions failed or the system abstained, the table has columns with their numbers (for a comparison in a
-    file for other programs: rows, like those of the costs), and Markdown and LaTeX have a note below the table
+    If questions failed or the system abstained, the table contains columns with their numbers (for a comparison in
+    a format for other programs: rows, like those of the costs), and Markdown and LaTeX add a note below the table
     with the reason for the first failure. For several settings of `pyfast.evaluate_retrieval`, the differences
     follow the figures, as in a comparison.
 
     Args:
-        results: Reports of `pyfast.evaluate`, by the names of the runs, the result of
-            `pyfast.evaluate_retrieval` or its `settings`, the result of `pyfast.compare`, or that of
-            `pyfast.changed_answers`: a row for each question, with its state and answer in both runs, and the uris
-            of the evidence that only one of them has.
-        out: The file to write. Its name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx.
+        results: Reports of `pyfast.evaluate` by run name, the result of `pyfast.evaluate_retrieval` or its
+            `settings`, the result of `pyfast.compare`, or that of `pyfast.changed_answers` (one row per question,
+            with its state and answer in both runs, and the uris of the evidence found in only one of them).
+        out: The file to write (.md, .tex, .csv, .jsonl, .parquet or .xlsx).
         overwrite: Whether to replace an existing file `out`.
 
     Raises:
@@ -285,18 +285,17 @@ def write_figures(
 
 def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
     """Find the questions whose state, answer or evidence differs between two runs, for example before and after
-    a change of the documents. This needs no gold answers.
+    the documents have changed. No gold answers are needed.
 
     Args:
         before: A run, or its folder.
-        after: A run, or its folder. Questions that only one of the runs has finished are left out, and a
-            warning counts them.
+        after: A run, or its folder. Questions that only one of the runs has finished are left out, with a warning.
 
     Returns:
         The changes, in the order of the questions in `after`.
 
     Raises:
-        InputError: A folder has no run, its files cannot be read, or the runs have no question in common.
+        InputError: A folder contains no run, its files cannot be read, or the runs have no question in common.
 
     Example:
         >>> import pyfast
@@ -322,8 +321,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:
-    """Return the name of each run in tables. The name of a run with a folder is the path of the folder. A run
-    in memory is named by its position in `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
+    """Return the name of each run in tables: the path of its folder or, for a run in memory, its position in
+    `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
         for number, path in enumerate((folder_of(run) for run in runs), start=1)
@@ -342,26 +341,24 @@ def _cost(name: str, run: Run | str | Path, scored: Sequence[Scored], prices: Pr
 
 
 def convert(name: str, source: str | Path, out: str | Path) -> Converted:
-    """Convert a data set from its authors' files into corpus.jsonl, questions.jsonl and gold.jsonl.
+    """Convert a data set, as its authors publish it, into corpus.jsonl, questions.jsonl and gold.jsonl.
 
-    If each question of a set has its own documents, the field `documents` of the question lists their uris.
+    If each question in a set has its own documents, its field `documents` lists their uris.
 
     Args:
-        name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`.
-            The sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but we did not test them
-            with the published files. `hipporag` is for the corpora that HippoRAG's authors publish for 2Wiki,
-            MuSiQue and HotpotQA. For `hipporag`, the source is one of these corpora, such as
-            `musique_corpus.json`. The questions (here `musique.json`) must be in the same folder. For `beir`,
-            the source is the folder with corpus.jsonl, queries.jsonl and qrels, or the file of a split in qrels.
-            For `flashrag`, it is a question file.
-        source: The set's question file, or a folder that has only one such file.
-        out: The folder to create. If the conversion fails, there is no such folder.
+        name: The name of the set: `hotpotqa`, `2wiki`, `musique`, `hybridqa`, `metaqa`, `tatqa` or `convmix`. The
+            sets `ottqa`, `nq`, `triviaqa`, `popqa` and `hipporag` work too, but we have not tested them with the
+            published files. For `hipporag`, the source is one of the corpora that HippoRAG's authors publish for
+            2Wiki, MuSiQue and HotpotQA, such as `musique_corpus.json`, with the questions (here `musique.json`) in
+            the same folder. For `beir`, it is the folder with corpus.jsonl, queries.jsonl and qrels, or a split's
+            file in qrels. For `flashrag`, it is a question file.
+        source: The set's question file, or a folder with only one such file.
+        out: The folder to create. It is not created if the conversion fails.
 
     Returns:
         The paths of the files, the numbers of documents and questions, and notes on what was changed or left out,
-        such as repeated ids. `convmix`, `nq`, `triviaqa` and `popqa`
-        have no corpus. To get a corpus for `convmix`, give the file `dev_ers.jsonl` of CONVINSE or EXPLAIGNN as
-        the source.
+        such as repeated ids. `convmix`, `nq`, `triviaqa` and `popqa` come without a corpus. To get one for
+        `convmix`, pass the file `dev_ers.jsonl` of CONVINSE or EXPLAIGNN as the source.
 
     Raises:
         InputError: The source does not have the layout of this data set, or `out` already exists.

@@ -1,4 +1,4 @@
-"""Build, open, change and describe an index. docs/changing.md has examples of changes, and explains what happens
+"""Build, open, change and describe an index. docs/changing.md gives examples of changes, and explains what happens
 to runs and knowledge graphs."""
 
 from __future__ import annotations
@@ -49,42 +49,42 @@ def build_index(
     """Build an index of documents in a folder, and open it.
 
     Args:
-        documents: Paths of files and folders, or documents. A document is a `TextDocument`, a `Table` or a
-            `KnowledgeGraph` of `pyfast.corpus`, or a mapping with the fields of a `.jsonl` line, such as
-            `{"id": ..., "title": ..., "text": ...}`. You can give one document, or an iterable of documents.
+        documents: Paths of files and folders, or documents: one, or an iterable of several. A document is a
+            `TextDocument`, `Table` or `KnowledgeGraph` from `pyfast.corpus`, or a mapping with the fields of a
+            `.jsonl` line, such as `{"id": ..., "title": ..., "text": ...}`.
         out: The folder to create. It appears only when the index is complete.
         overwrite: Replace an existing index, but keep the knowledge graph in its folder.
-        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or texts `MODULE:NAME`. For a
-            file that an installed reader can read too, the additional reader takes precedence.
-        ignore: One pattern or several, such as `*.png`, for files and folders to leave out on purpose. A pattern
-            is compared with the name, and with the path below the given folder. `*` matches any characters,
-            including `/`. Upper and lower case are the same.
-        columns: The maximum number of columns of a table. pyfast cuts a wider table into several, each of
-            which begins with its first column, because this column often names the rows.
-        vectors: One or several models that encode the passages, for retrievers other than BM25. `"dense"` or
+        readers: Additional readers of file formats: `pyfast.corpus.Reader` objects, or strings `MODULE:NAME`. They
+            take precedence over installed readers of the same files.
+        ignore: One or more patterns, such as `*.png`, for files and folders to skip. A pattern is compared with
+            the name, and with the path below the given folder, ignoring case. `*` matches any characters,
+            including `/`.
+        columns: The maximum number of columns in a table. A wider table is split into several, each of which
+            begins with its first column, because this column often names the rows.
+        vectors: One or more models that encode the passages, for retrievers other than BM25. `"dense"` or
             `"dense:MODEL"`: sentence embeddings. `"dense:openai:MODEL@URL"`: those of a model on a server with
             OpenAI's embeddings API. `"sparse:MODEL"`: learned sparse vectors. `"late"` or `"late:MODEL"`: a vector
             for each token. `"late:MODEL#96"` also sets the number of dimensions (by default 128). `MODEL` is a
-            folder or a name on the Hugging Face hub. The same models encode documents that you add later.
-        strict: Stop at the first file that cannot be read, and make no index.
-        on_unread: A function that is called at the end, once for each file that could not be read, with the
-            reason. None: pyfast logs a warning for each file.
-        on_progress: A function that is called with the progress from time to time, and after each part.
-        options: The size of passages, what counts as a word, and how much memory may be used.
+            folder or a name on the Hugging Face hub. The same models encode documents added later.
+        strict: Stop at the first file that cannot be read, without creating an index.
+        on_unread: A function to call at the end, once for each file that could not be read, with the reason. None:
+            log a warning for each file.
+        on_progress: A function to call with the progress from time to time, and after each part.
+        options: The size of passages, what counts as a word, and how much memory to use.
         cluster: Let the workers of a Ray cluster encode the passages. Each worker loads the models that `vectors`
             names. The workers need no access to `out`.
-        hardware: Where models encode the passages, such as `Hardware("cuda", "float16")`. The returned index
-            also searches there.
+        hardware: Where models encode the passages, such as `Hardware("cuda", "float16")`, and where the returned
+            index searches.
 
     Returns:
         The index.
 
     Raises:
-        InputError: A source does not exist, `out` already exists, the documents have no passages, a number is
+        InputError: A source does not exist, `out` already exists, the documents contain no passages, a number is
             out of range, or `cluster` is given without `vectors`.
-        ModelNotFoundError: A model for the vectors is missing on this machine or on the machine of a worker.
-        CallError: A server refuses to encode passages, or its reply cannot be used.
-        LLMUnavailableError: The server with the model for the vectors cannot be reached.
+        ModelNotFoundError: A model for the vectors is missing on this machine or on a worker's.
+        CallError: A server refuses to encode passages, or its reply is unusable.
+        LLMUnavailableError: The server with the model for the vectors is unreachable.
         RunError: Several workers died, one after another, while they encoded the same passages.
         DeviceError: `hardware` names a GPU that torch cannot use.
 
@@ -121,35 +121,35 @@ def open_index(
     """Open an index.
 
     Args:
-        path: A folder that `build_index` made.
+        path: A folder that `build_index` created.
         retriever: The retriever that `search` uses. `bm25`: BM25. `dense` or `sparse`: the nearest vectors of
             this kind. `late`: BM25 finds the passages, and late interaction rescores them, token by
             token. `late:dense`: late interaction scores the passages that `dense` finds. `dense`, `sparse`
-            and `late` need an index with vectors of this kind. `hybrid`: joins the lists of BM25 and `dense`
-            by reciprocal ranks. `hybrid:bm25+sparse`: joins the lists of these two retrievers in the same
-            way. `hybrid:bm25*0.3+dense*0.7`: joins the lists by weighted scores. You can also
-            give `MODULE:NAME`, or a function that takes the index and returns a retriever.
+            and `late` need an index with vectors of this kind. `hybrid`: fuses the lists of BM25 and `dense` by
+            reciprocal ranks. `hybrid:bm25+sparse`: fuses the lists of these two retrievers in the same way.
+            `hybrid:bm25*0.3+dense*0.7`: fuses the lists by weighted scores. You can also give `MODULE:NAME`, or a
+            function that takes the index and returns a retriever.
         rerank: The reranker, a model that rescores the best passages of a list. `off`: none. `cross`: a
             cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
             `http:URL#MODEL`: a model on a server. You can also give `MODULE:NAME`, or a function that takes the
             index and returns a reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do
             not search for passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds
             linked passages (`bridge_expand`) and ranks by `bridge_rank`.
-        filter: One condition or several, such as `source=reports/*`, `level=table_row`, `time>=1990` or
-            `meta.author=Sagan|Drake`. Documents that do not meet all conditions are left out, as if they were
-            deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the
-            condition. The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are
-            wildcards, and `|` separates several values.
+        filter: One or more conditions, such as `source=reports/*`, `level=table_row`, `time>=1990` or
+            `meta.author=Sagan|Drake`. Documents that do not meet all of them are left out, as if they were
+            deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the condition.
+            The operators are `=`, `!=`, `<`, `<=`, `>`, `>=`. After `=` and `!=`, `*` and `?` are wildcards, and
+            `|` separates several values.
         hardware: Where models encode texts and vectors are searched. `Hardware("cuda")`: on the GPU, which also
             keeps the vectors. By default, models run on a GPU if there is one, and searches on the CPU.
 
     Returns:
-        The index. Its large files are memory-mapped. With a filter, the documents that meet the conditions
-        are copied into temporary files.
+        The index. Its large files are memory-mapped. With a filter, the documents that meet it are copied into
+        temporary files.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
         InputError: There is no such retriever or reranker, a condition cannot be read, or no document meets the
             conditions.
         ModelNotFoundError: The model of the retriever or reranker is not on this machine.
@@ -174,10 +174,10 @@ def sources_of(
     on_unread: Callable[[Unread], object] | None,
     roots: Roots,
 ) -> Iterator[tuple[Iterable[DocumentSource], list[Unread] | None]]:
-    """Yield the sources of documents, and an empty list. The code that reads the sources adds each unreadable
-    file to this list. With `strict`, None replaces the list, and the first unreadable file is an error. When the
-    `with` block ends, each file in the list is passed to `on_unread`, or logged if `on_unread` is None. `roots` is
-    as in `pyfast.corpus.readers.sources_of`.
+    """Yield the document sources, and an empty list to which the code that reads the sources adds each unreadable
+    file. With `strict`, None replaces the list, and the first unreadable file is an error. When the `with` block
+    ends, each file in the list is passed to `on_unread`, or logged if `on_unread` is None. `roots` is as in
+    `pyfast.corpus.readers.sources_of`.
     """
     if columns < 2:
         raise InputError(f"columns: expected at least 2, got {columns}")
@@ -193,7 +193,7 @@ def sources_of(
             isinstance(given, Sequence) and all(isinstance(it, str | Path) for it in given)
         )
         yield list(sources) if are_paths else sources, kept
-    finally:  # Report them even if nothing was left to index: then they are the reason.
+    finally:  # Report them even if nothing was left to index, because they are then the reason.
         for it in unread:
             if on_unread is None:
                 LOG.warning("%s", it.told)
@@ -214,13 +214,14 @@ def _documents(
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
-    """Return an index. If `given` is a folder, the function opens it. `run` is the folder of a new or resumed
-    run. For a resumed run, the result is the index at the commit with which the run started. If this commit
-    no longer exists, it is the index at its newest commit.
+    """Return an index, opening it if `given` is a folder. `run` is the folder of a new or resumed run. For a
+    resumed run, the index is at the commit that the run started with or, if this no longer exists, at its newest
+    commit.
     """
     folder = Path(given) if isinstance(given, str | Path) else given.folder
     commit = None if run is None else recorded_value(run, "index", "commit")
-    # The commit is not there: the run is new, or the commit was erased. Then the difference is shown.
+    # There is no such commit: the run is new, or the commit was erased, in which case the difference is shown
+    # later.
     if commit not in commit_numbers(folder):
         commit = None
     if isinstance(given, Index):
@@ -232,8 +233,7 @@ def _sources(
     given: Source | Iterable[Source], files: Callable[[list[Path]], Iterator[DocumentSource]], columns: int
 ) -> Iterator[DocumentSource]:
     """Yield the sources of `given`, in order. Consecutive paths go to `files` together, so that `files_of` notices
-    if files of two paths would have the same uri. In this case, it puts the names of the folders before the
-    uris."""
+    files under two paths that would have the same uri, and prefixes the uris with the folder names."""
     paths: list[Path] = []
     number = 0
     for one in [given] if isinstance(given, str | Path | Document | Mapping) else given:
@@ -264,17 +264,17 @@ def add_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Add documents to an index, in one commit. After an error, no document is added.
+    """Add documents to an index in one commit. If an error occurs, no document is added.
 
-    An `Index` object that is already open keeps its old documents. After it is opened again, the index returns
-    exactly the same results and scores as one built from all documents at once. While another process changes
-    the index, this call waits.
+    An `Index` object that is already open keeps its old documents. Once reopened, the index returns exactly the
+    same results and scores as one built from all documents at once. While another process changes the index, this
+    call waits.
 
     Args:
         index: The folder of the index.
         documents: As in `build_index`. Their uris must be new.
         readers: As in `build_index`.
-        ignore: As in `build_index`. The index does not remember it.
+        ignore: As in `build_index`. The index does not store it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
@@ -286,7 +286,7 @@ def add_documents(
         InputError: The index already has a document with the uri of a new one, or a source does not
             exist or, with `strict`, cannot be read.
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -311,34 +311,34 @@ def update_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Replace documents of an index with new versions, and add new documents. All changes make one commit.
+    """Replace documents in an index with new versions, and add new documents, all in one commit.
 
-    A given document replaces the document of the index that has the same uri. The index remembers the folders
-    that it was built from: after `build_index("corpus", ...)`, the uri of `corpus/moons/titan.md` is always
-    `moons/titan.md`. The new version comes after all other documents of the index. If the two documents are
-    equal, the old one stays in place.
+    A given document replaces the document in the index that has the same uri. The index remembers the folders that
+    it was built from: after `build_index("corpus", ...)`, the uri of `corpus/moons/titan.md` is always
+    `moons/titan.md`. The new version comes after all other documents in the index, unless the two are equal; then
+    the old one stays in place.
 
-    A file can have several documents, such as its tables. Those that the new version of the file no longer has
-    are deleted, unless a part of the file cannot be read. To delete records with their own ids, or the
-    documents of a file that no longer exists, use `delete_documents`.
+    A file can yield several documents, such as its tables. Those that the file's new version no longer contains
+    are deleted, unless a part of the file cannot be read. To delete records with their own ids, or the documents
+    of a file that no longer exists, use `delete_documents`.
 
     Args:
         index: The folder of the index.
         documents: As in `build_index`.
         readers: As in `build_index`.
-        ignore: As in `build_index`. The index does not remember it.
+        ignore: As in `build_index`. The index does not store it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged. If
-        nothing changed, there is no new commit.
+        The commit's number, and how many documents were added, replaced, deleted, and left unchanged. If nothing
+        changed, there is no new commit.
 
     Raises:
-        InputError: A source does not exist, or with `strict` cannot be read.
+        InputError: A source does not exist or, with `strict`, cannot be read.
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -366,35 +366,35 @@ def sync_documents(
     strict: bool = False,
     on_unread: Callable[[Unread], None] | None = None,
 ) -> Change:
-    """Make an index match folders and files: add, replace and delete its documents, all in one commit.
+    """Make an index match folders and files by adding, replacing and deleting documents, all in one commit.
 
     Documents are added and replaced as in `update_documents`. All other documents whose uris begin like those of
-    the given folders are deleted, including those that were not read from a file. For a folder inside a folder of
-    the index, these are only the documents with uris such as `finance/...`. A folder that no longer exists counts
-    as empty. If a part of a file cannot be read, the index keeps its documents of this file. If such a file has
-    records, as a `.jsonl` file does, or if you give `readers`, the index also keeps the documents of all missing
-    files, because the unreadable part may contain them. A file without a reader has no documents, but those that
-    an earlier reader found in it are kept.
+    the given folders are deleted, including those that were not read from a file. For a subfolder of a folder that
+    the index was built from, these are only the documents with uris such as `finance/...`. A folder that no longer
+    exists counts as empty. If a part of a file cannot be read, the index keeps this file's documents. If such a
+    file contains records, as a `.jsonl` file does, or if you pass `readers`, the index also keeps the documents of
+    all missing files, because the unreadable part may contain them. A file without a reader yields no documents,
+    but those that an earlier reader found in it are kept.
 
     Args:
         index: The folder of the index.
         sources: Folders and files.
         dry_run: Only determine what would change, without changing the index.
         readers: As in `build_index`.
-        ignore: As in `build_index`. The index does not remember it.
+        ignore: As in `build_index`. The index does not store it.
         columns: As in `build_index`. None: as when the index was built.
         strict: As in `build_index`.
         on_unread: As in `build_index`.
 
     Returns:
-        The number of the commit, and how many documents were added, replaced, deleted, and left unchanged.
-        `uris` has their uris, and `renamed` has the files with equal content and another name.
+        The commit's number, and how many documents were added, replaced, deleted, and left unchanged. `uris`
+        contains their uris, and `renamed` the files with equal content under another name.
 
     Raises:
-        InputError: A source does not exist or has no files, a file cannot be read (with `strict`), or the index
-            also has documents of another folder, whose uris could also belong to the given folders.
+        InputError: A source does not exist or contains no files, a file cannot be read (with `strict`), or the
+            index also contains another folder's documents, whose uris could equally belong to the given folders.
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -428,10 +428,10 @@ def sync_documents(
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
-    """Delete documents of an index. All deletions make one commit.
+    """Delete documents from an index, all in one commit.
 
-    A file can have several documents, such as its tables: `report.docx` and `report.docx#table-1`. The uri of the
-    file deletes all of them, and the uri of a part, with `#`, only this part.
+    A file can yield several documents, such as its tables: `report.docx` and `report.docx#table-1`. The uri of the
+    file deletes all of them, and the uri of a part, with `#`, only that part.
 
     Later searches do not return these documents, and their words no longer affect the scores of others.
     Their text stays in the index's files until
@@ -442,12 +442,12 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
         uris: The uris of the documents or files.
 
     Returns:
-        The number of the new commit, and the number of deleted documents, with the parts of files.
+        The number of the new commit, and the number of deleted documents, including parts of files.
 
     Raises:
-        InputError: The index has no document with one of these uris, nor one of such a file.
+        InputError: One of these uris is neither that of a document in the index nor that of such a file.
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -460,7 +460,7 @@ def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:
 
 
 def compact_index(index: str | Path, *, erase: bool = False) -> Change:
-    """Merge all parts of an index into one part, and leave out the deleted documents.
+    """Merge all parts of an index into one, leaving out the deleted documents.
 
     Args:
         index: The folder of the index.
@@ -469,11 +469,11 @@ def compact_index(index: str | Path, *, erase: bool = False) -> Change:
             still contain text of a deleted document: see docs/changing.md.
 
     Returns:
-        The number of the commit. If there was nothing to merge or leave out, it is not a new commit.
+        The number of the commit, which is a new one only if there was something to merge or leave out.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -493,12 +493,12 @@ def describe_index(index: str | Path) -> IndexInfo:
         index: The folder of the index.
 
     Returns:
-        The description. The call is fast, because it reads only the manifest, the marks of deleted
-        documents, and the sizes of files.
+        The description. The call is fast, because it reads only the manifest, the deletion marks and the file
+        sizes.
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast
@@ -523,7 +523,7 @@ def list_documents(index: str | Path, pattern: str = "*") -> list[DocumentInfo]:
 
     Raises:
         IndexFormatError: The folder has no index, or the index is damaged.
-        OtherBuildError: The index has another format.
+        OtherBuildError: The index has a different format.
 
     Example:
         >>> import pyfast

@@ -1,4 +1,4 @@
-"""The job of a run: make it from the arguments of `pyfast.answer`, and carry it out in this process."""
+"""The job of a run: create it from the arguments of `pyfast.answer`, and carry it out in this process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LOOK_S = 0.05  # seconds between two checks of a caller's `stop`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerArguments:
-    """The arguments of `pyfast.answer` that make its `Job`, except the questions."""
+    """The arguments of `pyfast.answer` that define its `Job`, except the questions."""
 
     index: Index | str | Path | None
     llm: GivenLLM
@@ -66,22 +66,21 @@ class AnswerArguments:
     sampling: Sampling = GREEDY
     options: RunOptions = RUN_DEFAULTS
     replaced: PromptOverrides | None = None
-    """What `options.prompts` names, if it is read already"""
+    """The content of `options.prompts`, if it has been read already"""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if `options` are no options."""
+        """Raise `InputError` if `options` is not a `RunOptions` object."""
         RunOptions.require(self.options)
 
 
 def job_of(
     questions: ManyQuestions, given: AnswerArguments, *, by_workers: bool = False, joins: bool = False
 ) -> tuple[Job, OpenedModels]:
-    """Make the `Job` that `answer` carries out, and open the models of this `Job`.
+    """Create the `Job` that `answer` carries out, and open its models.
 
-    If the run has a folder, the function checks the folder. `joins`: another process has started the run, so the
-    function does not check it. `by_workers`: accept the folder of a run that workers of a cluster have started.
-    Without `by_workers`, such a folder is an error. Raises `InputError` if an argument is not valid, or if the
-    folder has a run with other arguments.
+    If the run has a folder, it is checked, unless `joins` says that another process has started the run.
+    `by_workers`: accept the folder of a run started by the workers of a cluster, which is otherwise an error.
+    Raises `InputError` if an argument is not valid, or if the folder contains a run with other arguments.
     """
     # Check all arguments before anything is created.
     options, limit = given.options, given.limit
@@ -99,7 +98,7 @@ def job_of(
     if not asked.place and kept is not None:
         asked = replace(asked, place=str(kept))
     if asked.later and not joins and options.follow_ups == "off" and not reads_history(configured.system):
-        told = "%s asks %s as the user wrote them, without the earlier ones; see the option follow_ups"
+        told = "%s answers %s as the user wrote them, without the earlier turns; see the option follow_ups"
         LOG.warning(told, configured.system.name, counted(asked.later, "later turn"))
     failures = allowed_failures(options.max_failures, asked.count)
     if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):
@@ -108,7 +107,7 @@ def job_of(
     check_roles(configured.system.name, configured.roles, used.by_role)
     models = used.full()
     if folder is not None:
-        # A model without a fingerprint is refused here, before an old run gets another name.
+        # A model without a fingerprint is refused here, before an old run is renamed.
         _ = [model.fingerprint for model in models.values()]
     session = configured.open(begun)
     place = "" if configured.index is None else str(configured.index.folder)
@@ -154,8 +153,8 @@ def job_of(
 
 
 def read_in(questions: ManyQuestions, limit: int | None, columns: Mapping[str, str] | None = None) -> Questions:
-    """Read the first `limit` questions (None: all questions) and check them. Raises `InputError` if a
-    question is not valid. `columns` is as in `questions_in`."""
+    """Read and check the first `limit` questions (None: all). Raises `InputError` if a question is not valid.
+    `columns` is as in `questions_in`."""
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):
@@ -177,11 +176,11 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
 
 
 def begin(job: Job) -> None:
-    """Check that the run's folder is new, or that the run in it has the same configuration as `job`. Raises
-    `InputError` if the folder has another run.
+    """Check that the run's folder is new, or that its run has the same configuration as `job`. Raises `InputError`
+    if the folder contains another run.
 
-    With the option `restart`, the function first gives an existing folder another name, so that the run starts
-    from its beginning. Call this function before you load a model.
+    With the option `restart`, an existing folder is first renamed, so that the run starts from the beginning. Call
+    this function before you load a model.
     """
     assert job.folder is not None
     if job.options.restart and (aside := set_aside(job.folder)) is not None:
@@ -190,8 +189,8 @@ def begin(job: Job) -> None:
 
 
 def carry_out(job: Job, models: OpenedModels, watch: Watch = UNWATCHED) -> Run:
-    """Carry out the run that `job` describes, in the event loop of `run_blocking`, and return the run. Models
-    that the user passed as objects stay loaded."""
+    """Carry out the run that `job` describes, in the event loop of `run_blocking`, and return it. Models that the
+    user passed as objects stay loaded."""
     result = run_blocking(_carry_out(job, models, watch))
     return Run.finished(job.folder, job.questions, result.summary, result.records)
 
@@ -209,7 +208,7 @@ def carry_out_with(
     watch: Watch,
 ) -> Run:
     """Carry out a job that calls the LLM in one role, `role` of `system`: check the arguments, open the models,
-    and make the job with them. The run keeps no prompts."""
+    and create the job with them. The run stores no prompts."""
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
     check_roles(system, (role,), used.by_role)
@@ -233,8 +232,8 @@ async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionRes
 
 @contextlib.asynccontextmanager
 async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """Yield an asyncio event that is set soon after `stop` is set. If `stop` is None, the asyncio event is
-    never set. Code in the event loop cannot wait for `stop` itself."""
+    """Yield an asyncio event that is set soon after `stop` is, or never if `stop` is None. (Code in the event loop
+    cannot wait for `stop` itself.)"""
     stopping = asyncio.Event()
 
     async def look() -> None:
@@ -252,8 +251,8 @@ async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]
 
 
 def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
-    """Return how many questions may be in progress at once. This number is `concurrency`, or if `concurrency`
-    is None, the default for these models. Raises `InputError` if `concurrency` is below 1.
+    """Return how many questions may be in progress at once: `concurrency` or, if it is None, the default for these
+    models. Raises `InputError` if `concurrency` is below 1.
     """
     if concurrency is not None:
         return at_least_one("concurrency", concurrency)
@@ -261,9 +260,8 @@ def at_once(concurrency: int | None, models: Mapping[Role, FullLLM]) -> int:
 
 
 def allowed_failures(given: int | str | None, total: int) -> int | None:
-    """Return how many of `total` questions may fail. `given` is a number, or a share such as "5%". If `given`
-    is None, all questions may fail, and the result is None. Raises `InputError` if `given` is neither a
-    number nor a share."""
+    """Return how many of `total` questions may fail. `given` is a number, a share such as "5%", or None, for which
+    all questions may fail and the result is None. Raises `InputError` for anything else."""
     if given is None:
         return None
     text = str(given)

@@ -1,4 +1,4 @@
-"""Let a language model judge the answers of a run, or compare the answers of two runs."""
+"""Let a language model judge a run's answers, or compare those of two runs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Judgement:
     """The result of judging two runs."""
 
     run: Run
-    """The run in which the judge compared the answers: one question for each pair of answers"""
+    """The run in which the judge compared the answers, with one question per pair of answers"""
     rows: list[Row]
-    """The result for each dimension, such as comprehensiveness. Empty if the judge's run was stopped before
-    its end"""
+    """The result for each dimension, such as comprehensiveness. Empty if the judge's run was stopped early"""
     failed: int
     """The number of pairs that could not be judged"""
 
@@ -52,16 +51,16 @@ def judge_runs(
         run_b: The folder of another run on the same questions.
         run: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        ties: Whether the judge may say that two answers are equally good. MTQA's paper does not allow this.
-            Even without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two
-            answers, or if they are the same.
+        ties: Whether the judge may say that two answers are equally good. The MTQA paper does not allow this. Even
+            without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two answers,
+            or if they are identical.
         llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in
-            `pyfast.answer`. Of the options, `outage`, `sync`, `restart` and `retry_failed` have an effect, and
-            others are rejected.
+            `pyfast.answer`. The supported `options` are `outage`, `sync`, `restart` and `retry_failed`; others are
+            rejected.
 
     Returns:
-        For each dimension: how often each run wins, and the win rate of `run_a` with its bootstrap interval.
-        A tie counts as half a win.
+        For each dimension, how often each run wins, and the win rate of `run_a` with its bootstrap interval. A tie
+        counts as half a win.
 
     Raises:
         InputError: The runs answer different questions, a run is not finished, or an argument is not valid for
@@ -110,10 +109,10 @@ def judge_answers(
         gold: As in `pyfast.evaluate`. A question without gold answers is judged by its evidence alone.
         judged: The folder of the judge's run. A stopped run resumes if you call the function again with the same
             arguments.
-        llm: The model that judges. Its role is `judge`. `llm` and all later arguments are as in `judge_runs`.
+        llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in `judge_runs`.
 
     Returns:
-        The judge's run. Its traces have the verdict and the reason of each answer.
+        The judge's run. Its traces contain the verdict on each answer and the reason for it.
 
     Raises:
         InputError: The run is not finished, the gold cannot be read, or an argument is not valid for

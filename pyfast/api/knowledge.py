@@ -48,32 +48,31 @@ def build_knowledge(
     cluster: Cluster | None = None,
     watch: Watch = UNWATCHED,
 ) -> Knowledge:
-    """Extract a knowledge graph from the documents of an index, or resume an extraction that was stopped.
+    """Extract a knowledge graph from the documents of an index, or resume a stopped extraction.
 
     Args:
         index: An index, or its folder.
-        llm: The model that reads the texts, or a string that names the model. Its role is `read`. None: pyfast
-            reads texts by rules about the form of sentences, without an LLM. It always reads triples and tables by
-            rules.
-        llm_options: Options of a model that you give by name.
-        embedder: A model of sentence-transformers, by name or folder. Searches for facts, entities and relations
-            use its vectors.
-        chunk_tokens: How many tokens of a text the LLM reads at once. None: the number of an earlier extraction,
-            or 1200 for the first extraction.
+        llm: The model that reads the texts, with the role `read`, or a string that names it. None: texts are read
+            by rules about the form of sentences, without an LLM. Triples and tables are always read by rules.
+        llm_options: Options of a model given by name.
+        embedder: A sentence-transformers model, by name or folder, whose vectors are used to search for facts,
+            entities and relations.
+        chunk_tokens: How many tokens of a text the LLM reads at once. None: as many as in an earlier extraction,
+            or 1200 in the first.
         packed: Let the LLM read several short documents in one call, up to `chunk_tokens`. This saves calls,
             but needs a larger model. Each triple still belongs to one document: if you later delete a
             document, only its own triples are removed.
-        passes: How many times the LLM reads each chunk. In later passes, it looks for missing triples. More
-            passes find more triples, but need more calls.
+        passes: How many times the LLM reads each chunk; later passes look for missing triples. More passes find
+            more triples, but need more calls.
         limit: The maximum number of new chunks that the LLM reads in this call.
-        budget: Limits for each question of the extraction. A question reads one chunk, or with `packed` several
-            short chunks. `pyfast.answer` lists the names of the limits.
-        concurrency: How many questions of the extraction are in progress at once. None: as in `pyfast.answer`.
-        options: How the extraction is carried out. `outage`, `max_failures`, `restart` and `retry_failed` have an
-            effect here; others are rejected. `restart` renames the folder of a stopped extraction, and keeps the
-            triples that are already in the knowledge graph. `retry_failed` tries failed chunks again.
+        budget: Limits per question of the extraction, named as in `pyfast.answer`. A question reads one chunk or,
+            with `packed`, several short ones.
+        concurrency: How many questions of the extraction to process at once. None: as in `pyfast.answer`.
+        options: How the extraction is carried out. Supported here are `outage`, `max_failures`, `restart` and
+            `retry_failed`; others are rejected. `restart` renames the folder of a stopped extraction, and keeps
+            the triples that are already in the knowledge graph. `retry_failed` tries failed chunks again.
         cluster: Let the workers of a Ray cluster read the chunks. All machines must share the index's folder, and
-            you must give the model by name.
+            the model must be given by name.
         watch: As in `pyfast.answer`. If `watch.stop` is set, no new chunk starts, and the function raises
             `RunError`. Call it again with the same arguments to resume the extraction.
 
@@ -81,7 +80,7 @@ def build_knowledge(
         The graph. `len(graph)` is the number of triples.
 
     Raises:
-        CallError: Every chunk failed in the last extraction that this call carried out.
+        CallError: Every chunk failed in the last extraction of this call.
         InputError: An earlier extraction used different `chunk_tokens`, another process is working on the
             extraction, or `cluster` is given without `llm`.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
@@ -159,13 +158,13 @@ def prune_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Kn
 
     Args:
         index: An index, or its folder.
-        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
+        embedder: A sentence-transformers model, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
         The graph after the change.
 
     Raises:
-        IndexFormatError: The index has no graph, or the graph is damaged.
+        IndexFormatError: The index contains no graph, or the graph is damaged.
         ModelNotFoundError: The embedding model is not on this machine.
 
     Example:
@@ -189,8 +188,8 @@ def open_knowledge(index: Index | str | Path) -> Knowledge:
         date, the prompts, the cost, and the dropped triples with the reason for each.
 
     Raises:
-        IndexFormatError: The index has no graph, or the graph is damaged.
-        OtherBuildError: The graph has another format.
+        IndexFormatError: The index contains no graph, or the graph is damaged.
+        OtherBuildError: The graph has a different format.
 
     Example:
         >>> from pyfast.api.knowledge import open_knowledge
@@ -206,13 +205,13 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
     Args:
         index: An index, or its folder.
         out: The file to write, with the suffix `.graphml` or `.nt` (N-Triples). N-Triples cannot store the times
-            of triples: they are left out, and pyfast logs a warning with their number.
+            of triples; they are left out, and pyfast logs a warning with their number.
 
     Returns:
         `out`.
 
     Raises:
-        IndexFormatError: The index has no graph, or the graph is damaged.
+        IndexFormatError: The index contains no graph, or the graph is damaged.
         InputError: `out` has another suffix, or cannot be written.
 
     Example:
@@ -235,13 +234,13 @@ def merge_knowledge(
     Args:
         index: An index, or its folder.
         source: Another index with a knowledge graph, or the folder of a run.
-        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
+        embedder: A sentence-transformers model, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
         The graph of `index` after the merge. Merging the same source again changes nothing.
 
     Raises:
-        IndexFormatError: `source` has no graph, or a graph is damaged.
+        IndexFormatError: `source` contains no graph, or a graph is damaged.
         InputError: A process is working on the run.
         ModelNotFoundError: The embedding model is not on this machine.
 
@@ -262,13 +261,13 @@ def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Kn
 
     Args:
         index: An index, or its folder.
-        embedder: A model of sentence-transformers, by name or folder, as in `pyfast.build_knowledge`.
+        embedder: A sentence-transformers model, by name or folder, as in `pyfast.build_knowledge`.
 
     Returns:
         The graph with only the triples from the index's own documents.
 
     Raises:
-        IndexFormatError: The index has no graph, or the graph is damaged.
+        IndexFormatError: The index contains no graph, or the graph is damaged.
         ModelNotFoundError: The embedding model is not on this machine.
 
     Example:
@@ -276,5 +275,5 @@ def reset_knowledge(index: Index | str | Path, *, embedder: str = DEFAULT) -> Kn
         >>> graph = reset_knowledge("IDX")
     """
     here = index_of(index)
-    open_store(here)  # Raises an error if there is no store.
+    open_store(here)  # This raises an error if there is no store.
     return reset(here, Embedder(embedder))

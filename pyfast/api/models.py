@@ -21,28 +21,28 @@ _CLOSING_S = 5.0  # seconds; a model that takes longer ends with the process
 
 
 GivenLLM = LLM | str | Mapping[str, LLM | str] | Mapping[Role, LLM]
-"""A model, a string that names one, or a mapping from roles to models or strings"""
+"""A model, a string that names one, or a mapping from roles to either"""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedModels:
-    """The models that one call of the API uses, and which of them stay loaded after the call."""
+    """The models that one API call uses, and which of them stay loaded after the call."""
 
     by_role: Mapping[Role, LLM]
     kept: frozenset[Role]
-    """The roles whose model the caller gave as an object. These models stay loaded"""
+    """The roles whose model the caller passed as an object and which therefore stays loaded"""
 
     def full(self) -> dict[Role, FullLLM]:
-        """Return the model of each role, with all methods and attributes that the engine needs. If a model has
-        only some of these members, a wrapper adds the others. Roles that share a model also share its wrapper.
+        """Return the model of each role, with all methods and attributes that the engine needs; a wrapper adds
+        those that a model lacks. Roles that share a model also share its wrapper.
         """
         made = {id(llm): with_defaults(llm) for llm in self.by_role.values()}
         return {role: made[id(llm)] for role, llm in self.by_role.items()}
 
     @contextlib.asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
-        """Start all models, one after the other, and keep them loaded while the `with` block runs. Raises the
-        errors of the function `started`.
+        """Start all models, one after the other, and keep them loaded while the `with` block runs. Raises the same
+        errors as the function `started`.
         """
         async with contextlib.AsyncExitStack() as stack:
             for role, llm in self.by_role.items():
@@ -51,12 +51,12 @@ class OpenedModels:
 
 
 def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedModels:
-    """Open the models that a caller gave. Roles with the same text and options share one model.
+    """Open the models that a caller passed. Roles with the same string and options share one model.
 
     Args:
         given: One model for all roles, or a mapping from roles to models.
-        options: Options of models that a text names. The key `NAME` sets an option of the default model. The
-            key `ROLE.NAME` sets an option of the model of this role.
+        options: Options of models given as strings. The key `NAME` sets an option of the default model, and
+            `ROLE.NAME` one of the model for that role.
 
     Raises:
         InputError: A role does not exist, or an option is for a role without a model, or for a model that was
@@ -75,7 +75,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             raise InputError(f"LLM option {name}: no LLM was given for the role {of!r}")
         if not isinstance(each[of], str):
             raise InputError(
-                "llm_options: can only be used with an LLM given as text; otherwise, pass them to pyfast.open_llm"
+                "llm_options: can only be used with an LLM given as a string; else pass them to pyfast.open_llm"
             )
         options_of[of][option] = value
     made: dict[str, LLM] = {}
@@ -93,7 +93,7 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
 
 
 def _share_engines(llms: Iterable[LLM]) -> None:
-    """Let vLLM load a model only once, even if several roles use it with different adapters."""
+    """Make vLLM load a model only once, even if several roles use it with different adapters."""
     distinct = list({id(llm): llm for llm in llms}.values())
     if len(distinct) == 1:
         return
@@ -130,13 +130,12 @@ model any more
 
 @contextlib.asynccontextmanager
 async def started(llm: LLM, keep: bool = False) -> AsyncIterator[FullLLM]:
-    """Start a model, unless another caller has started it. The model closes when the last caller that uses it
-    leaves its `with` block.
+    """Start a model, unless another caller has already started it. The model closes when its last user leaves its
+    `with` block.
 
     Args:
         llm: The model.
-        keep: Keep the model loaded after its last use. The model is then closed when the process ends, or when
-            another event loop needs it.
+        keep: Keep the model loaded after its last use, until the process ends or another event loop needs it.
 
     Raises:
         InputError: Another event loop is using the model.
@@ -165,10 +164,10 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
                 break
             if use.users or not use.loop.is_running():
                 raise InputError(
-                    f"{full.spec}: another event loop of this process uses this model (pyfast.answer has its own);"
-                    " wait until that loop is finished, or open the model again"
+                    f"{full.spec}: another event loop in this process is using this model (pyfast.answer has its"
+                    " own); wait until it is finished, or open the model again"
                 )
-            # The model waits for its next user. The event loop that started it has to close it.
+            # The model waits for its next user. Only the event loop that started it can close it.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(llm, full, use), use.loop))
         elif use.closing is not None:
             await asyncio.shield(use.closing)
@@ -184,8 +183,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
 
 
 async def _end(llm: LLM, full: FullLLM, use: _Use) -> None:
-    """Close a model. If a caller needs the model while it is being closed, the caller waits until it is
-    closed, and then starts it again."""
+    """Close a model. A caller that needs it in the meantime waits until it is closed, then starts it again."""
     if use.closing is not None:
         await asyncio.shield(use.closing)
         return

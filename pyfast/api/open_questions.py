@@ -1,5 +1,4 @@
-"""Write questions about a corpus as a whole. With these questions, you can compare the long answers of two
-systems."""
+"""Write questions about a corpus as a whole, for comparing the long answers of two systems."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ def write_questions(
     options: RunOptions = RUN_DEFAULTS,
     watch: Watch = UNWATCHED,
 ) -> list[dict[str, str]]:
-    """Let a language model write questions about a corpus as a whole. MTQA's paper compares long answers to
-    such questions.
+    """Let a language model write questions about a corpus as a whole. The MTQA paper compares long answers to such
+    questions.
 
     The model reads a sample of passages from the whole corpus. It invents users, tasks for each user, and
     questions for each task. The questions have no gold answers: use `judge_runs` to compare the answers of two
@@ -54,15 +53,15 @@ def write_questions(
 
     Args:
         index: An index of the corpus, or its folder.
-        out: The file to write. Each line is a JSON object with `id`, `question`, `user` and `task`.
+        out: The file to write, with one JSON object per line: `id`, `question`, `user` and `task`.
         run: The folder of the run that writes the questions. A stopped run resumes if you call the function again
             with the same arguments.
         users: How many users the model invents.
         tasks: How many tasks each user has.
         questions: How many questions each task has.
         llm: The model that writes the questions, with the role `plan`.
-            `llm` and all later arguments are as in `pyfast.answer`. Of the options, `outage`, `sync`,
-            `restart` and `retry_failed` have an effect, and others are rejected.
+            `llm` and all later arguments are as in `pyfast.answer`. The supported `options` are `outage`, `sync`,
+            `restart` and `retry_failed`; others are rejected.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.
@@ -98,7 +97,7 @@ def write_questions(
     record = next(iter(done.records), None)
     if record is None or record.answer is None:
         reason = "the run was stopped" if record is None else record.reason or "the model wrote none"
-        raise RunError(f"{run} has no questions, because {reason}")
+        raise RunError(f"{run} contains no questions, because {reason}")
     lines: list[dict[str, str]] = orjson.loads(record.answer)
     write_atomically(Path(out), b"".join(orjson.dumps(line) + b"\n" for line in lines))
     return lines

@@ -35,7 +35,7 @@ def answer_by_workers(
     questions: ManyQuestions, given: AnswerArguments, cluster: Cluster, watch: Watch = UNWATCHED
 ) -> Run:
     """Let the workers of a cluster answer questions, and return the run. If the run's folder exists, the run
-    resumes. `given`, `cluster` and `watch` are as in `answer`.
+    resumes. The arguments are as in `answer`.
 
     Raises `InputError` if an argument is not valid, or cannot be sent to another process.
     """
@@ -46,17 +46,15 @@ def answer_by_workers(
     opens = partial(_joined, _index_of(given.index), _handed(given))
     job, _ = job_of(questions, given, by_workers=True)
     if job.settings.get("shared_updates"):
-        raise InputError(
-            "shared_updates: cannot be used with ray, because a worker does not see what others learn"
-        )
+        raise InputError("shared_updates: cannot be used with ray, because workers do not see what others learn")
     return run_by_workers(job, opens, cluster, watch)
 
 
 def extract_by_workers(
     job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None, cluster: Cluster, watch: Watch = UNWATCHED
 ) -> Run:
-    """Let the workers of a cluster extract a knowledge graph, and return the run of the extraction. If the
-    extraction has started before, it resumes.
+    """Let the workers of a cluster extract a knowledge graph, and return the extraction's run. If the extraction
+    was started before, it resumes.
 
     `job` describes the run of the extraction. The other arguments are as in `build_knowledge`.
 
@@ -69,14 +67,14 @@ def extract_by_workers(
 
 
 def run_by_workers(job: Job, opens: Opens, cluster: Cluster, watch: Watch = UNWATCHED) -> Run:
-    """Let the workers of a cluster carry out the run that `job` describes, and return the run. Each worker
-    calls `opens` to open its own index and models."""
+    """Let the workers of a cluster carry out the run that `job` describes, and return it. Each worker calls
+    `opens` to open its own index and models."""
     session = work_on_blocks(job, partial(Answering, opens), cluster, watch)
     return Run.finished(job.folder, job.questions, session, [])
 
 
 def _joined(index: tuple[Any, ...] | None, given: AnswerArguments) -> tuple[Job, OpenedModels]:
-    """Make the `Job` of a run in a worker, and open its models. `index` has the arguments of `open_index`."""
+    """Create a run's `Job` in a worker, and open its models. `index` holds the arguments of `open_index`."""
     given = replace(given, index=None if index is None else open_index(*index))
     return job_of(["-"], given, joins=True)
 
@@ -88,19 +86,18 @@ def _with_llm(job: Job, llm: GivenLLM, llm_options: Mapping[str, Any] | None) ->
 
 
 def _check_named(given: GivenLLM) -> None:
-    """Raise `InputError` if an LLM cannot be used by workers. A worker cannot open an LLM that is given as an
-    object. If an LLM is behind a Batch API, only one process can collect the calls of a run."""
+    """Raise `InputError` if workers cannot use an LLM: one passed as an object, which a worker cannot open, or one
+    behind a Batch API, for which a single process must collect a run's calls."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
             raise InputError(f"llm {role}: with ray, name the model, as in vllm:MODEL, so workers can open it")
         if llm.startswith("batch:"):
-            raise InputError("batch: cannot be used with ray, because one process must collect the calls of a run")
+            raise InputError("batch: cannot be used with ray, because a single process must collect a run's calls")
 
 
 def _handed(given: AnswerArguments) -> AnswerArguments:
-    """Return the arguments that each worker needs, in a form that can be sent to another process, with absolute
-    paths. Raises `InputError` if the LLM or the system is given as an object, because an object cannot be
-    sent."""
+    """Return the arguments that each worker needs, with absolute paths, in a form that can be sent to another
+    process. Raises `InputError` if the LLM or the system is given as an object, which cannot be sent."""
     _check_named(given.llm)
     if not isinstance(given.system, str):
         raise InputError("system: with ray, pass a name or MODULE:NAME, because each worker loads it")
@@ -135,14 +132,14 @@ def _index_of(index: Index | str | Path | None) -> tuple[Any, ...] | None:
 
 @dataclass(slots=True)
 class Answering:
-    """The work of one worker process: answer blocks of questions, one block after the other."""
+    """The work of one worker process: to answer blocks of questions, one after the other."""
 
     opens: Opens
     job: Job | None = None
     models: OpenedModels | None = None
 
     def start(self) -> Configuration:
-        """Open the run's index and system, and load the run's models. Return the configuration of the run."""
+        """Open the run's index and system, load its models, and return its configuration."""
         if self.job is None or self.models is None:
             self.job, used = self.opens()
             self.models = OpenedModels(used.by_role, frozenset(used.by_role))
@@ -150,7 +147,7 @@ class Answering:
         return self.job.describe()
 
     def answer(self, block: Path, on_event: OnEvent, stop: threading.Event) -> Summary:
-        """Answer the questions in the folder `block`. Return the counts of the questions that this call has
+        """Answer the questions in the folder `block`, and return the counts of those that this call has
         answered."""
         assert self.job is not None and self.models is not None
         index = None if self.job.index is None else self.job.index.keeping_scores(block / RERANK_SCORES)
@@ -161,7 +158,7 @@ class Answering:
         return session
 
     def concurrency(self) -> int:
-        """Return how many questions of a block are in progress at once."""
+        """Return how many questions of a block may be in progress at once."""
         assert self.job is not None
         return self.job.concurrency
 

@@ -37,17 +37,16 @@ _AT_ONCE = 64  # questions in a batch
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSetting:
-    """A configuration of retrieval, which you can compare with others."""
+    """A retrieval configuration that can be compared with others."""
 
     retriever: str = "bm25"
     """The retriever, as in `pyfast.open_index`"""
     ranking: Ranking = "list"
-    """How the passages are ordered. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op with
-    this name"""
+    """How the passages are ranked. `list`: by the retriever. `graph_rank` or `bridge_rank`: by the op of this
+    name"""
     expand: bool | str = False
     """Whether to add passages that share terms with the best passages, or the name of a retriever, such as
-    `dense`, to add the passages that it finds most similar to the best passages. Only with the ranking
-    `bridge_rank`
+    `dense`, to add the passages that it finds most similar to them. Only with the ranking `bridge_rank`
     """
     rerank: str = "off"
     """The reranker, as in `pyfast.open_index`"""
@@ -56,8 +55,8 @@ class RetrievalSetting:
 
     @staticmethod
     def parse(text: str) -> RetrievalSetting:
-        """Read a setting from a text such as `ranking=bridge_rank expand=on rerank=cross`. Raises
-        `InputError` if a name or a value in the text is not valid."""
+        """Read a setting from a string such as `ranking=bridge_rank expand=on rerank=cross`. Raises `InputError`
+        if it contains an invalid name or value."""
         given: dict[str, Any] = {}
         for word in text.split():
             name, _, value = word.partition("=")
@@ -83,8 +82,8 @@ class RetrievalSetting:
             raise InputError(f"pool: expected a whole number of passages, at least 1, got {self.pool!r}")
 
     def __str__(self) -> str:
-        """Return the retriever, and each other value that differs from its default, as a text that `parse`
-        can read."""
+        """Return the retriever, and every other value that differs from its default, as a string that `parse` can
+        read."""
         changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         changed = {"retriever": self.retriever, **changed}
         return " ".join(f"{name}={'on' if value is True else value}" for name, value in changed.items())
@@ -98,7 +97,7 @@ class SettingReport:
     rows: list[Row]
     """The figures for all questions first, then for each type of question"""
     questions: list[Scored]
-    named: ClassVar[str] = "setting"  # the head of the column with the names of reports
+    named: ClassVar[str] = "setting"  # the heading of the column with the report names
     cost: ClassVar[None] = None  # No LLM is called. `write_figures` reads the costs of runs,
     unanswered: ClassVar[None] = None  # and how many of their questions failed.
 
@@ -108,16 +107,16 @@ class RetrievalReport:
     """The result of `pyfast.evaluate_retrieval`: how much of the gold evidence each setting found."""
 
     settings: dict[str, SettingReport]
-    """The report of each setting, by its name"""
+    """The report of each setting, by name"""
     differences: list[Difference]
-    """The differences between each setting and each later setting"""
+    """The differences between each setting and every later one"""
     without_gold: tuple[str, ...]
     """The ids of the questions without gold evidence. They are not scored"""
     not_indexed: tuple[str, ...] = ()
-    """Gold documents that the index does not have. They count as not found"""
+    """Gold documents that are not in the index. They count as not found"""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report in JSON types, without the figures of single questions."""
+        """Return the report as JSON types, without the figures of individual questions."""
         reports = {
             name: {"setting": asdict(one.setting), "rows": [asdict(row) for row in one.rows]}
             for name, one in self.settings.items()
@@ -137,30 +136,30 @@ def evaluate_retrieval(
     scores: str | Path | None = None,
     documents: Documents = "own",
 ) -> RetrievalReport:
-    """Measure how much of the gold evidence one or more settings of retrieval find, without calling an LLM.
+    """Measure how much of the gold evidence one or more retrieval settings find, without calling an LLM.
 
-    Gold evidence is a set of documents. The documents of the retrieved passages are ranked by their best
-    passages. `recall@k` is the share of the gold documents that are among the first k documents. A gold table is
-    ranked by its best gold row, as in the metric `evidence`.
+    Gold evidence is a set of documents. The retrieved documents are ranked by their best passages, and gold tables
+    by their best gold row, as in the metric `evidence`. `recall@k` is the share of the gold documents that are
+    among the first k documents.
 
     Args:
-        index: An index, or its folder. The call ignores the index's own retriever and rerankers.
-        questions: A file of JSON lines, or mappings with the same keys: `id`, `question`, `supporting` (the uris
-            of the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`.
-            If a question has a `table_id`, this table is its gold document.
-        settings: `RetrievalSetting`s, or texts such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
-            mapping to give the settings names. An empty string means BM25. The report compares each setting with
-            every later one.
-        gold: A file of JSON lines with `id` and `supporting`. None: the field `supporting` of the questions
-            or, if none has it, the file gold.jsonl that `pyfast data convert` wrote into their folder.
+        index: An index, or its folder. The index's own retriever and rerankers are ignored.
+        questions: A JSON lines file, or mappings with the same keys: `id`, `question`, `supporting` (the uris of
+            the gold documents) and optionally `type`, `answers`, `supporting_facts` and `supporting_cells`. If a
+            question has a `table_id`, this table is its gold document.
+        settings: `RetrievalSetting`s, or strings such as `"ranking=bridge_rank expand=on rerank=cross"`. Use a
+            mapping to name the settings. An empty string means BM25. The report compares each setting with every
+            later one.
+        gold: A JSON lines file with `id` and `supporting`. None: the questions' field `supporting` or, if none has
+            it, the file gold.jsonl that `pyfast data convert` wrote into their folder.
         at: The values of k for `recall@k` and `ndcg@k`.
-        scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
+        scores: A folder that caches reranker scores, so that later calls need not recompute them.
         documents: own: a question with the field `documents` searches only these documents, as in `pyfast.answer`.
             all: every question searches the whole index.
 
     Returns:
-        For each setting: `recall@k`, `ndcg@k` and `mrr` (mean reciprocal rank) with 95 % intervals. For each pair
-        of settings: the differences on the same questions, with p-values after Holm's correction.
+        For each setting, `recall@k`, `ndcg@k` and `mrr` (mean reciprocal rank) with 95 % intervals. For each pair
+        of settings, the differences on the same questions, with p-values after Holm's correction.
 
     Raises:
         InputError: A setting or a file is not valid, or no question has gold evidence.
@@ -250,8 +249,8 @@ def _asked(questions: GoldLike, gold: GoldLike | None) -> tuple[list[RetrievalQu
 def _pools(
     index: Index, questions: Sequence[RetrievalQuestion], settings: Mapping[str, RetrievalSetting]
 ) -> Iterator[tuple[str, Sequence[RetrievalQuestion], list[Pool]]]:
-    """Yield (the name of a setting, a batch of questions, what each of them finds with it in `index`). A question
-    with its own documents searches an index of only these, which all settings share."""
+    """Yield (setting name, batch of questions, the pool that each of them finds in `index` with this setting). A
+    question with its own documents searches an index of only these, which all settings share."""
     whole = [one for one in questions if not one.documents]
     for some in _batches(whole):
         for name, setting in settings.items():

@@ -1,4 +1,4 @@
-"""`pyfast.Run`: the records, the progress, the prompts and the scores of a run."""
+"""`pyfast.Run`: a run's records, progress, prompts and scores."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ GoldLike = str | Path | Iterable[Mapping[str, Any]]
 
 
 class Run:
-    """A run: the answers to a set of questions. `pyfast.answer` returns a run, and `Run(path)` opens the folder
-    of a run.
+    """A run: the answers to a set of questions. `pyfast.answer` returns a run, and `Run(path)` opens one from its
+    folder.
 
     Example:
         >>> import pyfast
@@ -66,12 +66,12 @@ class Run:
             path: The folder.
 
         Raises:
-            InputError: The folder has no run.
+            InputError: The folder contains no run.
         """
         self.path: Path | None = Path(path)
         """The folder of the run. None: the run is in memory"""
         self.session: Summary | None = None
-        """The counts of the session that returned this run: how its questions ended, its LLM calls, tokens
+        """The counts of the session that returned this run: the outcomes of its questions, its LLM calls, tokens
         and seconds. None: the run was only opened from its folder
         """
         self._records: Sequence[Record] = ()
@@ -82,7 +82,7 @@ class Run:
 
     @classmethod
     def finished(cls, path: Path | None, questions: Questions, session: Summary, records: Sequence[Record]) -> Run:
-        """Make the run that `pyfast.answer` returns."""
+        """Create the run that `pyfast.answer` returns."""
         run = cls.__new__(cls)
         run.path, run.session, run._questions = path, session, questions
         run._records, run._lines = records, None
@@ -94,7 +94,7 @@ class Run:
         """The records (results) of the finished questions, in the order of the questions. If the run has a
         folder, they are read from it.
 
-        A record reads its `evidence` and its `trace` from the disk when you first access them.
+        A record reads its `evidence` and `trace` from disk when you first access them.
 
         Raises:
             InputError: The folder's answers cannot be read.
@@ -106,20 +106,20 @@ class Run:
         except OSError as error:
             raise InputError(f"{self.path / ANSWERS} cannot be read: {error.strerror}") from None
         state = file.st_ino, file.st_size, file.st_mtime_ns
-        if self._lines is None or self._lines[0] != state:  # Another session or process has written more.
+        if self._lines is None or self._lines[0] != state:  # Another session or process has added records.
             self._lines = state, _Lines(self.path / ANSWERS)
         return self._lines[1]
 
     @property
     def status(self) -> Status:
-        """The progress of the run: states of questions, failures by reason, LLM calls, tokens, times by stage."""
+        """The run's progress: question states, failures by reason, LLM calls, tokens, times by stage."""
         if self._status is not None:
             return self._status
         assert self.path is not None
         return read_status(self.path)
 
     def prompts(self, id: str) -> list[LLMCall]:
-        """Return the LLM calls of one question, each with its prompt and its reply.
+        """Return the LLM calls of one question, each with its prompt and reply.
 
         Args:
             id: The id of the question.
@@ -141,16 +141,16 @@ class Run:
         return calls_of(self.path / JOURNAL, id)
 
     def prefix_cache(self, tokens: float = math.inf) -> dict[str, CachedTokens]:
-        """Estimate what a prefix cache would save, for an LLM whose server does not report what it has cached.
+        """Estimate what a prefix cache would save, for an LLM whose server does not report its cached tokens.
 
-        The stored prompts pass through a model of vLLM's cache, in the order in which the calls ended, with words
-        in place of tokens.
+        The stored prompts are replayed, in the order in which the calls ended, through a simulation of vLLM's
+        cache, with words in place of tokens.
 
         Args:
             tokens: The size of the cache in tokens. By default, it has no limit.
 
         Returns:
-            The `calls`, `tokens` and `cached` tokens of each prompt, by its name.
+            The `calls`, `tokens` and `cached` tokens of each prompt, by name.
 
         Raises:
             InputError: The run is in memory or stores no prompts, or the run's journal is damaged.
@@ -169,11 +169,11 @@ class Run:
 
         Args:
             prices: A price list, or its file (see `pyfast.evaluation.read_prices`).
-            paid: Leave out the calls that got the reply of an earlier run or of another question, because they
-                cost nothing.
+            paid: Leave out calls whose reply was reused from an earlier run or another question, because they cost
+                nothing.
 
         Returns:
-            The price in the currency of the list. Without `paid`, it is what a run without `reuse` costs, as in
+            The price in the list's currency. Without `paid`, this is what a run without `reuse` would cost, as in
             `pyfast.evaluate` and `pyfast.export`.
 
         Raises:
@@ -195,13 +195,13 @@ class Run:
         metrics: Sequence[str | Metric] | None = None,
         sources: bool = False,
     ) -> pa.Table:
-        """Return the results as an Arrow table, with a row for each finished question.
+        """Return the results as an Arrow table with one row per finished question.
 
         Args:
             gold: As in `pyfast.evaluate`. If it is None and the run has no gold answers, pyfast logs a warning,
-                and the table has no figures.
+                and the table contains no figures.
             metrics: As in `pyfast.evaluate`.
-            sources: Whether the table has a row for each source of an answer, as in `pyfast.export`.
+            sources: Whether to return one row per source of an answer instead, as in `pyfast.export`.
 
         Returns:
             The table. `pyfast.export` explains its columns.
@@ -225,7 +225,7 @@ class Run:
         metrics: Sequence[str | Metric] | None = None,
         sources: bool = False,
     ) -> Any:
-        """Return the results as a pandas data frame, with a row for each finished question.
+        """Return the results as a pandas data frame with one row per finished question.
 
         Args:
             gold: As in `Run.to_arrow`.
@@ -278,8 +278,8 @@ def report_of(
 def scores_and_gold(
     run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
 ) -> tuple[Report, Lines] | None:
-    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, the function
-    logs a warning, and returns None. Raises `InputError` if the given `gold` has none of the run's questions."""
+    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, log a
+    warning, and return None. Raises `InputError` if the given `gold` contains none of the run's questions."""
     try:
         lines = gold_of(run, gold)
         return report_of(run, lines, metrics), lines
@@ -298,12 +298,11 @@ def results_of(
     sources: bool,
     prices: Prices | None = None,
 ) -> Results:
-    """Collect the results of a run for a table. `name` is the name of the run. With `sources`, the table has
-    a row for each source, and gold or metrics raise `InputError`. With `prices`, the table contains the cost of
-    each question."""
+    """Collect the results of the run called `name` for a table. With `sources`, the table contains one row per
+    source, and gold or metrics raise `InputError`. With `prices`, it contains the cost of each question."""
     run = run if isinstance(run, Run) else Run(run)
     if sources and (gold is not None or metrics is not None):
-        raise InputError("sources: a table with a row for each source cannot show gold or metrics")
+        raise InputError("sources: a table with one row per source cannot show gold or metrics")
     scores = None if sources else scores_and_gold(run, gold, metrics)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
@@ -330,18 +329,20 @@ def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def file_of_questions(run: Path) -> Path:
-    """Return the file that the questions of a run came from. Reading it causes no warnings about columns, because
-    `answer` gave them already. Raises `InputError` as `recorded_path` does."""
+    """Return the file that a run's questions came from. Reading it gives no warnings about columns, because
+    `answer` has already given them. Raises the same `InputError` as `recorded_path`."""
     return quietly(recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions"))
 
 
 def _documents_of(run: Run) -> Callable[[str], Document | None]:
-    """Return a function that returns a document of the index of a run. If the index no longer exists, the returned
-    function logs a warning and finds no document."""
+    """Return a function that returns documents from a run's index. If the index no longer exists, this function
+    logs a warning and finds no document."""
     index = (
         None
         if run.path is None
-        else _index_of(run.path, "sources have no pages and rows, and only titles that the run has stored")
+        else _index_of(
+            run.path, "sources are listed without pages and rows, and only with titles that the run has stored"
+        )
     )
 
     @lru_cache(64)
@@ -356,8 +357,8 @@ def _documents_of(run: Run) -> Callable[[str], Document | None]:
 
 
 def questions_of(run: Path) -> Iterator[Question]:
-    """Read the questions that the folder of a run keeps. If it has none, the function logs a warning and returns
-    an empty iterator."""
+    """Read the questions stored in a run's folder. If there are none, log a warning and return an empty
+    iterator."""
     kept = run / QUESTIONS
     if kept.exists():
         count = count_of(run, read_configuration(run / CONFIGURATION))
@@ -367,16 +368,16 @@ def questions_of(run: Path) -> Iterator[Question]:
 
 
 def _rows_of(run: Run | str | Path) -> Rows | None:
-    """Return a function that returns the rows of a table in the index of a run. Returns None if the run used no
-    index. If the index no longer exists, the returned function logs a warning and returns None."""
+    """Return a function that returns the rows of a table in a run's index, or None if the run used no index. If
+    the index no longer exists, the returned function logs a warning and returns None."""
     path = folder_of(run)
     index = None if path is None else _index_of(path, "any row of a gold table counts as evidence")
     return index and rows_in(index)
 
 
 def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
-    """Return a function that opens the index of a run. If the index no longer exists, the returned function logs a
-    warning with `otherwise`, and returns None. None: the run used no index."""
+    """Return a function that opens a run's index, or None if the run used no index. If the index no longer exists,
+    the returned function logs a warning with `otherwise`, and returns None."""
     if not recorded_value(run, "places", "index"):
         return None
 
@@ -416,25 +417,25 @@ def rows_in(index: Callable[[], Index | None]) -> Rows:
 
 
 def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
-    """Return the answers of a run, and a name of the run for error messages. Raises `InputError` if the
-    folder has no run."""
+    """Return a run's answers, and its name for error messages. Raises `InputError` if the folder contains no
+    run."""
     path = folder_of(run)
     if path is None:
         assert isinstance(run, Run)
         return run.records, "the run"
     if not (path / ANSWERS).is_file():
-        inside = next(iter(sorted(path.glob(f"*/{ANSWERS}"))), None)  # such as the runs of a cell of an experiment
+        inside = next(iter(sorted(path.glob(f"*/{ANSWERS}"))), None)  # such as the runs in a cell of an experiment
         hint = "" if inside is None else f"; pass a run inside it, such as {inside.parent}"
         raise InputError(f"{path} is not a run folder (it has no {ANSWERS}){hint}")
     if (path / CONFIGURATION).exists():
-        read_configuration(path / CONFIGURATION)  # a run of another format is refused
+        read_configuration(path / CONFIGURATION)  # a run in another format is refused
     return path / ANSWERS, str(path)
 
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     """Return the path of the gold answers, or a list of mappings with them. If `gold` is None, the path is
-    gold.jsonl in the folder of the run's questions. If there is no such file, it is the file of the questions.
-    Raises `InputError` if `gold` is None and the run's file of questions is not known or does not exist.
+    gold.jsonl in the folder of the run's questions or, without such a file, the question file. Raises `InputError`
+    if `gold` is None and the run's question file is unknown or does not exist.
     """
     if gold is not None:
         if not isinstance(gold, str | Path):
@@ -454,17 +455,17 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     if path is not None and place == file_of_questions(path) != path / QUESTIONS:
         now = {question.id: question.text for question in read_questions(place)}
         if other := sum(now.get(asked.id, asked.text) != asked.text for asked in questions_of(path)):
-            told = "%s: has other texts of %s than the run %s had; their gold answers may have changed too"
+            told = "%s: the wording of %s differs from that in the run %s; their gold answers may have changed too"
             LOG.warning(told, place, counted(other, "question"), path)
     return place
 
 
 def own_gold(run: Run | str | Path) -> Path:
-    """Return the file with the gold answers of a run's questions. Raises `InputError` as `gold_of` does."""
+    """Return the file with the gold answers to a run's questions. Raises the same `InputError` as `gold_of`."""
     path = folder_of(run)
     if path is None:
         raise InputError("a run in memory has no file with gold answers: pass `gold`")
-    answers_of(run)  # A folder that is no run is not a question of its gold.
+    answers_of(run)  # If the folder is not a run, the error is not about gold answers.
     try:
         place = file_of_questions(path)
     except InputError as error:
@@ -489,7 +490,7 @@ def warn_of_other_questions(
     runs: Sequence[Run | str | Path], which: str = "each run is scored with its own"
 ) -> None:
     """Log a warning for each run whose questions or own gold answers differ from those of the first run. `which`
-    says which gold answers are used if they differ."""
+    says which gold answers are used in that case."""
     warn_of_other_wordings(runs)
     answers: dict[str, Any] | None = None
     before = None
@@ -513,7 +514,7 @@ def _say_gold(place: Path) -> None:
 
 
 class _Lines(Sequence[Record]):
-    """The records of a file, read one by one. Memory holds only the position of each line."""
+    """The records in a file, read one by one. Only the position of each line is in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -27,11 +27,11 @@ def retrieve(queries: Sequence[str], index: Index | str | Path, k: int = 20) -> 
         k: The maximum number of passages for each query.
 
     Returns:
-        For each query a list of passages, best first, with their uris, offsets and scores.
+        For each query, a list of passages, best first, with their uris, offsets and scores.
 
     Raises:
         InputError: `k` is below 1.
-        IndexFormatError: The folder has no index, or the index is damaged.
+        IndexFormatError: The folder contains no index, or the index is damaged.
 
     Example:
         >>> import pyfast
@@ -58,10 +58,10 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
 
     Args:
         query: The question.
-        texts: The texts, such as passages that a vector store found. pyfast computes the weights of words from
-            only these texts.
-        scores: Scores that the texts already have, where higher is better. None: the score of a text is the
-            sum of the TF-IDF weights that the query's terms have in it.
+        texts: The texts, such as passages that a vector store found. Word weights are computed from these texts
+            alone.
+        scores: Existing scores of the texts, where higher is better. None: the sum of the TF-IDF weights of the
+            query's terms in each text.
 
     Returns:
         A score in [0, 1] for each text, in the order of the texts.
@@ -77,7 +77,7 @@ def rerank_texts(query: str, texts: Sequence[str], scores: Sequence[float] | Non
         1
     """
     if scores is not None and (len(scores) != len(texts) or not np.isfinite(scores).all()):
-        raise InputError(f"scores: expected {len(texts)} finite numbers, one for each text")
+        raise InputError(f"scores: expected {len(texts)} finite numbers, one per text")
     if not texts:
         return []
     counts, terms = count_terms(texts)

@@ -1,4 +1,4 @@
-"""Make an index with summaries of its passages or of its knowledge graph, which `raptor` or `graphrag` reads."""
+"""Build an index with summaries of its passages or of its knowledge graph, which `raptor` or `graphrag` reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyfast.utils.log import LOG
 from pyfast.utils.options import OF_EXTRACTION, RUN_DEFAULTS, RunOptions, at_least_one
 
 SUMMARIES = "summaries"
-"""The folder of the runs that wrote the summaries, inside the index. It is not in the index's manifest"""
+"""The folder, inside the index, of the runs that wrote the summaries. It is not in the index's manifest"""
 _UNFINISHED = "summaries.json"
 
 
@@ -48,33 +48,33 @@ def summarize_index(
     options: RunOptions = RUN_DEFAULTS,
     watch: Watch = UNWATCHED,
 ) -> Index:
-    """Make a second index: the documents of an index, and summaries of them.
+    """Build a second index with the documents of an index and summaries of them.
 
     With clusters (RAPTOR, section 3), passages with similar vectors form clusters, and the LLM summarises each
-    cluster. The summaries form clusters again, up to `layers` times. Each summary is a document of the second
-    index. Its uri begins with `summary/`, and its metadata names its `layer` and its `children`.
+    cluster. The summaries are clustered again, up to `layers` times. Each summary is a document in the second
+    index, whose uri begins with `summary/` and whose metadata names its `layer` and `children`.
 
     With communities (GraphRAG, section 3.1), the entities of the knowledge graph form communities, which consist
-    of smaller ones. The LLM writes a report on each community, the smallest first. Each report is a document. Its
-    uri begins with `report/`, and its metadata has its `level`, `rating`, `entities` and `children`. The second
-    index also gets the knowledge graph. To resume a build that was stopped, call the function again.
+    of smaller ones. The LLM writes a report on each community, the smallest first. Each report is a document whose
+    uri begins with `report/` and whose metadata contains its `level`, `rating`, `entities` and `children`. The
+    knowledge graph is copied into the second index. To resume a stopped build, call the function again.
 
     Args:
         index: An index, or its folder. It is not changed.
-        llm: The model that writes the summaries, or a string that names it. Its role is `read`.
-        out: The folder of the second index. It appears when all summaries are written. Its folder `summaries` has
-            the run of each layer. The knowledge graph of `index` is copied only with communities.
-        of: What is summarized: `clusters` of passages, or `communities` of the knowledge graph.
+        llm: The model that writes the summaries, with the role `read`, or a string that names it.
+        out: The folder of the second index. It appears when all summaries are written. Its folder `summaries`
+            contains the run of each layer.
+        of: What to summarize: `clusters` of passages, or `communities` in the knowledge graph.
         overwrite: Replace an existing index, for example because documents have changed. The LLM does not read
             unchanged clusters or communities again, unless `options.restart` is set.
-        embedder: A model of sentence-transformers, by name or folder: the one whose vectors form clusters, or the
-            one of the knowledge graph.
-        layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
-        llm_options: Options of a model that you give by name.
+        embedder: A sentence-transformers model, by name or folder: the one whose vectors form clusters, or that of
+            the knowledge graph.
+        layers: The maximum number of summary layers, or of community levels (the largest communities first).
+        llm_options: Options of a model given by name.
         concurrency: As in `pyfast.answer`.
-        budget: Limits for each summary, as in `pyfast.answer`.
-        options: `outage`, `max_failures`, `restart` and `retry_failed` have an effect, and others are rejected.
-            `max_failures` is for each layer. A summary that failed is left out.
+        budget: Limits per summary, as in `pyfast.answer`.
+        options: Supported are `outage`, `max_failures` (per layer), `restart` and `retry_failed`; others are
+            rejected. Failed summaries are left out.
         watch: As in `pyfast.answer`. If `watch.stop` is set, no new summary starts, and the function raises
             `RunError`.
 
@@ -83,8 +83,8 @@ def summarize_index(
 
     Raises:
         CallError: All summaries of a layer failed.
-        InputError: `out` exists, the index has summaries already, `out` was started with other documents, or there
-            is no knowledge graph.
+        InputError: `out` exists, the index already contains summaries, `out` was started with other documents, or
+            there is no knowledge graph.
         MissingPackageError: The package that finds communities is not installed.
         ModelNotFoundError: The LLM or the embedding model is not on this machine.
         RunError: The build cannot continue, or was stopped. No finished work is lost.
@@ -106,7 +106,9 @@ def summarize_index(
         if options.restart:
             shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
         elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
-            raise InputError(f"{place} was started with other documents, options or another embedder; use restart")
+            raise InputError(
+                f"{place} was started with other documents or options, or another embedder; use restart"
+            )
         write_atomically(marker, orjson.dumps(begun))
         job = partial(Job, system="summarize", ask=made_of.ask, prompts=(made_of.prompt,))
 
@@ -139,7 +141,7 @@ def summarize_index(
         for rest in aside.iterdir():  # A process that was killed here may have left a part of the index.
             if rest.name not in (SUMMARIES, _UNFINISHED):
                 shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
-        made = aside / "index"  # because `aside` itself is locked, which a change of an index is too
+        made = aside / "index"  # because `aside` itself is locked, as it is when an index is changed
         ignored = shutil.ignore_patterns(KNOWLEDGE, SUMMARIES)
         shutil.copytree(source.folder, made, copy_function=link_file, ignore=ignored)
         if documents:

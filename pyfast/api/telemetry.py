@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
-_QUEUE = 1 << 15  # A run makes thousands of spans while one request to the collector is in progress.
+_QUEUE = 1 << 15  # A run creates thousands of spans while one request to the collector is in progress.
 
 
 def export_spans() -> bool:
     """Send the OpenTelemetry spans of this process to the collector that environment variables name.
 
     Call this function before `pyfast.answer` or `pyfast.serve`. The commands `answer` and `serve` call it
-    themselves. If the program has set OpenTelemetry's tracer provider, this provider gets the spans. Otherwise
-    the function sets a provider for the process. The last spans are sent when the process ends.
+    themselves. If the program has set OpenTelemetry's tracer provider, this provider receives the spans.
+    Otherwise, the function sets a provider for the process. The last spans are sent when the process ends.
 
     pyfast reads the environment variables of OpenTelemetry's SDK. To export spans, set
     `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER` (`otlp`,
@@ -31,8 +31,8 @@ def export_spans() -> bool:
     `http/protobuf`. `OTEL_EXPORTER_OTLP_PROTOCOL=grpc` needs `opentelemetry-exporter-otlp-proto-grpc`.
 
     Returns:
-        True if the process records spans from now on. False if the function has set no provider: no variable
-        asks for the export, a variable turns it off, or OpenTelemetry's SDK is not installed.
+        Whether the process now records spans. False if no variable requests the export, a variable turns it off,
+        or OpenTelemetry's SDK is not installed.
 
     Raises:
         InputError: A variable names an exporter or a protocol that does not exist.

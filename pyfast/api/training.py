@@ -1,5 +1,5 @@
-"""Train the models of two systems: the encoder and language model of graph_convqa, and the iterator of hseq. Teach
-a model of any system from finished runs."""
+"""Train the models of two systems (graph_convqa's encoder and language model, and hseq's iterator), or teach any
+system's model from finished runs."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from pyfast.training.loop import Estimate, Point, Schedule
 
 OnStep = Callable[["Point", int], None]
-"""A function that is called after each step of a training. It gets the step's `Point` (loss, norm of the
-gradient, seconds), and the number of steps in the whole training"""
+"""A function called after each training step with the step's `Point` (loss, gradient norm, seconds) and the total
+number of steps"""
 OnEstimate = Callable[["Estimate"], None]
-"""A function that is called with an estimate of the time and memory of the remaining training"""
+"""A function called with an estimate of the time and memory of the remaining training"""
 _LAST = 10
 
 
@@ -58,7 +58,7 @@ class Training:
     path: Path
     """The folder with the trained weights"""
     curve: list[Point]
-    """For each step: its loss, the norm of its gradient, and how many seconds it took"""
+    """For each step, its loss, its gradient norm, and how many seconds it took"""
 
     @property
     def loss(self) -> float:
@@ -80,22 +80,22 @@ def train_graph_convqa(
     """Train graph_convqa's encoder and language model on conversations (sections 4.6 and 5, table 4 of its paper).
 
     Args:
-        conversations: A file of JSON lines with `id` and `turns`. Each turn has `answers`.
+        conversations: A JSON lines file with `id` and `turns`, each with `answers`.
         index: The index with the evidence, or its folder.
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again with the same
             arguments.
-        options: What is trained, and how.
-        on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
-            its gradient, and its time), and the number of steps in the whole training.
+        options: What to train, and how.
+        on_step: A function to call after each step with the step's `Point` (its loss, gradient norm and time) and
+            the total number of steps.
 
     Returns:
-        The training, with its curve. The folder `out` has the encoder, if `graph` is True. Its subfolder
-        `model` has the language model, with LoRA's updates merged into it. Give `out` to the system as its
-        setting `trained`.
+        The training, with its curve. The folder `out` contains the encoder, if `graph` is True, and its subfolder
+        `model` the language model, with the LoRA updates merged into it. Pass `out` to the system as its setting
+        `trained`.
 
     Raises:
-        InputError: The conversations or the model cannot be read, or `out` has another training.
+        InputError: The conversations or the model cannot be read, or `out` contains another training.
         RunError: The loss became infinite or NaN.
 
     Example:
@@ -133,34 +133,31 @@ def train_hseq_iterator(
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Training:
-    """Train the iterator of hseq on questions with gold answers (section 4.1 and appendix A.3 of its paper).
+    """Train hseq's iterator on questions with gold answers (section 4.1 and appendix A.3 of its paper).
 
     The training runs on a GPU if the machine has one, otherwise on the CPU. To train on several devices,
     start the program with `accelerate launch --num_processes N`, which runs it in N processes. Each process
     computes its share of every step, and the first process writes `out`.
 
     Args:
-        sources: A mapping from each file of questions with gold answers to its index, or to the index's
-            folder.
+        sources: A mapping from each question file with gold answers to its index, or to the index's folder.
         model: The folder of a language model in safetensors.
         out: The folder of the training. To resume an interrupted training, call the function again
             with the same arguments.
-        settings: Settings of hseq by name. Give the settings that later runs will use. The default of
-            `guidance` is `template`.
-        head: The model that makes the plans if `guidance` is `head`, given like `llm` in
-            `pyfast.answer`. It makes them in a run in the folder `guidance` of `out`, which you can
-            resume like any other run.
-        options: What is trained, and how.
-        on_step: A function that is called after each step. It gets the `Point` of this step (its loss, the norm of
-            its gradient, and its time), and the number of steps in the whole training.
-        on_estimate: A function that is called before the first step. It gets an estimate of the time and
-            memory of the remaining steps, made from trial steps.
+        settings: The hseq settings that later runs will use, by name. The default of `guidance` is `template`.
+        head: The model that writes the guidance if `guidance` is `head`, given like `llm` in `pyfast.answer`. It
+            does so in a run in the folder `guidance` of `out`, which can be resumed like any other run.
+        options: What to train, and how.
+        on_step: A function to call after each step with the step's `Point` (its loss, gradient norm and time) and
+            the total number of steps.
+        on_estimate: A function to call before the first step with an estimate, made from trial steps, of the time
+            and memory of the remaining steps.
 
     Returns:
-        The training, with its curve. Its `path` is the folder of the trained adapter, in peft's format.
+        The training, with its curve. Its `path` is the folder of the trained adapter, in PEFT format.
 
     Raises:
-        InputError: A source or the model cannot be read, a setting is unknown, or `out` has another training.
+        InputError: A source or the model cannot be read, a setting is unknown, or `out` contains another training.
         RunError: The loss became infinite or NaN.
 
     Example:
@@ -204,16 +201,15 @@ def estimate_hseq_iterator(
     """Estimate the time and memory of `train_hseq_iterator` on this machine, by trying two batches.
 
     Args:
-        sources: A mapping from each file of questions with gold answers to its index, or to the index's
-            folder.
+        sources: A mapping from each question file with gold answers to its index, or to the index's folder.
         model: The folder of a language model in safetensors.
-        settings: Settings of hseq by name. Give the settings that later runs will use. The default of
-            `guidance` is `template`. With `guidance` set to `head`, the function does not ask the head for
-            plans, but assumes that they are as long as the plans of the template.
+        settings: The hseq settings that later runs will use, by name. The default of `guidance` is `template`.
+            With `guidance` set to `head`, the function does not call the head, but assumes that its guidance is as
+            long as the template's.
         options: As in `train_hseq_iterator`.
 
     Returns:
-        The number of steps and tokens, the memory in bytes and the time in seconds of the whole training.
+        The number of steps and tokens, the memory in bytes, and the time of the whole training in seconds.
 
     Raises:
         InputError: A source or the model cannot be read, or a setting is unknown.
@@ -239,15 +235,15 @@ def _recipe(settings: Mapping[str, Any] | None, options: HseqOptions) -> Recipe:
 
 
 def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, folder: Path) -> dict[str, str]:
-    """Return the head's plan for each question, by the question's text.
+    """Return the head's guidance for each question, by the question's text.
 
-    Only a process that trains alone may call the head. If several processes train together, all plans must
-    already be in `folder`. Otherwise the function raises `InputError`.
+    Only a process that trains alone may call the head. If several processes train together, all guidance must
+    already be in `folder`; otherwise, the function raises `InputError`.
     """
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
         raise InputError(
-            f"{folder}: start with a single process, because the head has not yet made plans for all questions"
+            f"{folder}: start with a single process, because guidance for some questions is not yet written"
         )
     run = answer(texts, llm=head, system=PLANNER, run=folder)
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}
@@ -273,18 +269,18 @@ class Distilled:
     """What a model learned from finished runs."""
 
     path: Path
-    """The folder of the training, with the examples"""
+    """The training folder, with the examples"""
     runs: Mapping[str, tuple[int, int]]
-    """For each run: how many of its questions were answered correctly, and how many are finished"""
+    """For each run, how many of its questions were answered correctly, and how many are finished"""
     prompts: Mapping[str, tuple[int, int]]
-    """For each prompt, such as `plan`: the number of examples, and the number of those that are held out"""
+    """For each prompt, such as `plan`, the number of examples, and how many of them are held out"""
     left_out: Mapping[str, int]
-    """How many LLM calls gave no example, by the reason"""
+    """How many LLM calls yielded no example, by reason"""
     training: Training | None = None
     """The training. Its `path` is the folder of the adapter. None: no model was given"""
     losses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The mean loss of the held-out examples by prompt, without and with the adapter. Empty if the training was
-    stopped before its end"""
+    stopped early"""
 
 
 @explained()
@@ -299,32 +295,31 @@ def distill(
     on_step: OnStep | None = None,
     on_estimate: OnEstimate | None = None,
 ) -> Distilled:
-    """Teach a model what finished runs of any system and LLM did right. An example is an LLM call of a
-    correctly answered question: the name of the prompt, its messages, and the reply.
+    """Teach a model what finished runs of any system and LLM did right. An example is one LLM call of a correctly
+    answered question: the prompt's name, its messages, and the reply.
 
-    Each prompt counts once. If the LLM was asked again after a reply in the wrong form, the example has the
-    first prompt and the last reply. The training uses LoRA, on a GPU if the machine has one, otherwise on the
-    CPU.
+    Each prompt counts once. If the LLM was asked again after a malformed reply, the example consists of the first
+    prompt and the last reply. The training uses LoRA, on a GPU if the machine has one, otherwise on the CPU.
 
     Args:
         runs: Runs with stored prompts, or their folders.
         out: The folder to write. To resume an interrupted training, call the function again with the same
             arguments.
-        model: The folder of the language model to train, in safetensors. None: `out` gets only the examples.
+        model: The folder of the language model to train, in safetensors. None: write only the examples to `out`.
         gold: The gold answers for `options.right="gold"`, as in `pyfast.evaluate`.
-        not_in: Files of test questions. No question of the runs may be in them.
-        options: How to choose examples, and how the training uses them.
+        not_in: Files of test questions, none of which may be in the runs.
+        options: How to choose the examples and train on them.
         on_step: As in `train_hseq_iterator`.
         on_estimate: As in `train_hseq_iterator`.
 
     Returns:
-        What the model learned from. `out` has the examples in `examples.jsonl`, and the held-out ones in
-        `held_out.jsonl`. Its folder `adapter` has the adapter in peft's format, for vLLM and
-        transformers, and as `adapter.gguf` for llama.cpp.
+        What the model learned from. `out` contains the examples in `examples.jsonl`, and the held-out ones in
+        `held_out.jsonl`. Its folder `adapter` contains the adapter in PEFT format, for vLLM and transformers, and
+        as `adapter.gguf` for llama.cpp.
 
     Raises:
-        InputError: A run stores no prompts, no question was answered correctly, a question is in a file of
-            `not_in`, the model cannot be read, or `out` has a different training.
+        InputError: A run stores no prompts, no question was answered correctly, a question is in one of the files
+            of `not_in`, the model cannot be read, or `out` contains a different training.
         RunError: The loss became infinite or NaN.
 
     Example:
@@ -343,7 +338,9 @@ def distill(
             raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
         run = Run(folder)
         texts, sides = dict[str, str](), dict[str, bool]()
-        talks: dict[str, bool] = {}  # All turns of a conversation are on the side of its first turn.
+        talks: dict[
+            str, bool
+        ] = {}  # All turns of a conversation are held out or used together with its first turn.
         for question in questions_of(folder):
             texts[question.id] = question.text
             side = is_held_out(question.text, options.held_out)
@@ -406,8 +403,8 @@ def _right(run: Run, gold: GoldLike | None, options: DistillOptions) -> set[str]
 
 
 def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Path]) -> None:
-    """Raise `InputError` if a run has a question of a file of tests. `asked` has the text of each question of the
-    run, by its id. The texts are compared, or the ids if one of the two texts is not known."""
+    """Raise `InputError` if a run contains a question from a test file. `asked` gives the text of each of the
+    run's questions, by id. Texts are compared or, if one of the two is unknown, ids."""
     texts = {normalise(text) for text in asked.values() if text is not None}
     for file in tests:
         shared = []
@@ -423,12 +420,12 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
 def calibrate_cascade(
     runs: Run | str | Path | Sequence[Run | str | Path], *, gold: GoldLike | None = None, min_f1: float = 1.0
 ) -> Calibration:
-    """Fit the confidence of the system `cascade` by logistic regression to questions with gold answers. All
-    answers in the traces count, including those that another answer replaced.
+    """Fit the confidence of the system `cascade` to questions with gold answers, by logistic regression. All
+    answers in the traces are used, including those that another answer replaced.
 
     Args:
-        runs: Runs of `cascade`, or their folders. With `sure=1`, every system answers every question. Do not use
-            test questions.
+        runs: Runs of `cascade`, or their folders. Use `sure=1`, so that every system answers every question, and
+            no test questions.
         gold: The gold answers, as in `pyfast.evaluate`.
         min_f1: The lowest F1 at which an answer counts as correct.
 
@@ -436,7 +433,7 @@ def calibrate_cascade(
         The weights, and how well the confidences fit.
 
     Raises:
-        InputError: A run cannot be read, the runs have no answers of `cascade`, or all answers are correct or
+        InputError: A run cannot be read, the runs contain no answers by `cascade`, or all answers are correct or
             all are wrong.
 
     Example:
@@ -461,11 +458,11 @@ def calibrate_cascade(
 
 @explained()
 def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Path:
-    """Merge a trained adapter into its model, for programs that cannot load an adapter separately.
+    """Merge a trained adapter into its model, for programs that cannot load adapters.
 
     Args:
-        model: The folder of the model that was trained.
-        adapter: The folder of the trained adapter, in peft's format.
+        model: The folder of the model that the adapter was trained for.
+        adapter: The folder of the trained adapter, in PEFT format.
         out: The folder to write.
 
     Returns:
@@ -486,8 +483,8 @@ def merge_adapter(model: str | Path, adapter: str | Path, out: str | Path) -> Pa
 
 
 def _over(minutes: float | None) -> Callable[[], bool]:
-    """Return a function that returns whether `minutes` minutes have passed since `_over` was called. If
-    `minutes` is None, the function always returns False."""
+    """Return a function that tells whether `minutes` minutes have passed since `_over` was called (None: always
+    False)."""
     end = None if minutes is None else monotonic() + 60 * minutes
     return lambda: end is not None and monotonic() > end
 

@@ -30,7 +30,7 @@ from pyfast.retrieval.index.manifest import is_index, read_manifest
 from pyfast.utils.sqlite_files import fault
 
 T = TypeVar("T")
-# Errors of the machine: no permission, no file handle, a disk that cannot be read or written.
+# Errors of the machine: missing permissions, no file handles left, a disk that cannot be read or written.
 _OF_THE_MACHINE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
 _OF_SQLITE = {
     sqlite3.SQLITE_PERM,
@@ -49,9 +49,9 @@ class Check:
     name: str
     passed: bool
     detail: str
-    """What was found, or what is wrong, in one line"""
+    """What was found or is wrong, in one line"""
     looked: bool = True
-    """False: the check could not read its files, for example because of permissions. `detail` has the reason"""
+    """False: the check could not read its files, for example for lack of permissions; `detail` gives the reason"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Verification:
 
 
 def verify(path: str | Path) -> Verification:
-    """Check the checksums of a run or an index. For a run, compare each answer with the journal.
+    """Check the checksums of a run or an index and, for a run, compare each answer with the journal.
 
-    A run that was stopped or killed passes if it can be resumed. `verify` changes and repairs nothing, and
-    can check a run while another process works on it.
+    A stopped or killed run passes if it can be resumed. `verify` changes and repairs nothing, and can check a run
+    while another process works on it.
 
     Args:
         path: The folder of a run or an index.
@@ -93,7 +93,7 @@ def verify(path: str | Path) -> Verification:
 
     Raises:
         InputError: The folder is neither a run nor an index.
-        OtherBuildError: The run, the index or its knowledge graph has another format.
+        OtherBuildError: The run, the index or its knowledge graph has a different format.
 
     Example:
         >>> import pyfast
@@ -112,8 +112,8 @@ def verify(path: str | Path) -> Verification:
 
 
 def _check(name: str, look: Callable[[], str]) -> Check:
-    """Carry out a check. It has passed if `look` returns a text, and failed if `look` raises an error. The
-    text or the error is the detail of the result."""
+    """Carry out a check. It passes if `look` returns a string, and fails if `look` raises an error; either becomes
+    the detail of the result."""
     try:
         return Check(name, True, look())
     except OtherBuildError:
@@ -125,8 +125,8 @@ def _check(name: str, look: Callable[[], str]) -> Check:
 
 
 def _of_the_machine(error: BaseException | None) -> BaseException | None:
-    """Return the error of the machine from which an error was made. Such an error says nothing about what is in
-    the files. None: the error has another cause."""
+    """Return the machine error behind an error, which says nothing about the content of the files, or None if the
+    error has another cause."""
     while error is not None:
         if getattr(error, "errno", None) in _OF_THE_MACHINE:
             return error
@@ -164,7 +164,7 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
 
 
 def _now(read: Callable[[], T]) -> Callable[[], T]:
-    """Read now. Return a function that returns what was read, or raises the error of the reading."""
+    """Read now, and return a function that returns what was read, or raises the error that reading raised."""
     result = Future[T]()
     try:
         result.set_result(read())
@@ -174,7 +174,7 @@ def _now(read: Callable[[], T]) -> Callable[[], T]:
 
 
 def _total(described: Configuration) -> int | None:
-    """Return the number of questions. None: the folder is the journal of an engine, which has no such number."""
+    """Return the number of questions, or None if the folder is an engine's journal, which has no such number."""
     if ENGINE in described:
         return None
     total = described.get("questions", {}).get("count")
@@ -191,7 +191,7 @@ def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
 
 
 def _opened(journal: Path) -> contextlib.closing[sqlite3.Connection]:
-    journal.open("rb").close()  # SQLite has one error for a missing file and for a file without permission.
+    journal.open("rb").close()  # SQLite raises the same error for a missing file and for missing permissions.
     return contextlib.closing(open_to_read(journal))
 
 
@@ -240,7 +240,7 @@ def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -
     known = _known(folder, "line")
     total = len(known) if of_run is None else of_run
     if len(answers) > total or (torn and len(answers) == total):
-        raise _DamageError(f"there are more lines after the answers to all {total} questions")
+        raise _DamageError(f"further lines follow the answers to all {total} questions")
     unknown = _compare(known, answers)
     ended = sum(line is not None for line in known.values())
     if len(answers) < total == ended and not is_running(folder):
@@ -257,17 +257,17 @@ def _traces(folder: Path, traces: list[str], answers: int) -> str:
 
 
 def _known(folder: Path, column: str) -> dict[int, str | None]:
-    """Return the digests that the journal has in the column `column`, by the numbers of the questions: `line` for
-    answers, `trace` for traces. None: it has no digest."""
+    """Return the digests in the journal's column `column` (`line` for answers, `trace` for traces), by question
+    number. None: there is no digest."""
     with _opened(folder / JOURNAL) as database:
         return dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
 
 
 def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
-    """Compare the digests of a file's lines with those that the journal has. Raises `_DamageError` if one differs.
+    """Compare the digests of a file's lines with those in the journal. Raises `_DamageError` if one differs.
 
-    Returns a text with the number of lines for which the journal has no digest. If the journal has a digest
-    for each line, the text is empty.
+    Returns a string with the number of lines without a digest in the journal, or an empty string if there are
+    none.
     """
     other = [
         number for number, line in enumerate(digests, start=1) if known.get(number - 1, "") not in (None, line)

@@ -1,1 +1,1 @@
-"""The commands of the command line, each in its own file. `pyfast.commands.cli` puts them together."""
+"""The commands of the command line, each in its own file, assembled by `pyfast.commands.cli`."""

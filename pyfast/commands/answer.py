@@ -40,9 +40,9 @@ def answer(
     Args:
         questions: A file (JSON lines, CSV, XLSX or Parquet). Each line or row has `id` and `question`, or `id`
             and `turns` for a conversation.
-        run: The folder of the run. If it exists, the run resumes. Only --dry-run needs none.
-        index: The folder of an index. The systems `direct` and `cot` need no index.
-        shared_updates: For subqrag: share the triples that a question extracts with all questions of the run.
+        run: The folder of the run; if it exists, the run resumes. Required, except with --dry-run.
+        index: The folder of an index. Optional for the systems `direct` and `cot`.
+        shared_updates: For subqrag: share the triples extracted for one question with all questions of the run.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
             store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Estimate LLM calls, tokens and price without answering anything.

@@ -1,5 +1,5 @@
-"""Arguments that several commands share, and `with_options`, which makes what a command line takes of a function's
-parameters and of the fields of its objects of options."""
+"""Arguments that several commands share, and `with_options`, which derives a command's arguments and options from
+a function's parameters and from the fields of its `Options` objects."""
 
 import inspect
 import re
@@ -14,19 +14,19 @@ import typer
 from pyfast.errors import InputError
 from pyfast.utils.options import Hardware, Option, Options, RunOptions, meanings, read_values, told
 
-IndexFolder = Annotated[Path, typer.Argument(help="An index, made by `pyfast index`.")]
+IndexFolder = Annotated[Path, typer.Argument(help="An index built by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
-_AT_ONCE = "How many questions or chunks are in progress at once; by default 64, or 10,000 with a Batch API."
+_AT_ONCE = "How many questions or chunks to process at once; by default 64, or 10,000 with a Batch API."
 Concurrency = Annotated[int | None, typer.Option(min=1, max=65_536, help=_AT_ONCE)]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Use only the first N questions or chunks.")]
 _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
         "--options",
-        help="A TOML file with options of this command. Its keys are the fields of pyfast.RunOptions; its tables"
-        " sampling and cluster hold those of pyfast.Sampling and pyfast.Cluster. The command line takes"
-        " precedence.",
+        help="A TOML file with options for this command: its keys are the fields of pyfast.RunOptions, and its"
+        " tables sampling and cluster contain those of pyfast.Sampling and pyfast.Cluster. The command line"
+        " takes precedence.",
     ),
 ]
 
@@ -41,12 +41,13 @@ class LlmOptions(Options):
     """An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of one role;
     repeatable."""
     budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
-    """A limit for each question or chunk, such as seconds=60 or tokens=20000, or for the whole run (not with
-    serve, mcp and bench), such as run_tokens=1000000 (questions in progress are still finished); repeatable."""
+    """A limit per question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
+    run_tokens=1000000; repeatable. When a run reaches its limit, questions in progress still finish. serve, mcp
+    and bench accept no run limits."""
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments of a function of the API."""
+        """The options as arguments of an API function."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -64,10 +65,10 @@ class Models(LlmOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Models):
-    """What answers: a system with its settings, and the language models."""
+    """What answers the questions: a system with its settings, and the language models."""
 
     system: str = "n2n"
-    """A system, as `pyfast systems` lists them, or MODULE:NAME."""
+    """A system that `pyfast systems` lists, or MODULE:NAME."""
     settings: Annotated[Mapping[str, str], Option(flag="--set", typed=list[str] | None, read="pairs")]
     """A setting of the system, such as graph=off or preset=paper; repeatable."""
 
@@ -83,7 +84,7 @@ class Searched(Options):
     """The reranker, which rescores the best passages: off, cross (cross:MODEL), late, both, http:URL#MODEL (a
     model on a server), or MODULE:NAME."""
     filter: list[str] | None = None
-    """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (of
+    """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (for
     triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all conditions."""
 
     def open(self, index: str | Path, hardware: Hardware) -> Any:
@@ -100,20 +101,20 @@ class Reading(Options):
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
     """An additional reader of file formats, as MODULE:NAME; repeatable."""
     ignore: Annotated[Sequence[str], Option(flag="--ignore", typed=list[str] | None, read="several")] = ()
-    """Leave out the files and folders with this name or path, such as '*.png' or 'drafts/*'; repeatable."""
+    """Skip files and folders with this name or path, such as '*.png' or 'drafts/*'; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
-    """The maximum number of columns of a table. pyfast cuts a wider table into several tables, each of which
-    begins with the first column of the original."""
+    """The maximum number of columns in a table. A wider table is split into several, each of which begins with the
+    first column of the original."""
     strict: bool = False
     """Stop at the first file that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingAgain(Reading):
-    """How files are read for an index that exists."""
+    """How files are read for an existing index."""
 
     columns: Annotated[int | None, Option(min=2)] = None
-    """The maximum number of columns of a table, as in `pyfast index`; by default that of the index."""
+    """The maximum number of columns in a table, as in `pyfast index`; by default that of the index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +122,16 @@ class Scoring(Options):
     """What the answers of runs are scored against, and how."""
 
     gold: Path | None = None
-    """A file with `id` and `answers` in JSON lines, CSV, TSV, XLSX, Parquet or Arrow. For conversations: `id` and
-    `turns`, each with `answers`. Default: the file gold.jsonl in the folder of the run's questions or, if there is
-    no such file, the question file itself."""
+    """A file with `id` and `answers` (for conversations, `id` and `turns`, each with `answers`), in JSON lines,
+    CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the folder of the run's questions or, without such a
+    file, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
-    """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus
-    evidence if this file has `supporting`. If the file names no metrics: em_f1 and evidence; for conversations,
-    hits."""
+    """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus evidence
+    if the file contains `supporting`. If it names no metrics: em_f1 and evidence; for conversations, hits."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """A price list. If given, prices in money are shown too."""
+    """A price list. If given, costs are shown in money too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,12 +141,12 @@ class Output(Options):
     json: bool = False
     """Print the result as JSON."""
     out: Path | None = None
-    """Also write the table to this file, whose name ends in .md, .tex, .csv, .jsonl, .parquet or .xlsx."""
+    """Also write the table to this file (.md, .tex, .csv, .jsonl, .parquet or .xlsx)."""
     overwrite: bool = False
     """Replace an existing file."""
 
     def check(self) -> None:
-        """Raise `InputError` if `out` exists and must not be replaced, or if its name ends in something else."""
+        """Raise `InputError` if `out` exists and must not be replaced, or has another suffix."""
         from pyfast.evaluation.tables import check_new
 
         if self.out is not None:
@@ -154,9 +154,9 @@ class Output(Options):
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command from a function. A parameter whose type is a class of `Options` becomes the options of its
-    fields. `Annotated[CLASS, "NAME", ...]` takes only some fields of the class. Any other parameter is an argument
-    or, if it is keyword-only, an option. The docstring says under `Args:` what it means."""
+    """Turn a function into a command. A parameter whose type is a subclass of `Options` becomes one option per
+    field, and `Annotated[CLASS, "NAME", ...]` selects some of the fields. Any other parameter becomes an argument
+    or, if it is keyword-only, an option, whose help is in the docstring under `Args:`."""
     hints = get_type_hints(command, include_extras=True)
     summary, _, documented = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")
     meant = dict(re.findall(r"^    (\w+): (.*(?:\n     .*)*)", documented, re.MULTILINE))
@@ -171,7 +171,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         elif one.name in meant:
             is_option = one.kind is inspect.Parameter.KEYWORD_ONLY
             parameters.append(_parameter(one.name, hint, one.default, meant[one.name], is_option))
-        else:  # Its type says all.
+        else:  # Its type holds everything, including the help.
             parameters.append(_keyword(one.name, hint, one.default))
     wanted = {kind: names for kind, names in groups.values() if kind.TABLE or kind is RunOptions}
     if RunOptions in wanted:
@@ -198,8 +198,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _group(hint: Any) -> tuple[type[Options], list[str]] | None:
-    """Return the class of options that a type names, and the names of the wanted fields. Return None if it names
-    none."""
+    """Return the `Options` class that a type names and the names of the selected fields, or None if it names no
+    such class."""
     parts = get_args(hint) or (hint,)
     if not (isinstance(parts[0], type) and issubclass(parts[0], Options)):
         return None
@@ -212,7 +212,8 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 
 def _parameter(name: str, hint: Any, given: Any, meaning: str, is_option: bool = True) -> inspect.Parameter:
-    """Make typer's parameter. `given` is its default in Python, and the first paragraph of `meaning` its help."""
+    """Create the parameter for typer. `given` is its default in Python, and the first paragraph of `meaning` its
+    help text."""
     help = " ".join(meaning.partition("\n\n")[0].split())
     of, about = told(hint)
     default: Any = None if given is MISSING or given == () else given
@@ -230,7 +231,7 @@ def _annotation(typed: Any, flag: str, help: str, about: Option) -> Any:
 
 
 def _read(one: Field[Any], given: Any) -> Any:
-    """Make the value of a field from what the command line gave for it."""
+    """Convert what the command line gave for a field into its value."""
     about = told(one.type)[1]
     if not about.read or (given is None and one.default is None):
         return given
@@ -238,8 +239,8 @@ def _read(one: Field[Any], given: Any) -> Any:
 
 
 def read_models(given: list[str] | None) -> dict[str, str]:
-    """Read the `--llm` options: one model for each role (purpose of a prompt). Raises `InputError` if a role
-    has two models."""
+    """Read the `--llm` options: one model for each role (purpose of a prompt). Raises `InputError` if a role is
+    given two models."""
     from pyfast.llm import DEFAULT_ROLE, ROLES
 
     specs: dict[str, str] = {}
@@ -254,8 +255,8 @@ def read_models(given: list[str] | None) -> dict[str, str]:
 
 
 def pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Read texts of the form NAME=VALUE as a mapping. Raises `InputError` if a text has another form. The
-    error names the option `option`."""
+    """Read strings of the form NAME=VALUE into a mapping. Raises an `InputError` that names the option `option` if
+    a string has another form."""
     named = {}
     for text in given or ():
         name, equals, value = text.partition("=")
@@ -266,8 +267,8 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 
 
 def values(option: str, given: list[str] | None) -> dict[str, Any]:
-    """Read texts of the form NAME=VALUE, as `pairs` does, and parse each value as JSON (numbers, true, objects). A
-    value that is not JSON stays text."""
+    """Read strings of the form NAME=VALUE, as `pairs` does, and parse each value as JSON (numbers, true, objects).
+    A value that is not JSON remains a string."""
     import orjson
 
     parsed: dict[str, Any] = {}
@@ -280,8 +281,8 @@ def values(option: str, given: list[str] | None) -> dict[str, Any]:
 
 
 def numbers(option: str, given: str) -> list[float]:
-    """Read numbers with commas between them. Raises `InputError` if a part is not a number. The error names
-    the option `option`."""
+    """Read comma-separated numbers. Raises an `InputError` that names the option `option` if a part is not a
+    number."""
     try:
         return [float(number) for number in given.split(",")] if given else []
     except ValueError:

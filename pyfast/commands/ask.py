@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyfast.engine.record import Record
     from pyfast.retrieval.index.index import Index
 
-_SAID = 120  # the maximum number of characters shown of a reply
+_SAID = 120  # the maximum number of characters of a reply to show
 
 
 @with_options
@@ -73,8 +73,8 @@ def _print_answer(record: Record, index: Index) -> None:
 
 @contextlib.contextmanager
 def _shown(spec: str, replies: bool) -> Iterator[Watch]:
-    """Yield what shows events and steps on stderr. Each finished step is a line, with the LLM's reply if `replies`
-    is True. On a terminal, the steps in progress are shown too."""
+    """Yield a `Watch` that shows events and steps on stderr: one line per finished step, with the LLM's reply if
+    `replies` is True. On a terminal, it also shows the steps in progress."""
     from rich.text import Text
 
     from pyfast.engine import Watch
@@ -117,7 +117,7 @@ def _shown(spec: str, replies: bool) -> Iterator[Watch]:
 
 
 def _line(step: Step, replies: bool) -> str:
-    """Return the line that shows a finished step. If `replies` is True, it has the LLM's reply."""
+    """Return the line for a finished step, with the LLM's reply if `replies` is True."""
     if step.error:
         came = f"failed: {step.error}"
     elif step.passages is not None:

@@ -32,8 +32,8 @@ def bench(
 
     Args:
         questions: A question file.
-        system: A system, as `pyfast systems` lists them, or MODULE:NAME; repeatable.
-        index: The folder of an index. The systems direct and cot need no index.
+        system: A system that `pyfast systems` lists, or MODULE:NAME; repeatable.
+        index: The folder of an index. Optional for the systems direct and cot.
         concurrency: How many questions the engine works on at once.
         journal: Write a journal, as a run does.
         out: A folder for bench.json and bench.png.
@@ -42,7 +42,7 @@ def bench(
     """
     import pyfast.api.experiments.latency
 
-    # Read before the measurement, which may replace this file.
+    # Read it before the measurement, which may replace this file.
     earlier = None if compare is None else pyfast.api.experiments.latency.read_bench(compare)
     result = pyfast.api.experiments.latency.bench(
         questions,

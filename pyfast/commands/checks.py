@@ -24,7 +24,7 @@ def check(
 
     Args:
         system: A system, or MODULE:NAME.
-        index: The folder of an index. Without it, the check makes a small index.
+        index: The folder of an index. Without it, the check builds a small index.
         setting: A setting of the system, such as graph=off; repeatable.
     """
     from pyfast.api.conformance import check_system
@@ -46,8 +46,8 @@ def _tell(result: CheckResult) -> None:
 
 @with_options
 def verify(path: Path) -> None:
-    """Check that a run or an index is undamaged: compare checksums, and for a run, compare each answer with the
-    journal. The command exits with code 1 if something is damaged, or 2 if something cannot be read.
+    """Check that a run or an index is undamaged: compare checksums and, for a run, each answer with the journal.
+    The exit code is 1 if something is damaged, or 2 if something cannot be read.
 
     Args:
         path: The folder of a run or an index.

@@ -42,19 +42,19 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Run the command line. Prints an error that pyfast raises on purpose as one line on stderr.
+    """Run the command line. Errors that pyfast raises deliberately are printed as one line on stderr.
 
-    After such an error, the exit status is 1. For a wrong command line, the exit status is 2. A command may also
-    end with status 2 if it could not read everything.
+    The exit status is 1 after such an error, and 2 for an invalid command line. A command may also end with status
+    2 if it could not read everything.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # A path may hold bytes that are not UTF-8.
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A path may contain bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
     log = logging.getLogger("pyfast")
     log.setLevel(logging.INFO)
     log.addHandler(OnStderr())
-    # The library `mcp` gives the root logger a handler, which would print each record again.
+    # The `mcp` library adds a handler to the root logger, which would print each record a second time.
     log.propagate = False
-    if not sys.stderr.isatty():  # run.toml has it too. In a file or a pipe, stderr is for errors.
+    if not sys.stderr.isatty():  # run.toml also contains the profile. In a file or a pipe, stderr is for errors.
         logging.getLogger("pyfast.profile").setLevel(logging.WARNING)
     # The current folder comes last, so that MODULE:NAME finds a user's module and no module hides an installed
     # one.
@@ -66,7 +66,7 @@ def main() -> None:
             sys.exit(app(prog_name="pyfast", standalone_mode=False))
     except (PyfastError, OSError) as error:
         told = ""
-        if isinstance(error, OSError) and error.strerror:  # Its text begins with a number, such as [Errno 28].
+        if isinstance(error, OSError) and error.strerror:  # Its own text begins with, for example, [Errno 28].
             told = f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
         print("pyfast:", plain(told or error), file=sys.stderr)
         sys.exit(1)

@@ -19,7 +19,7 @@ def data() -> None:
 @app.command()
 @with_options
 def convert(name: str, source: Path, *, out: Path) -> None:
-    """Convert a data set from its authors' files into a corpus, questions and gold answers.
+    """Convert a data set, as its authors publish it, into a corpus, questions and gold answers.
 
     Args:
         name: hotpotqa, 2wiki, musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag,

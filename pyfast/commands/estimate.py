@@ -29,7 +29,7 @@ def estimate(
         based_on: An earlier run of the system to estimate from.
         system: The system; by default the system of the earlier run.
         workers: How many workers of a cluster will answer the questions.
-        prices: A price list. The list must contain a price for the LLM of --llm.
+        prices: A price list that includes the model of --llm.
     """
     import pyfast.api.estimate
     from pyfast.engine import recorded_value

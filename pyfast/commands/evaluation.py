@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyfast.evaluation.cost import Cost
     from pyfast.evaluation.tables import WithRows
 
-_FLIPS = 10  # the maximum number of ids shown of questions that one of two runs answers correctly
+_FLIPS = 10  # how many ids of questions that only one of two runs answers correctly are shown at most
 
 
 @with_options
@@ -57,8 +57,8 @@ def evaluate(
         costs: Also show the mean LLM calls, tokens and seconds per question.
         per_question: Write the figures, calls and tokens of each question to this file (.jsonl, .csv, .parquet or
             .xlsx).
-        judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run
-            is in the folder RUN-judged and can be resumed.
+        judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run, in
+            the folder RUN-judged, can be resumed.
     """
     import pyfast.api.evaluation
     from pyfast.api.run import warn_of_other_questions
@@ -78,7 +78,7 @@ def evaluate(
         check_new(per_question, output.overwrite, KINDS)
     output.check()
     if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
-        raise InputError("these options apply to the run of a judge; also pass --judge LLM")
+        raise InputError("these options apply to a judge's run; also pass --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_questions(runs)
@@ -101,7 +101,7 @@ def _tell(
     as_json: Callable[[], object],
     show: Callable[[], None],
 ) -> None:
-    """Write figures into a file, if the user named one, and show the result, as JSON on request."""
+    """Write the figures to a file, if the user named one, and show them, as JSON on request."""
     from pyfast.api.evaluation import write_figures
 
     if output.out is not None:
@@ -113,7 +113,7 @@ def _tell(
 
 
 def _judged(run: Path) -> Path:
-    """Return the folder of the judge's run of a run."""
+    """Return the folder of the judge's run for a run."""
     return run.with_name(f"{run.resolve().name}-judged")
 
 
@@ -214,7 +214,7 @@ def export(
     """Write the results of runs as a table for spreadsheets and other programs.
 
     Args:
-        out: The file to write. Its name ends in .csv, .jsonl, .parquet or .xlsx.
+        out: The file to write (.csv, .jsonl, .parquet or .xlsx).
         wide: Write one row for each question, with the runs side by side.
         sources: Write one row for each source of an answer, with its page or row.
         overwrite: Replace an existing file.
@@ -238,8 +238,8 @@ def compare(
     """Compare runs on the same questions: show which differences are significant, and what each run cost.
 
     Args:
-        judged: Compare the judge's figures too. Before this, run `evaluate RUN --judge LLM` for each run.
-        answers: Show only the answers that differ between two runs. This needs no gold answers.
+        judged: Compare the judge's figures too. First run `evaluate RUN --judge LLM` on each run.
+        answers: Show only the answers that differ between two runs. No gold answers are needed.
     """
     import pyfast.api.evaluation
 
@@ -316,10 +316,10 @@ def evaluate_retrieval(
         questions: JSON lines with `id`, `question` and `supporting` (the uris of the gold documents).
         setting: A retrieval setting, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
             retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Default: BM25.
-        gold: JSON lines with `id` and `supporting`. Default: the `supporting` of the questions or, if they have
-            none, gold.jsonl in their folder.
+        gold: JSON lines with `id` and `supporting`. Default: the `supporting` field of the questions or, if they
+            have none, gold.jsonl in their folder.
         at: A value of k for recall@k and ndcg@k; repeatable.
-        scores: A folder that stores the scores of rerankers, so that the next call does not compute them again.
+        scores: A folder that caches reranker scores, so that later calls need not recompute them.
         documents: own: a question with `documents` searches only these. all: every question searches the
             whole index."""
     import pyfast.api.retrieval_evaluation

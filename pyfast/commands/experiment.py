@@ -39,15 +39,15 @@ def experiment(
 
     Args:
         plan: A TOML file, or the name of a plan: see --list.
-        data: The folder that has a subfolder for each data set.
+        data: The folder that contains a subfolder for each data set.
         out: The folder of the experiment. If the folder exists, the experiment resumes.
         llm: An LLM to use instead of those in the plan, written as in `pyfast answer`; repeatable.
         limit: Ask only the first N questions of each data set.
-        latency: To measure the latency, let one client ask N questions of each cell one by one. 0: do not
-            measure it.
-        prices: A price list. If given, prices in money are shown too.
+        latency: To measure the latency of each cell, let one client ask N questions one by one. 0: do not measure
+            it.
+        prices: A price list. If given, costs are shown in money too.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
-        baseline: With --compare: the row with which the others are compared; by default the first.
+        baseline: With --compare: the row to compare the others with; by default the first.
         list_plans: Show the plans that come with pyfast.
     """
     import pyfast.api.experiments.cells

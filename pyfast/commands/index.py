@@ -49,15 +49,15 @@ def index(
 ) -> None:
     """Build the index of a corpus. At the end, list the files that could not be read, with the reasons.
 
-    To resume a stopped build, repeat the command; finished parts are kept. The command exits with code 2 if it
-    built the index, but could not read a file or a part of one.
+    To resume a stopped build, repeat the command; finished parts are kept. The exit code is 2 if the index was
+    built but a file, or part of one, could not be read.
 
     Args:
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
         out: The folder to create.
         overwrite: Replace an existing index.
-        vectors: Also encode the passages as vectors, for retrievers other than BM25; repeatable. Values: dense,
-            late or KIND:MODEL, such as sparse:MODEL. For a model on a server: dense:openai:MODEL@URL.
+        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late or KIND:MODEL,
+            such as sparse:MODEL. For a model on a server: dense:openai:MODEL@URL. Repeatable.
     """
     from pyfast.api.index import build_index
     from pyfast.llm.protocol import ON_GPU, calls_counted
@@ -86,13 +86,13 @@ def index(
 
 
 _EVERY = 30.0
-"""The number of seconds between two lines of progress if stderr is not a terminal"""
+"""The number of seconds between progress lines if stderr is not a terminal"""
 
 
 @contextlib.contextmanager
 def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
-    """Yield a function that shows the progress of a build. A terminal always shows the current progress. If
-    stderr is not a terminal, a line is printed now and then."""
+    """Yield a function that shows the progress of a build: continuously on a terminal; otherwise, a line on stderr
+    from time to time."""
     screen = console()
     began = shown = time.monotonic()
     with screen.status("reading and indexing") as status:
@@ -118,8 +118,8 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 
 @contextlib.contextmanager
 def unread_listed() -> Iterator[list[Unread]]:
-    """Yield a list for what could not be read. When the `with` block ends, even with an error, the list is
-    printed to stderr. If the block raises `InputError` and there is only one entry, the error names it instead."""
+    """Yield a list for what could not be read. When the `with` block ends, even with an error, the list is printed
+    on stderr, unless the block raises `InputError` and the only entry is already in the error."""
     unread: list[Unread] = []
     try:
         yield unread
@@ -155,8 +155,8 @@ def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
 @app.command()
 @with_options
 def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Replace documents with new versions of the same uri, and add new documents. Delete tables and other parts
-    that a file no longer has."""
+    """Replace documents with new versions of the same uri, add new documents, and delete tables and other parts
+    that a file no longer contains."""
     from pyfast.api.index import update_documents
 
     _change(update_documents, index, sources, reading)
@@ -182,7 +182,7 @@ def _change(
     reading: ReadingAgain,
     in_full: bool = False,
 ) -> None:
-    """Change an index to match files, and print what changed: with `in_full`, each document."""
+    """Change an index to match files, and print what changed (with `in_full`, document by document)."""
     with unread_listed() as unread, console().status("reading and indexing"):
         change = change_by(index, sources, on_unread=unread.append, **asdict(reading))
     if in_full:
@@ -210,18 +210,18 @@ def summarize(
     layers: Annotated[int, Option(min=1)] = 5,
     concurrency: Concurrency = None,
 ) -> None:
-    """Make a second index, which contains the documents of an index and summaries of them: a tree of summaries
-    for `raptor`, or reports on communities of the knowledge graph for `graphrag`. To resume a stopped build,
+    """Build a second index, which contains the documents of an index and summaries of them: a tree of summaries
+    for `raptor`, or reports on communities in the knowledge graph for `graphrag`. To resume a stopped build,
     repeat the command.
 
     Args:
         out: The folder of the second index.
         llm: The LLM that writes the summaries, as in `pyfast answer`.
-        of: What is summarized: clusters of passages, or communities of the knowledge graph.
+        of: What to summarize: clusters of passages, or communities in the knowledge graph.
         overwrite: Replace an existing index. The LLM reads only clusters and communities that have changed.
-        embedder: The model of sentence-transformers, by its name or folder, whose vectors group passages into
-            clusters. With communities: the model of the knowledge graph's vectors.
-        layers: The maximum number of layers of summaries, or of levels of communities, from the largest.
+        embedder: The sentence-transformers model, by name or folder, whose vectors group passages into clusters.
+            With communities: the model of the knowledge graph's vectors.
+        layers: The maximum number of summary layers, or of community levels (the largest communities first).
     """
     from pyfast.api.summaries import summarize_index
 
@@ -246,8 +246,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. With the uri of a file, its tables and other parts are deleted too. With the uri of a
-    part, only that part is deleted.
+    """Delete documents. The uri of a file also deletes its tables and other parts; the uri of a part deletes only
+    that part.
 
     Args:
         uris: The uris of the documents, as they appear in evidence.
@@ -260,14 +260,14 @@ def delete(index: IndexFolder, uris: list[str]) -> None:
 @app.command()
 @with_options
 def compact(index: IndexFolder, *, erase: bool = False) -> None:
-    """Merge all parts of an index into one part, without the deleted documents.
+    """Merge all parts of an index into one, leaving out the deleted documents.
 
     Args:
         erase: Also remove earlier commits, so that the parts keep no text of deleted documents.
     """
     import pyfast.api.index
 
-    with console().status("joining the parts"):
+    with console().status("merging the parts"):
         change = pyfast.api.index.compact_index(index, erase=erase)
     _tell_change(index, change)
 

@@ -28,7 +28,7 @@ def judge(
     Args:
         run_a: The folder of a finished run.
         run_b: The folder of another run on the same questions.
-        run: The folder of the judge's run. If it exists, the run resumes.
+        run: The folder of the judge's run; if it exists, the run resumes.
         ties: Whether the judge may say that two answers are equally good.
     """
     from pyfast.api.judgement import judge_runs
@@ -69,8 +69,7 @@ def questions(
     per_task: Annotated[int, Option(flag="--questions", min=1)] = 10,
     concurrency: Concurrency = None,
 ) -> None:
-    """Let an LLM write questions about a corpus as a whole, for `pyfast judge`. These questions have no gold
-    answers.
+    """Let an LLM write questions about a corpus as a whole, without gold answers, for `pyfast judge`.
 
     Args:
         out: The question file to write, in JSON lines.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Build, show and export the knowledge graph of an index: triples from its documents.",
+    help="Build, show and export the knowledge graph of an index (triples from its documents).",
 )
 
-_OF_EMBEDDER = "The sentence-transformers model, by name or folder, whose vectors are used to search the graph."
+_OF_EMBEDDER = "The sentence-transformers model, by name or folder, whose vectors the graph is searched with."
 _Embedder = Annotated[str, typer.Option(help=_OF_EMBEDDER)]
 _MODEL = "all-MiniLM-L6-v2"
 
@@ -53,7 +53,7 @@ def build(
         chunk_tokens: The size of a chunk in tokens. Default: the size in an earlier extraction, or 1200 if there
             was none.
         packed: Read several short documents in one call, up to the size of a chunk.
-        passes: How many times the LLM reads each chunk. In later passes, it looks for missing triples.
+        passes: How many times the LLM reads each chunk; later passes look for missing triples.
     """
     import pyfast.api.knowledge
     from pyfast.knowledge.extraction import extraction_folder
@@ -106,7 +106,7 @@ def export(index: IndexFolder, *, out: Path) -> None:
     """Write the knowledge graph as GraphML or N-Triples. Only GraphML can store the times of triples.
 
     Args:
-        out: The file to write, with the suffix .graphml or .nt (N-Triples).
+        out: The file to write (.graphml or .nt).
     """
     from pyfast.api.knowledge import export_knowledge
 
@@ -116,7 +116,7 @@ def export(index: IndexFolder, *, out: Path) -> None:
 @app.command()
 @with_options
 def merge(index: IndexFolder, source: Path, embedder: _Embedder = _MODEL) -> None:
-    """Add the knowledge graph of another index, or the triples that a run of subqrag has extracted.
+    """Add the knowledge graph of another index, or the triples extracted in a run of subqrag.
 
     Args:
         source: Another index, or the folder of a run.
@@ -128,7 +128,7 @@ def merge(index: IndexFolder, source: Path, embedder: _Embedder = _MODEL) -> Non
 
 @app.command()
 def reset(index: IndexFolder, embedder: _Embedder = _MODEL) -> None:
-    """Remove the triples that `pyfast knowledge merge` added. Keep those from the index's own documents."""
+    """Remove the triples that `pyfast knowledge merge` added, keeping those from the index's own documents."""
     from pyfast.api.knowledge import reset_knowledge
 
     _tell(index, reset_knowledge(index, embedder=embedder))
@@ -140,4 +140,4 @@ def _tell(index: Path, store: Knowledge) -> None:
     for digest, reason in failed:
         print(f"chunk {digest} failed: {plain(reason)}")
     if failed:
-        print(f"chunks that failed: {len(failed)}; `pyfast knowledge build --retry-failed` tries them again")
+        print(f"failed chunks: {len(failed)}; `pyfast knowledge build --retry-failed` tries them again")

@@ -1,4 +1,4 @@
-"""Progress and end of all commands that start a run."""
+"""How all commands that start a run show its progress and end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ T = TypeVar("T")
 
 
 def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
-    """Call a function of the API that carries out a run, show the progress, and return the result. The function
-    gets the argument `watch`.
+    """Call an API function that carries out a run, passing it the argument `watch`; show the progress, and return
+    the result.
 
-    After Ctrl-C or SIGTERM, the process ends when the questions in progress are finished. A second
-    Ctrl-C, SIGQUIT and a closed terminal end it at once, and so does Ctrl-C before the first question
-    has started.
+    After Ctrl-C or SIGTERM, the process ends when the questions in progress are finished. A second Ctrl-C,
+    SIGQUIT, a closed terminal, or Ctrl-C before the first question has started ends it at once.
     """
     from pyfast.engine import Watch
 
@@ -49,7 +48,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
 
 
 def tell(run: Run, say: Callable[[str], None] = say) -> None:
-    """Print the result of this session (this process's work on a run) with `say`.
+    """Print, with `say`, the result of this session (this process's work on a run).
 
     If the run was stopped, the process ends. Raises `CallError` if all questions failed.
     """
@@ -80,8 +79,8 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
 
 @contextlib.contextmanager
 def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
-    """Yield (a function that shows the events of a run, a `threading.Event` that is set when the first
-    question can start)."""
+    """Yield (a function that shows a run's events, a `threading.Event` that is set when the first question can
+    start)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -133,11 +132,11 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
     def ended(number: int, frame: FrameType | None) -> None:
         _say(f"pyfast: ended by {signal.Signals(number).name}; the same command resumes {folder}")
-        os._exit(128 + number)  # Shells report a process that a signal has ended in this way.
+        os._exit(128 + number)  # Shells report a process ended by a signal in this way.
 
     handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), interrupted)
     for number in (signal.SIGHUP, signal.SIGQUIT):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # A signal is ignored, for example, under nohup.
+        if signal.getsignal(number) is not signal.SIG_IGN:  # Under nohup, for example, a signal is ignored.
             handlers[number] = ended
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
@@ -148,8 +147,8 @@ def _interrupts(stop: threading.Event, is_answering: threading.Event, folder: Pa
 
 
 def _stopped(run: Path) -> NoReturn:
-    """Print that the run was stopped and can be resumed. Then end the process immediately, without waiting
-    for threads in which the LLM computes."""
+    """Print that the run was stopped and can be resumed, then end the process immediately, without waiting for
+    threads in which the LLM computes."""
     _say(f"pyfast: stopped; the same command resumes {run}")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -157,6 +156,6 @@ def _stopped(run: Path) -> NoReturn:
 
 
 def _say(line: str) -> None:
-    """Print on stderr. Do nothing if the terminal was closed."""
+    """Print on stderr, or do nothing if the terminal was closed."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

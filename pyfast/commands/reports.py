@@ -27,7 +27,7 @@ def report(
     Args:
         out: The folder to write (with --single: the file). An existing report is replaced.
         single: Write only the question with this id, as one file that a browser opens without a web server.
-        processes: The maximum number of processes. [default: one for each core]
+        processes: The maximum number of processes; by default one per core.
     """
     import pyfast.reports.pages
     from pyfast.engine import dedicate_process
@@ -77,13 +77,13 @@ def show(
     all: bool = False,
     limit: Limit = None,
 ) -> None:
-    """Print how one question was answered: the steps of its trace, its gold passages, and its LLM calls.
+    """Show how one question was answered: the steps of its trace, its gold passages, and its LLM calls.
 
     Args:
         id: The id of a question.
-        wrong: Show the questions with wrong answers, the lowest score first, one at a time (Enter: next).
+        wrong: Show the questions with wrong answers one at a time (press Enter for the next), lowest score first.
         prompts: Show the full prompts and replies.
-        all: Show all passages of each list, and all texts in full.
+        all: Show all passages in each list, and all texts in full.
     """
     import pyfast.reports.text_report
     from pyfast.reports import wrong_questions

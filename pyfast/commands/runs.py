@@ -36,7 +36,7 @@ def status(
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
-        prices: A price list. If given, the price in money is shown too.
+        prices: A price list. If given, the cost is shown in money too.
     """
     from pyfast.api.run import Run
     from pyfast.evaluation import read_prices
@@ -87,7 +87,7 @@ def status(
         for one in status.stages:
             if one.prompt_tokens and not one.role:
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
-        say("running: the time of a batch counts fully for each question in it")
+        say("running: a batch's time counts in full for each question in it")
     if cached:
         say("prompt tokens, and an estimate of how many are computed with a prefix cache:")
         show_table(

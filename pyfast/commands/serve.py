@@ -28,7 +28,7 @@ def serve(
     limit: list[str] | None = None,
 ) -> None:
     """Answer questions over HTTP, with an API compatible with OpenAI's. The environment variable PYFAST_API_KEYS
-    contains the API keys.
+    holds the API keys.
 
     Args:
         index: An index, or NAME=INDEX; repeatable. Requests without an index use the first one.
@@ -36,7 +36,7 @@ def serve(
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
         host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
         port: The port at which the server listens. 0: any free port.
-        concurrency: How many questions about one index are in progress at once.
+        concurrency: How many questions to process at once per index.
         limit: A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.
     """
     import pyfast.server.http_server
@@ -46,7 +46,8 @@ def serve(
     settings = _by_system(pairs("--set", setting))
     if settings.keys() - set(system or ()):
         raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: add the system with --system")
-    # The server opens the indexes itself, after `dedicate_process`. Only so it can close them after a new commit.
+    # The server opens the indexes itself, after `dedicate_process`; only then can it close them after a new
+    # commit.
     indexes = {name: partial(searched.open, path, hardware) for name, path in _indexes(index).items()}
     dedicate_process()
     export_spans()
@@ -64,8 +65,7 @@ def serve(
 
 
 def _indexes(given: list[str] | None) -> dict[str, str]:
-    """Return the folders of the indexes, by the indexes' names. An index that is given without a name gets
-    the name of its folder."""
+    """Return the index folders by index name. An index given without a name is named after its folder."""
     indexes: dict[str, str] = {}
     for text in given or ():
         name, equals, path = text.partition("=")
@@ -103,7 +103,7 @@ def mcp(
     Args:
         http: Use HTTP instead of standard input and output.
         host: With --http: the address at which the server listens.
-        port: With --http: the port on which the server listens.
+        port: With --http: the port at which the server listens.
     """
     import pyfast.server.mcp
 

@@ -1,4 +1,4 @@
-"""Functions that read the terminal's arguments and write to the terminal."""
+"""Functions that write to the terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def plain(text: object) -> str:
-    """Return a text on one line, without control characters. The text may come from a server, so it must not
-    control the terminal."""
+    """Return a text on one line, without control characters: it may come from a server, and must not control the
+    terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in str(text))
 
 
-SNIPPET = 300  # the maximum number of characters shown of a piece of evidence
+SNIPPET = 300  # the maximum number of characters of a snippet to show
 
 
 def cut(text: str, most: int) -> str:
@@ -36,12 +36,12 @@ def cut(text: str, most: int) -> str:
 
 
 def lines(text: str) -> str:
-    """Return the text with its line ends, but without other control characters."""
+    """Return the text with its line breaks, but without other control characters."""
     return "\n".join(map(plain, text.splitlines()))
 
 
 def json_line(value: object) -> str:
-    """Write a value as JSON on one line. Control characters are escaped, so that the value can be read back
+    """Write a value as JSON on one line, with control characters escaped, so that the value can be read back
     unchanged.
     """
     import orjson
@@ -58,7 +58,7 @@ def _escaped(letter: str) -> str:
 
 
 def tokens(used: Summary | Status) -> str:
-    """Write token counts as text, in the same form for all commands."""
+    """Format token counts, in the same way for all commands."""
     computed = (used.prompt_tokens - used.cached_tokens) / max(sum(used.states.values()), 1)
     cached = used.cached_tokens / max(used.prompt_tokens, 1)
     share = f" ({cached:.1%} cached, {computed:.0f} computed per question)" if cached else ""
@@ -67,21 +67,21 @@ def tokens(used: Summary | Status) -> str:
 
 
 def in_money(amount: float, currency: str | None) -> str:
-    """Write a sum of money: with two decimal places from 1 on, and with six below 1."""
+    """Format a sum of money, with two decimal places, or six if it is below 1."""
     return f"{amount:,.{2 if amount >= 1 else 6}f} {plain(currency or '')}"
 
 
 def counts(by_name: Mapping[str, int]) -> str:
-    """Write names with their counts, in the order of the names."""
+    """Format names with their counts, sorted by name."""
     return ", ".join(f"{plain(name)} {count}" for name, count in sorted(by_name.items()))
 
 
 def tell_unusable(used: Summary | Status, run: Path) -> None:
-    """If replies were not usable, print their number and where to see them."""
+    """If replies were unusable, print how many, and where to see them."""
     if used.fall_backs:
         say(f"prompts without a usable reply: {counts(used.fall_backs)}")
     if used.repaired:
-        say(f"replies that were repaired or shortened by unusable items: {counts(used.repaired)}")
+        say(f"replies repaired, or used without their unusable items: {counts(used.repaired)}")
     if used.nothing_found:
         say(f"{counted(used.nothing_found, 'question')} with a search that found nothing")
     if used.fall_backs or any("malformed answer" in reason for reason in dict(used.failures)):
@@ -89,7 +89,7 @@ def tell_unusable(used: Summary | Status, run: Path) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Write the local time of `seconds` since the epoch, with the date if it is not today."""
+    """Format the local time of `seconds` since the epoch, with the date if it is not today."""
     try:
         then = datetime.fromtimestamp(seconds)
     except (ValueError, OverflowError, OSError):
@@ -98,9 +98,9 @@ def clock(seconds: float) -> str:
 
 
 def console(stderr: bool = True) -> Any:
-    """Make a console for progress, by default on stderr. Results go to stdout.
+    """Create a console for progress, by default on stderr. Results go to stdout.
 
-    Text is shown unchanged: brackets are not markup, and words between colons are not emoji.
+    Text is shown unchanged: brackets are not interpreted as markup, nor words between colons as emoji.
     """
     from rich.console import Console
 
@@ -108,7 +108,7 @@ def console(stderr: bool = True) -> Any:
 
 
 def say(text: str) -> None:
-    """Print a text on stdout. In a terminal, a long line continues in the next line, between two words."""
+    """Print a text on stdout. On a terminal, long lines wrap between words."""
     from rich.text import Text
 
     screen = console(stderr=False)
@@ -119,12 +119,12 @@ def say(text: str) -> None:
 
 
 _FIGURES = re.compile(r"[-+–.,:%\d\s]*(?: to [-+.\d]*)?")
-_TEXT_WIDTH = 16  # A column of texts may become as narrow as this.
+_TEXT_WIDTH = 16  # A text column may become this narrow.
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int = 1) -> None:
-    """Print a table on stdout. Columns of numbers keep their whole width, and texts continue in the next line. A
-    table that is too wide is printed as several tables, one below the other. Each has the first `keys` columns."""
+    """Print a table on stdout. Number columns keep their full width, and text columns wrap. A table that is too
+    wide is printed as several, one below the other, each with the first `keys` columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
     from rich.text import Text
@@ -166,7 +166,7 @@ class OnStderr(logging.Handler):
 
 
 def with_times() -> None:
-    """Print each log record with its time and level, as a server does, including those of uvicorn and asyncio."""
+    """Print each log record, including those of uvicorn and asyncio, with its time and level, as servers do."""
     for handler in LOG.handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logging.getLogger().addHandler(handler)

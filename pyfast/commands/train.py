@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
     from pyfast.training.loop import Point
 
-app = typer.Typer(no_args_is_help=True, help="Train the models of a system.")
+app = typer.Typer(no_args_is_help=True, help="Train a system's models.")
 
 _Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
-_Out = Annotated[Path, typer.Option(help="The folder for the trained model. If it exists, the training resumes.")]
+_Out = Annotated[Path, typer.Option(help="The folder for the trained model; if it exists, the training resumes.")]
 
 
 @app.command()
@@ -32,7 +32,7 @@ def graph_convqa(
     """Train graph_convqa's encoder and language model on conversations.
 
     Args:
-        conversations: JSON lines with `id` and `turns`. Each turn has `answers`.
+        conversations: JSON lines with `id` and `turns`, each with `answers`.
         index: The index with the evidence.
     """
     from pyfast.api.training import train_graph_convqa
@@ -56,12 +56,12 @@ def hseq_iterator(
     head: str | None = None,
     estimate: bool = False,
 ) -> None:
-    """Train the iterator of hseq on questions with gold answers. The trained adapter is in OUT/adapter.
+    """Train the hseq iterator on questions with gold answers, and write the adapter to OUT/adapter.
 
     Args:
         sources: QUESTIONS=INDEX: questions with gold answers, and their index.
-        setting: A setting of hseq that later runs will use, NAME=VALUE; repeatable.
-        head: With --set guidance=head: the LLM that makes the plans, as in --llm of `pyfast answer`.
+        setting: An hseq setting that later runs will use, as NAME=VALUE; repeatable.
+        head: With --set guidance=head: the LLM that writes the guidance, as in `pyfast answer`.
         estimate: Estimate time and memory without training.
     """
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
@@ -132,8 +132,8 @@ def distill(
 @app.command()
 @with_options
 def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) -> None:
-    """Fit the confidence of cascade to runs with gold answers, and print the setting for later runs. These runs
-    must use --set sure=1, which makes every system answer every question.
+    """Fit cascade's confidence to runs with gold answers, and print the setting for later runs. The runs must have
+    used --set sure=1, which makes every system answer every question.
 
     Args:
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
@@ -150,11 +150,11 @@ def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) 
 @app.command()
 @with_options
 def merge(model: Path, adapter: Path, out: Path) -> None:
-    """Merge a trained adapter into its model, for programs that cannot load an adapter next to a model.
+    """Merge a trained adapter into its model, for programs that cannot load adapters.
 
     Args:
-        model: The folder of the model that was trained.
-        adapter: The folder of the trained adapter, in peft's format.
+        model: The folder of the model that the adapter was trained for.
+        adapter: The folder of the trained adapter, in PEFT format.
         out: The folder to write.
     """
     from pyfast.api.training import merge_adapter
@@ -164,7 +164,7 @@ def merge(model: Path, adapter: Path, out: Path) -> None:
 
 @contextmanager
 def _progress() -> Iterator[OnStep]:
-    """Show a progress bar with the loss during training. Yields a function to call after each step."""
+    """Show a progress bar with the loss during training, and yield a function to call after each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()
@@ -180,7 +180,7 @@ def _progress() -> Iterator[OnStep]:
 
 def _tell(training: Training) -> None:
     """Print how the training ended and where its result is. If several processes train together, only the first
-    prints."""
+    one prints."""
     if os.environ.get("RANK", "0") != "0":
         return
     print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")

@@ -1,4 +1,4 @@
-"""The engine. It runs a coroutine for each question, collects the calls of all questions into batches, and
+"""The engine, which runs a coroutine for each question, collects the calls of all questions into batches, and
 stores the LLM's replies in a journal.
 """
 

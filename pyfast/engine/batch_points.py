@@ -1,5 +1,4 @@
-"""Batch points. A batch point is a queue: it collects the calls of one kind from many questions, and executes
-them together."""
+"""Batch points: queues that each collect calls of one kind from many questions, and execute them together."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ class BatchPoint(Generic[T, R]):
     batch.
 
     A batch starts when no coroutine can continue, or when `limit` items wait. `work` computes a batch in
-    `executor`, one batch at a time. Items that arrive during a batch are in the next batch. If `work` raises an
-    error, the batch is split into halves again and again, until only the items that cause the error fail. Each
-    item has a `stage`, which counts calls and times. The time of the whole batch is added to this stage. Calls of
-    embedding models and rerankers on servers count for one question of the batch.
+    `executor`, one batch at a time. Items that arrive during a batch go into the next one. If `work` raises an
+    error, the batch is bisected until only the items that cause the error fail. Each item has a `stage`, which
+    counts calls and times, and to which the time of the whole batch is added. Calls to embedding models and
+    rerankers on servers count for one question of the batch.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], executor: Executor, limit: int = 128) -> None:
@@ -38,7 +37,8 @@ class BatchPoint(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     def __call__(self, item: T, stage: Stage, ledger: Ledger | None = None) -> asyncio.Future[R]:
-        """Put an item into the next batch, and return a future of its result. `ledger` is that of its question.
+        """Put an item into the next batch, and return a future for its result. `ledger` is that of the item's
+        question.
 
         This is an ordinary method, because a coroutine would make each call slower.
         """
@@ -54,7 +54,8 @@ class BatchPoint(Generic[T, R]):
             loop.call_soon(self._settle, loop, 0)
 
     def _settle(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
-        # The loop has run everything that was ready. If more callers joined meanwhile, wait for the next round.
+        # The loop has run everything that was ready. If more callers have joined in the meantime, wait for the
+        # next round.
         if seen < len(self._waiting) < self._limit:
             loop.call_soon(self._settle, loop, len(self._waiting))
             return
@@ -63,7 +64,7 @@ class BatchPoint(Generic[T, R]):
 
     async def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
-        # Nobody waits for the answer of a cancelled coroutine.
+        # Nobody is waiting for a cancelled coroutine's result.
         batch = [waiting for waiting in batch if not waiting[1].done()]
         started = perf_counter()
         calls: list[ServerCall] = []
@@ -108,7 +109,7 @@ class BatchPoint(Generic[T, R]):
             failure: Exception = RuntimeError(f"StopIteration: {error}")
         except Exception as error:
             failure = error
-        if len(items) == 1 or isinstance(failure, RunError):  # Halves would fail too, each after its own wait.
+        if len(items) == 1 or isinstance(failure, RunError):  # The halves would fail too, each after its own wait.
             return [failure] * len(items)
         half = len(items) // 2
         return [*self._attempt(items[:half]), *self._attempt(items[half:])]

@@ -1,5 +1,5 @@
-"""The limits of questions, runs, prompts and answers. Limits of prompts and answers that the budget does not set
-depend on the model's context window."""
+"""The limits of questions, runs, prompts and answers. Prompt and answer limits that the budget does not set depend
+on the model's context window."""
 
 from __future__ import annotations
 
@@ -19,53 +19,51 @@ OF_RUN = ("run_tokens", "run_seconds")
 
 
 class Budget(BaseModel):
-    """The limits of questions and of a run.
+    """The limits of a run and its questions.
 
-    None means no limit, unless the field says otherwise. A question that needs more `calls`, `tokens`,
-    `steps` or `seconds` than allowed fails. A run that reaches a limit stops, and you can resume it.
+    None means no limit, unless the field says otherwise. A question that needs more `calls`, `tokens`, `steps` or
+    `seconds` than allowed fails. A run that reaches a limit stops, and can be resumed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: int | None = Field(default=None, ge=1)
-    """The maximum number of LLM calls of one question"""
+    """The maximum number of LLM calls per question"""
     tokens: int | None = Field(default=None, ge=1)
-    """The maximum number of tokens of one question, in prompts and completions together. Cached tokens count
-    too. A call in progress is not cut off when the limit is reached
+    """The maximum number of tokens per question, prompts plus completions. Cached tokens count too. A call in
+    progress is not cut off when the limit is reached
     """
     steps: int | None = Field(default=None, ge=1)
-    """The maximum number of steps of one question. LLM calls, searches and other batched work are steps"""
+    """The maximum number of steps (LLM calls, searches and other batched work) per question"""
     attempts: int = Field(default=3, ge=1, le=20)
-    """The maximum number of times that pyfast asks the LLM for one answer. It asks again if an answer has the
-    wrong form"""
+    """The maximum number of times that pyfast asks the LLM for one answer. It asks again after a malformed
+    answer"""
     passages: int | None = Field(default=None, ge=1)
     """The maximum number of passages in a prompt. None: the maximum depends on the context window
     (`profile_of`)"""
     answer_tokens: int | None = Field(default=None, ge=16)
-    """The maximum number of tokens of a final answer. None: the limit of the system's prompt"""
+    """The maximum number of tokens in a final answer. None: the limit of the system's prompt"""
     strict: bool = False
-    """Whether a question fails if the LLM returns no usable answer. False: the system then takes a simpler step
-    (a fallback)
+    """Whether a question fails if the LLM returns no usable answer. False: the system falls back to a simpler step
     """
     call_seconds: float | None = Field(default=None, gt=0)
-    """The maximum number of seconds of one LLM call, from the moment when it is sent. The LLM's own timeout may be
-    shorter
+    """The maximum number of seconds per LLM call, from the moment it is sent. The LLM's own timeout may be shorter
     """
     seconds: float | None = Field(default=None, gt=0)
-    """The maximum number of seconds of one question, from its start"""
+    """The maximum number of seconds per question, from its start"""
     run_tokens: int | None = Field(default=None, ge=1)
-    """The maximum number of tokens of the run, in all sessions. pyfast checks this limit before each question
-    starts, and finishes the questions in progress. So a run can use more tokens, up to those of all questions in
+    """The maximum number of tokens in the run, over all sessions. The limit is checked before each question
+    starts, and questions in progress still finish, so a run can exceed it by the tokens of all questions in
     progress"""
     run_seconds: float | None = Field(default=None, gt=0)
-    """The maximum number of seconds of each session of the run"""
+    """The maximum number of seconds per session of the run"""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Budget:
-        """Read limits from texts.
+        """Read limits from strings.
 
-        `given` maps names of limits to texts. Limits that are not given keep their defaults. Raises
-        `InputError` if a limit cannot be read.
+        `given` maps limit names to strings. Limits that are not given keep their defaults. Raises `InputError` if
+        a limit cannot be read.
         """
         try:
             return cls.model_validate(given)
@@ -76,8 +74,7 @@ class Budget(BaseModel):
             raise InputError(f"budget {name}: {fault}") from None
 
     def shaping(self) -> dict[str, Any]:
-        """Return the limits that affect answers. A run cannot be resumed with other values of these
-        limits."""
+        """Return the limits that affect answers, with which a run can only be resumed unchanged."""
         names = {"calls", "tokens", "steps", "attempts", "passages", "answer_tokens"}
         limits = self.model_dump(include=names, exclude_none=True)
         return {**limits, "strict": True} if self.strict else limits
@@ -95,13 +92,13 @@ class Remaining:
     steps: float = math.inf
 
     def without(self, calls: int, tokens: int, steps: int) -> Remaining:
-        """Return what remains after these calls, tokens and steps are used too."""
+        """Return what remains after these calls, tokens and steps."""
         return Remaining(self.calls - calls, self.tokens - tokens, self.steps - steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The limits of prompts that follow from the size of a model's context window.
+    """The prompt limits that follow from the size of a model's context window.
 
     Example:
         >>> from pyfast.engine.budget import profile_of
@@ -117,7 +114,7 @@ class Profile:
     """The maximum number of tokens in an answer. None: the limit of its prompt"""
 
     def __str__(self) -> str:
-        """Return the limits as one line of text."""
+        """Return the limits as a one-line string."""
         answers = "" if self.answer_tokens is None else f", {self.answer_tokens:,} tokens in an answer"
         window = f"a context window of {self.window:,} tokens"
         return f"profile {self.name} ({window}): at most {self.passages:,} passages in a prompt{answers}"
@@ -149,6 +146,6 @@ def within(seconds: float | None) -> AbstractAsyncContextManager[Any]:
     """Return a context manager that raises `TimeoutError` if its `with` block takes more than `seconds`
     seconds.
 
-    If `seconds` is None, the context manager does nothing. It is then faster than `asyncio.timeout(None)`.
+    If `seconds` is None, it does nothing, and does it faster than `asyncio.timeout(None)`.
     """
     return _FOREVER if seconds is None else asyncio.timeout(seconds)

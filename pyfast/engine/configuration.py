@@ -1,6 +1,6 @@
-"""The configuration of a run: everything on which its answers depend.
+"""The configuration of a run: everything that its answers depend on.
 
-A run resumes only with the same configuration.
+A run can be resumed only with the same configuration.
 """
 
 from __future__ import annotations
@@ -27,26 +27,25 @@ Configuration = dict[str, dict[str, Any]]
 
 CONFIGURATION = "run.toml"
 FORMAT = 1
-"""The number of a run's format"""
+"""The version of the run format"""
 _FORMAT = "format_version"
 ENGINE = "engine"
-"""The table that run.toml has if the folder is the journal of a `pyfast.Engine`, whose questions are not known
-beforehand"""
+"""The table that marks a folder as the journal of a `pyfast.Engine`, whose questions are not known beforehand"""
 PLACES = "places"
-"""The table with the paths of index and model, which may differ between sessions of a run"""
+"""The table with the paths of the index and model, which may differ between sessions of a run"""
 STARTED_IN = "started_in"
-"""The place that names the working directory of a run's last session, relative to the run's folder"""
+"""The entry with the working directory of a run's last session, relative to the run's folder"""
 COLUMNS = "columns"
-"""The key, beside the places, of the columns with other names in the file of questions, as JSON"""
+"""The key, next to the places, of the question file's renamed columns, as JSON"""
 
 
 def code_table() -> dict[str, Any]:
-    """Return what run.toml records of pyfast's code."""
+    """Return what run.toml records about pyfast's code."""
     return {"version": __version__, "digest": code_digest()}
 
 
 def index_table(index: Index) -> dict[str, Any]:
-    """Return what run.toml records of an index: all on which an answer can depend."""
+    """Return what run.toml records about an index: everything that an answer can depend on."""
     manifest = index.manifest
     contents = json.dumps(manifest["files"], sort_keys=True).encode()
     described = {
@@ -64,8 +63,8 @@ def index_table(index: Index) -> dict[str, Any]:
 
 
 def roles_in_common(one: Mapping[str, Any], other: Mapping[str, Any], known: bool = True) -> list[Role]:
-    """Return the roles for which two tables `llm` of run.toml name the same LLM. `known`: whether the context
-    windows are known, so that they can be compared too."""
+    """Return the roles for which two `llm` tables of run.toml name the same LLM. `known`: whether the context
+    windows are known, and so compared too."""
     names = ("fingerprint", "context_window") if known else ("fingerprint",)
 
     def of(table: Mapping[str, Any], role: Role) -> list[Any]:
@@ -75,7 +74,7 @@ def roles_in_common(one: Mapping[str, Any], other: Mapping[str, Any], known: boo
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """Read a value from the run.toml of a run. Returns None if there is no run or no such value.
+    """Read a value from a run's run.toml. Returns None if there is no run or no such value.
 
     Args:
         run: The folder of a run.
@@ -93,8 +92,8 @@ def recorded_path(run: Path, name: str) -> Path:
     """Find a file or folder that run.toml names in its table `places`.
 
     A relative path is searched for in the working directory, in the folder that contains the run, and in the
-    folder in which the run was started. If this folder has moved together with the run, it is found at its new
-    place.
+    folder in which the run was started. If that folder has been moved together with the run, it is found in its
+    new location.
 
     Args:
         run: The folder of a run.
@@ -120,15 +119,15 @@ def recorded_path(run: Path, name: str) -> Path:
     where = hint = ""
     if not Path(recorded).is_absolute():
         where = f" in {' or in '.join(map(str, folders))}"
-        hint = "; go to the folder in which the run was started"
+        hint = "; go to the folder where the run was started"
     raise InputError(f"{run}: the {what} of this run is missing: there is no {recorded}{where}{hint}")
 
 
 def with_accepted_code(described: Configuration, run: Path | None) -> Configuration:
-    """Return a configuration that lets the current code resume the run in the folder `run`, although other
-    code started the run. The configuration names the code that started the run, not the current code. The
-    version and digest of the current code are added to the table `places`, if they are different. If the
-    folder `run` has no run yet, the configuration is unchanged.
+    """Return a configuration with which the current code can resume the run in the folder `run`, although other
+    code started it. The configuration names the code that started the run; if the current code differs, its
+    version and digest are added to the table `places`. If the folder `run` contains no run yet, the configuration
+    is unchanged.
     """
     if run is None or not (run / CONFIGURATION).exists():
         return described
@@ -145,10 +144,10 @@ def with_accepted_code(described: Configuration, run: Path | None) -> Configurat
 
 
 def differences(recorded: Configuration, now: Configuration, unknown: Iterable[str] = ()) -> list[str]:
-    """Compare two configurations. Returns one line for each value that differs, with the old and the new value.
+    """Compare two configurations. Returns one line per value that differs, with the old and the new value.
 
-    The table `places`, and the values whose names are in `unknown`, are ignored. Checksums come last: what else
-    differs says why they do.
+    The table `places`, and the values whose names are in `unknown`, are ignored. Checksums come last, because the
+    other differences explain theirs.
     """
     before, after = dict(_flat(recorded)), dict(_flat(now))
     names = sorted((before.keys() | after.keys()) - set(unknown), key=lambda name: (name.endswith("digest"), name))
@@ -177,19 +176,19 @@ def configuration_digest(described: Configuration) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value as text on one line, for a message."""
+    """Return a value as a one-line string, for a message."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
 def write_configuration(path: Path, described: Configuration) -> None:
-    """Write run.toml, safe from a power cut. If this fails, the old file stays."""
+    """Write run.toml and sync it to disk. If this fails, the old file remains."""
     write_atomically(path, tomli_w.dumps({_FORMAT: FORMAT, **described}), durable=True)
 
 
 def read_configuration(path: Path) -> Configuration:
     """Read the tables of run.toml.
 
-    Raises `OtherBuildError` if the run has another format, and `InputError` if the file is damaged.
+    Raises `OtherBuildError` if the run has a different format, and `InputError` if the file is damaged.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -212,7 +211,7 @@ def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
             yield from ((f"{table}.{name}", value) for name, value in values.items())
 
 
-# Code that no answer depends on. It is above the systems, and run.toml records what it decides.
+# Code that no answer depends on: it is above the systems, and run.toml records what it decides.
 _ABOVE = {"api", "commands", "evaluation", "integrations", "reports", "server", "training"}
 _ABOVE |= {"__main__.py", "__init__.py"}
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -220,7 +219,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_digest(root: Path = _PACKAGE) -> str:
-    """Compute a checksum of the code on which answers depend.
+    """Compute a checksum of the code that answers depend on.
 
     The checksum covers the Python and native code of pyfast, and the versions of NumPy and SciPy. Code that
     no answer depends on, such as the API, the commands and the reports, is left out.

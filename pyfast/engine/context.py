@@ -1,5 +1,5 @@
-"""`Context`: the functions that a system uses while it answers a question. When systems await such a function,
-the calls of many questions become one batch."""
+"""`Context`: the functions that a system uses while it answers a question. When many questions await the same
+function, their calls become one batch."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 Past = tuple[tuple[Question, Answer | None], ...]
-"""The earlier turns of a conversation, in order, each with its answer. The answer is None if the turn failed"""
+"""The earlier turns of a conversation, in order, each with its answer, or None if the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
 _NOTHING_YET = partial(Answer, None)
 _TOGETHER = TOGETHER | {cite}
-_KEPT = 256  # the number of indexes, each over the documents of one question, that stay in memory
+_KEPT = 256  # the number of indexes over single questions' documents that stay in memory
 
 
 @dataclass(slots=True, eq=False)
@@ -79,21 +79,20 @@ class Runtime:
     on_step: OnStep | None = None
     sampling: Sampling = GREEDY
     tokens: int = 0
-    """The tokens that the run has used in this session. If the budget limits the run's tokens, the number
-    includes earlier sessions
+    """The tokens that the run has used in this session, or in all sessions if the budget limits the run's tokens
     """
     progress: Progress | None = None
-    """Counts the questions of the run that wait for an LLM that collects calls into batches. None: no LLM
+    """Counts the run's questions that are waiting for an LLM that collects calls into batches. None: no LLM
     collects calls"""
     tracing: Tracing | None = field(default_factory=tracing)
-    """The object that makes spans of OpenTelemetry. None: the process has no tracer provider"""
+    """The object that creates OpenTelemetry spans. None: the process has no tracer provider"""
     asked: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict)
-    """The calls in flight whose reply other questions may share, by request"""
+    """The calls in flight whose replies other questions may share, by request"""
     _in_flight: set[asyncio.Future[Any]] = field(default_factory=set)
     _points: dict[Hashable, BatchPoint[Any, Any]] = field(default_factory=dict)
     _within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = field(default_factory=dict)
-    """For questions that name their own documents: the uris of these documents, and an index of only
-    these documents. Questions with the same uris share one index"""
+    """For questions that name their own documents: an index of only these, by their uris. Questions with the same
+    uris share one index"""
 
     def __post_init__(self) -> None:
         """Count the tokens of earlier sessions, if they are limited."""
@@ -101,8 +100,8 @@ class Runtime:
             self.tokens = self.folder.journal.tokens()
 
     async def kept(self, call: Coroutine[Any, Any, T], request: str = "") -> T:
-        """Await a call that continues even if its caller is cancelled, so that a reply that costs money is stored.
-        With `request`, it is in `asked` until it ends."""
+        """Await a call that continues even if its caller is cancelled, so that a paid reply is stored. With
+        `request`, the call is in `asked` until it ends."""
         task: asyncio.Future[Any] = asyncio.ensure_future(call)
         if request:
             self.asked[request] = task
@@ -117,7 +116,7 @@ class Runtime:
             task.exception()  # Read the exception, because the caller may be gone.
 
     async def finish_calls(self, seconds: float) -> None:
-        """Wait for the calls in flight, at most so many seconds. Then cancel those that are left."""
+        """Wait at most `seconds` for the calls in flight, then cancel the rest."""
         calls = set(self._in_flight)
         if calls:
             _, late = await asyncio.wait(calls, timeout=seconds)
@@ -142,8 +141,8 @@ class Runtime:
     ) -> asyncio.Future[Any]:
         """Put an item into the next batch of all calls of `work` with the same parameters.
 
-        `own` is the index of a question that has its own documents. The functions in `_TOGETHER` serve many such
-        questions with one call. Any other function that takes an index serves each of them alone.
+        `own` is the index of a question with its own documents. The functions in `_TOGETHER` serve many such
+        questions with one call; any other function that takes an index serves them one by one.
         """
         first: Callable[..., Sequence[Any]] = work
         before: tuple[Any, ...] = ()
@@ -168,7 +167,7 @@ class Runtime:
         return point(item, stage, ledger)
 
     async def index_within(self, uris: tuple[str, ...], ledger: Ledger) -> OwnDocuments:
-        """Return an index of only the documents with these uris. The indexes of many questions are made together.
+        """Return an index of only the documents with these uris. The indexes of many questions are built together.
 
         Raises `QuestionError` if a document is missing.
         """
@@ -180,15 +179,15 @@ class Runtime:
                 self._within.pop(next(iter(self._within)))
         try:
             return await asyncio.shield(made)
-        except InputError as error:  # The question is wrong, not the run.
+        except InputError as error:  # The question is at fault, not the run.
             raise QuestionError(str(error)) from None
 
     async def ask(self, request: Request, role: Role, stage: Stage, clock: Clock | None) -> Outcome:
         """Send a request to the LLM of a role, and return its reply. If the call fails, return its
         `CallError`.
 
-        Raises `LLMUnavailableError` if the LLM can no longer be reached, and `TimeoutError` if the question's
-        time is up.
+        Raises `LLMUnavailableError` if the LLM has become unreachable, and `TimeoutError` if the question's time
+        is up.
         """
         asked = perf_counter()
         model = self.models.of(role)
@@ -228,7 +227,7 @@ class Context:
     Systems can rely on these members: `question`, `past`, `index`, `context_window`, `attempts`,
     `answer_tokens` and `ledger`; `generate`, `complete`, `call`, `retrieve`, `retrieve_all`, `evidence`,
     `narrative`, `remaining`, `fell_back`, `so_far`, `hold_text`, `text_budget`, `text_budget_to_repeat`,
-    `repeating`, `context_window_of`, `weights_of` and `device_of`. They do not change between releases.
+    `repeating`, `context_window_of`, `weights_of` and `device_of`. These are stable between releases.
 
     Example:
         >>> from pydantic import BaseModel
@@ -254,18 +253,17 @@ class Context:
         system: str = "",
         on_text: OnText | None = None,
     ) -> None:
-        """Prepare the context of one question. The engine makes it. A system only uses it.
+        """Prepare the context of one question. The engine creates it; a system only uses it.
 
         Args:
             runtime: The objects that all questions share.
             question: The question.
             number: The position of the question in the run.
-            past: The earlier turns of its conversation, if it has any.
-            replaced: Prompts that replace prompts of the system.
-            on_step: A function that is called for each step of this question. None: the function for all
-                questions.
+            past: The earlier turns of its conversation, if any.
+            replaced: Prompts that replace the system's own.
+            on_step: A function to call for each step of this question. None: the function for all questions.
             system: The name of the system, for the question's OpenTelemetry span.
-            on_text: A function that is called with the answer so far, while the LLM writes it.
+            on_text: A function to call with the answer so far, while the LLM writes it.
         """
         self._runtime = runtime
         self.system = system
@@ -276,7 +274,7 @@ class Context:
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
         self._past: dict[Key, Outcome] = {}
-        self._reused: set[Key] = set()  # those of them that come from an earlier run or another question
+        self._reused: set[Key] = set()  # how many of them come from an earlier run or another question
         if runtime.folder is not None and runtime.folder.replaying:
             self._past = runtime.folder.journal.outcomes(number)
             self._reused = runtime.folder.journal.reused(number)
@@ -285,19 +283,17 @@ class Context:
         self.past = past
         self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = _NOTHING_YET
-        """A function that returns the evidence and trace so far. The record has them if the question fails (see
-        `so_far`)"""
+        """A function that returns the evidence and trace so far, which the record contains if the question fails
+        (see `so_far`)"""
         self._searches: list[tuple[Any, asyncio.Future[Any]]] = []
         self._clock: Clock | None = None
         self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
     async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Limit the time of the question to `seconds` (None: no limit). The time runs while the `with` block
-        runs.
+        """Limit the question's time in the `with` block to `seconds` (None: no limit).
 
-        The time of an outage, in which the LLM does not answer, does not count. Raises `TimeoutError` if the
-        time is over.
+        Time in an outage, when the LLM does not answer, does not count. Raises `TimeoutError` when the time is up.
         """
         progress = self._runtime.progress
         async with within(seconds) as timeout:
@@ -309,19 +305,19 @@ class Context:
 
     @property
     def index(self) -> Index:
-        """The index that the question searches. This is the index of the run. If the question has its own
-        documents, it is an index of only these documents. Raises `InputError` if the run has no index.
+        """The index that the question searches: the run's index or, if the question has its own documents, an
+        index of only these. Raises `InputError` if the run has no index.
         """
         return self._own or self._runtime.required_index()
 
     async def restrict(self) -> None:
-        """Search only the question's own documents from now on, if it has any. The engine calls this method."""
+        """From now on, search only the question's own documents, if it has any. Called by the engine."""
         if self.question.documents and self._runtime.index is not None:
             self._own = await self._runtime.index_within(self.question.documents, self.ledger)
 
     @property
     def context_window(self) -> int:
-        """The size of the default LLM's context window in tokens, for prompt and completion together."""
+        """The size of the default LLM's context window in tokens (prompt plus completion)."""
         return self.context_window_of(DEFAULT_ROLE)
 
     def context_window_of(self, role: Role) -> int:
@@ -333,12 +329,12 @@ class Context:
 
     @property
     def answer_tokens(self) -> int | None:
-        """How many tokens a final answer may have. None: the limit of the prompt decides."""
+        """How many tokens a final answer may have. None: the prompt's limit applies."""
         return self._runtime.budget.answer_tokens
 
     def weights_of(self, role: Role) -> str:
-        """Return a checksum of the weights of the LLM that answers a role. The text is empty if the weights
-        are not known."""
+        """Return a checksum of the weights of the LLM that answers a role, or an empty string if they are
+        unknown."""
         return weights_of(self._runtime.models.of(role).llm)
 
     def device_of(self, role: Role) -> str:
@@ -347,16 +343,16 @@ class Context:
 
     @property
     def attempts(self) -> int:
-        """How many times the LLM may try to reply in the right form. A prompt can allow fewer attempts."""
+        """How many attempts the LLM has to reply in the right form. A prompt can allow fewer."""
         return self._runtime.budget.attempts
 
     async def generate(self, prompt: Prompt[M], sampling: Sampling = GREEDY, /, **fields: str) -> M:
         """Call the LLM with a prompt, and parse its answer.
 
-        If the answer has the wrong form, pyfast sends it back to the LLM with the error, and asks again.
+        If the answer is malformed, pyfast sends it back to the LLM with the error, and asks again.
 
         Args:
-            prompt: The prompt. It has the pydantic model of the answer.
+            prompt: The prompt, with the pydantic model of the answer.
             sampling: The temperature and the seed. Default: temperature 0.
             **fields: The texts for the prompt's placeholders.
 
@@ -364,8 +360,8 @@ class Context:
             The answer, an instance of `prompt.answer`.
 
         Raises:
-            CallError: The call failed. If all answers had the wrong form, the error is an `AnswerError`.
-            BudgetError: The question has used all its calls, tokens or steps. Do not catch it.
+            CallError: The call failed. If all answers were malformed, the error is an `AnswerError`.
+            BudgetError: The question has used up its calls, tokens or steps. Do not catch it.
         """
         if self._replaced is not None:
             prompt = self._replaced.apply(prompt)
@@ -403,17 +399,16 @@ class Context:
             del refused  # as in `_complete`
 
     async def complete(self, request: Request, name: str, role: Role = DEFAULT_ROLE) -> Completion:
-        """Make one LLM call. If the run was resumed and the journal has the reply to this call, the reply
-        comes from the journal.
+        """Make one LLM call. In a resumed run, the reply comes from the journal if it is there.
 
         Args:
             request: The request to send.
             name: The name under which the ledger counts the call.
-            role: The role, which decides which LLM answers.
+            role: The role, which determines the LLM.
 
         Raises:
             CallError: The call failed.
-            BudgetError: The question has used all its calls, tokens or steps. Do not catch it.
+            BudgetError: The question has used up its calls, tokens or steps. Do not catch it.
         """
         self._step(name)
         if self._on_step is None:
@@ -466,7 +461,7 @@ class Context:
                 else:
                     ledger.replayed += 1
                 stage.add_call(0.0, 0.0, 0)
-                # Calls that were made at the same time run at the same time again, so budgets end at the same
+                # Calls made at the same time run at the same time again, so that budgets run out at the same
                 # calls.
                 await asyncio.sleep(0)
             else:
@@ -476,7 +471,7 @@ class Context:
             try:
                 raise outcome
             finally:
-                del outcome  # The error holds this call, so the call must not hold the error.
+                del outcome  # The error references this frame, so the frame must not reference the error.
         ledger.count(outcome, stage)
         return outcome
 
@@ -487,7 +482,7 @@ class Context:
             request = replace(request, call=call_name(self._number, key))
         outcome = await self._ask(request, role, stage, name)
         began = perf_counter()
-        # The journal has the reply before any caller sees it.
+        # The journal stores the reply before any caller sees it.
         together = await folder.store_completion(self._number, key, outcome, name, request.messages)
         self.ledger.stage(JOURNALLING).add_call(0.0, perf_counter() - began, together)
         return outcome
@@ -503,7 +498,7 @@ class Context:
 
     @contextlib.contextmanager
     def _waits_for(self, role: Role) -> Iterator[None]:
-        """If the LLM of a role collects calls, count that the question waits for a batch in the `with` block."""
+        """If the LLM of a role collects calls, count the question as waiting for a batch in the `with` block."""
         progress = self._runtime.progress
         if progress is None or self._runtime.models.of(role).collecting is None:
             yield
@@ -517,8 +512,9 @@ class Context:
             progress.waiting -= not self._waiting
 
     async def _shared(self, request: str, role: Role, folder: RunFolder) -> Completion | None:
-        """Return the reply that the run got to an equal request, whichever question made it. Waits for a call in
-        flight. None: there is no reply, or the call failed, so this question makes the call itself."""
+        """Return the reply that the run received to an identical request from any question, waiting for a call in
+        flight, or None if there is no such reply or the call failed, so that this question must make the call
+        itself."""
         asked = self._runtime.asked.get(request)
         if asked is None:
             return folder.journal.reply_to(request)
@@ -539,19 +535,19 @@ class Context:
     ) -> Awaitable[R]: ...
 
     def call(self, work: Callable[..., Sequence[Any]], item: Any, /, *parameters: *Ts) -> Awaitable[Any]:
-        """Compute `work([item], *parameters)[0]`. One call of `work` serves all questions that wait for it.
+        """Compute `work([item], *parameters)[0]`. One call of `work` serves all questions that are waiting for it.
 
-        If the first parameter of `work` is named `index`, `work` gets the index that the question searches
+        If the first parameter of `work` is named `index`, `work` receives the index that the question searches
         (`Context.index`) before the items.
 
         Args:
-            work: A function that takes a list of items, and returns a list with one result for each item. It
-                runs in a thread. A result must not depend on the other items.
-            item: The item of this question.
+            work: A function that takes a list of items, and returns a list with one result per item. It runs in a
+                thread. No result may depend on the other items.
+            item: This question's item.
             *parameters: Hashable values. Only calls with the same parameters share a batch.
 
         Raises:
-            BudgetError: The question has used all its steps. Do not catch it.
+            BudgetError: The question has used up its steps. Do not catch it.
         """
         self._step(work.__name__)
         stage = self.ledger.stage(work.__name__)
@@ -573,8 +569,7 @@ class Context:
         return {_queries(item) for item, done in ended if done.exception() is None and not len(done.result())}
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """Find the `k` best passages for a query. One search handles the waiting queries of all
-        questions."""
+        """Find the `k` best passages for a query. One search serves the waiting queries of all questions."""
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
@@ -583,7 +578,7 @@ class Context:
         Args:
             queries: The queries. A string is one query.
             k: The maximum number of passages.
-            before: Pools of earlier searches. Their passages are ranked together with the new passages.
+            before: Pools from earlier searches, whose passages are ranked together with the new ones.
         """
         return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
@@ -592,16 +587,15 @@ class Context:
         return evidence_of(self.index, pool)
 
     async def narrative(self, pool: Pool, answer: Prompt[Any], question: str = "", share: float = 1.0) -> str:
-        """Write a pool's passages as numbered lines, best first, as many as fit into the prompt `answer`.
-        Return the text.
+        """Return as many of a pool's passages as fit into the prompt `answer`, as numbered lines, best first.
 
-        The trace and the run's summary count the passages that do not fit.
+        Passages that do not fit are counted in the trace and the run's summary.
 
         Args:
             pool: The passages.
             answer: The prompt.
-            question: The question for which sentences are chosen, if `share` is below 1.
-            share: What share of the passages' text to write. Below 1, sentences are left out (see
+            question: The question to choose sentences for, if `share` is below 1.
+            share: The share of the passages' text to write. Below 1, sentences are left out (see
                 `pyfast.retrieval.narrate_sentences`).
         """
         most = profile_of(self.context_window_of(answer.role), self._runtime.budget).passages
@@ -616,33 +610,33 @@ class Context:
         return text
 
     def so_far(self, answer: Callable[[], Answer]) -> None:
-        """Register a function that returns the evidence and the trace so far, which the record gets if the
-        question fails.
+        """Register a function that returns the evidence and trace so far, which go into the record if the question
+        fails.
 
         Args:
-            answer: A function that returns an `Answer`. It is called only if the question fails, and the text
-                of the answer is ignored. A later call of `so_far` replaces the function.
+            answer: A function that returns an `Answer`, whose text is ignored. It is called only if the question
+                fails. A later call of `so_far` replaces it.
         """
         self.until_now = answer
 
     def hold_text(self) -> None:
-        """From now on, send clients only the complete answer. A system that may replace the answer that the LLM
-        writes calls this method before this LLM call."""
+        """From now on, send clients only the complete answer. A system that may replace the LLM's answer calls
+        this method before the LLM call."""
         self._on_text = None
 
     def forget(self) -> None:
-        """Forget the function of `so_far`. The engine calls this method when the question has ended.
+        """Drop the `so_far` function. Called by the engine when the question has ended.
 
-        That function usually refers to this context, and this context refers to the function. Without this
-        method, only Python's garbage collector could free their memory.
+        That function usually refers to this context, and the context to the function; without this method, only
+        Python's garbage collector could free them.
         """
         self.until_now = _NOTHING_YET
 
     async def cited(self, evidence: ScoredSegments, lists: Sequence[PassageList], counted: bool) -> Cited:
-        """Return evidence as JSON, and write the lists of passages in the trace.
+        """Return evidence as JSON, and write out the passage lists in the trace.
 
-        If `counted` is False, the call does not count as a step. It then works even if the question has used
-        all its steps.
+        If `counted` is False, the call does not count as a step, so that it works even if the question has used up
+        its steps.
         """
         item = evidence, lists
         if counted:
@@ -652,10 +646,10 @@ class Context:
         return cited
 
     def fell_back(self, prompt: Prompt[Any], why: object) -> None:
-        """Report a fallback: the LLM returned no usable reply to `prompt`, so the system takes a simpler step.
+        """Report that the LLM returned no usable reply to `prompt`, and the system falls back to a simpler step.
 
-        The run's summary counts fallbacks by the name of the prompt. `on_step` gets a step that has the error
-        in the field `fell_back`.
+        The run's summary counts fallbacks by prompt name. `on_step` receives a step with the error in the field
+        `fell_back`.
 
         Args:
             prompt: The prompt without a usable reply.
@@ -674,7 +668,7 @@ class Context:
     def remaining(self) -> Remaining:
         """Return the calls, tokens and steps that the question may still use.
 
-        With this method, a system can stop in time, before its budget is spent.
+        This lets a system stop before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
         of_question = (
@@ -685,23 +679,21 @@ class Context:
         return Remaining(*(math.inf if limit is None else limit - used for limit, used in of_question))
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
-        """Return how many characters the texts in a prompt may have together. 0: there is no room for any
-        text.
+        """Return how many characters the texts in a prompt may have in total. 0: there is no room for any text.
 
         This is an estimate: a token counts as three characters.
 
         Args:
             prompt: The prompt.
-            tokens: The maximum number of tokens of prompt and reply together. The context window limits them
-                too.
+            tokens: The maximum number of tokens (prompt plus reply). The context window limits them too.
         """
         free = min(self.context_window_of(prompt.role), tokens) - _TOKENS_FOR_INSTRUCTIONS
         free -= self._sized(prompt).max_tokens
         return max(int(min(free, 2**31) * CHARACTERS_PER_TOKEN), 0)
 
     def text_budget_to_repeat(self, prompt: Prompt[Any] | None = None) -> int:
-        """Return how many characters the texts in a prompt may have together, if the reply must have room to
-        repeat all of them.
+        """Return how many characters the texts in a prompt may have in total, if the reply must have room to
+        repeat them all.
 
         Args:
             prompt: The prompt. The result depends only on the context window of the LLM that answers it. None:
@@ -712,7 +704,7 @@ class Context:
         return int(free / (1 / CHARACTERS_PER_TOKEN + 1 / CHARACTERS_PER_TOKEN_OF_LISTS))
 
     def repeating(self, prompt: Prompt[M], text: str) -> Prompt[M]:
-        """Return the prompt with a larger token limit: a reply can then repeat all of `text`, if the context
+        """Return the prompt with a larger token limit, so that a reply can repeat all of `text` if the context
         window is large enough.
         """
         window = self.context_window_of(prompt.role)
@@ -721,13 +713,13 @@ class Context:
         return prompt.sized(max(min(wanted, left), 1))
 
     def _sized(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt with the token limit that applies. For a prompt that asks for an answer, this is
-        the limit of the budget (`answer_tokens`), if there is one."""
+        """Return the prompt with the token limit that applies: for a prompt that asks for an answer, the budget's
+        `answer_tokens`, if set."""
         wanted = self.answer_tokens if prompt.role in ("answer", "draft") else None
         return prompt if wanted is None else prompt.sized(wanted)
 
     def _begin(self, step: Step) -> OnStep:
-        """Report that a step begins. Returns the function that reports its end."""
+        """Report the start of a step, and return the function that reports its end."""
         tell, began = self._on_step, perf_counter()
         assert tell is not None
         tell(step)
@@ -745,8 +737,7 @@ Ask = Callable[[Question, Context], Awaitable[Answer]]
 
 
 def _queries(item: object) -> str:
-    """Return the query in an item of batched work. Several queries are joined. The text is empty if the item
-    has no query."""
+    """Return the query in an item of batched work: several queries joined, or an empty string if there is none."""
     if isinstance(item, str):
         return item
     first = item[0] if isinstance(item, tuple) and item else None
@@ -756,7 +747,7 @@ def _queries(item: object) -> str:
 
 def _of_result(step: Step, done: asyncio.Future[Any]) -> Step:
     """Return the step with the result of its work: an error, or the number of passages that a search found.
-    After other work, the step stays unchanged."""
+    Otherwise, return it unchanged."""
     if done.cancelled():
         return replace(step, error="cancelled")
     error = done.exception()

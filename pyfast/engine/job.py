@@ -31,7 +31,7 @@ def dedicate_process() -> None:
     index is opened.
 
     From then on, the collector skips all objects that exist now. By default, Python searches for garbage after
-    every 700 new objects. In a run, few objects are garbage, and the searches take a tenth of the event loop's
+    every 700 new objects; in a run, few objects are garbage, and these searches take a tenth of the event loop's
     time.
     """
     gc.freeze()
@@ -40,10 +40,10 @@ def dedicate_process() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything that pyfast needs to carry out a run: questions, system, LLMs, index, limits and folder."""
+    """Everything needed to carry out a run: questions, system, LLMs, index, limits and folder."""
 
     folder: Path | None
-    """The run's folder. None: the run is only in memory, and cannot be resumed"""
+    """The run's folder. None: the run is in memory, and cannot be resumed"""
     questions: Questions
     system: str
     """The name of the system, for run.toml"""
@@ -52,38 +52,37 @@ class Job:
     ask: Ask
     """The system with its settings"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings in JSON types, as in run.toml"""
+    """The settings as JSON types, as in run.toml"""
     prompts: Sequence[Prompt[Any]] = ()
     replaced: PromptOverrides | None = None
-    """The user's own prompts, which replace prompts of the system"""
+    """The user's own prompts, which replace the system's"""
     index: Index | None = None
     llm: FullLLM | Mapping[Role, FullLLM]
     """The LLM for all prompts, or one for each role"""
     knowledge: Mapping[str, Any] | None = None
-    """A description of the knowledge graph on which the answers depend. None: they depend on no knowledge
-    graph"""
+    """A description of the knowledge graph that the answers depend on. None: they depend on none"""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Paths, and texts that name models, for run.toml. They may differ from one session to the next"""
+    """Paths and model names for run.toml, which may differ from one session to the next"""
     sampling: Sampling = GREEDY
-    """The temperature and the seed. A temperature that the system sets for a prompt takes precedence"""
+    """The temperature and seed. A temperature that the system sets for a prompt takes precedence"""
     options: RunOptions = RUN_DEFAULTS
-    """Those of its values that `questions`, `replaced` and `failures` do not show already"""
+    """The options that are not yet reflected in `questions`, `replaced` and `failures`"""
     concurrency: int = 64
     budget: Budget = field(default_factory=Budget)
     failures: int | None = None
-    """How many questions may fail, in all sessions together. None: all may fail"""
+    """How many questions may fail, over all sessions. None: all may fail"""
     keeps_questions: bool = False
-    """Whether the folder keeps the questions. Other jobs make them of what pyfast keeps anyway, such as the
+    """Whether the folder stores the questions. Other jobs derive them from what pyfast stores anyway, such as the
     answers that a judge compares"""
     resumed: Callable[[Path], None] | None = None
-    """A function that is called with the path of answers.jsonl before a run with answers resumes.
+    """A function to call with the path of answers.jsonl before a run with answers resumes.
 
     The function runs in a separate thread
     """
 
     def describe(self) -> Configuration:
-        """Collect everything on which an answer depends, for the file run.toml. Call this method after the LLMs
-        have started, because their context windows are not known before.
+        """Collect everything that an answer depends on, for run.toml. Call this method after the LLMs have
+        started, because their context windows are unknown before.
         """
         prompts = self.prompts if self.replaced is None else map(self.replaced.apply, self.prompts)
         places = {"questions": self.questions.place, "profile": str(self.profile)}
@@ -108,8 +107,8 @@ class Job:
         return described if not self.options.accept_code else run_toml.with_accepted_code(described, self.folder)
 
     def extends(self) -> bool:
-        """Return whether the folder has a run of only the first questions of this `Job`. The method compares
-        digests of the questions."""
+        """Return whether the folder contains a run of only the first of this job's questions, by comparing
+        question digests."""
         count, digest = (
             None if self.folder is None else run_toml.recorded_value(self.folder, "questions", name)
             for name in ("count", "digest")
@@ -120,27 +119,27 @@ class Job:
 
     @property
     def profile(self) -> Profile:
-        """The limits of prompts. They depend on the model's context window, which is known only after the
-        model has started."""
+        """The prompt limits, which depend on the model's context window and so are known only after the model has
+        started."""
         llms = by_role(self.llm)
         answering = llms.get("answer") or llms.get(DEFAULT_ROLE)
         window = min(llm.context_window for llm in ([answering] if answering else llms.values()))
         return profile_of(window, self.budget)
 
     def open_folder(self, path: Path, described: Configuration) -> RunFolder:
-        """Open the folder `path` of the run, or start the run there. Raises the errors of `RunFolder`."""
+        """Open the run's folder `path`, or start the run there. Raises the same errors as `RunFolder`."""
         of, questions = self.options, self.questions if self.keeps_questions else None
         return RunFolder(path, described, of.sync, of.keep_prompts, self.extends(), of.ask_once, questions)
 
     def check(self) -> None:
-        """Check that the folder is new, or has this run (a run with the same configuration). Raises
-        `InputError` if the folder has another run, or questions of the user that the run would replace.
+        """Check that the folder is new, or contains this run (one with the same configuration). Raises
+        `InputError` if it contains another run, or a question file of the user's that the run would replace.
 
         Call this method before you load a model.
         """
         if self.folder is not None:
             described = self.describe()
-            # A run that was killed when it started has made ANSWERS first.
+            # A run that was killed at its start created ANSWERS first.
             is_run = any((self.folder / name).exists() for name in (run_toml.CONFIGURATION, run_folder.ANSWERS))
             if self.keeps_questions and not is_run and (self.folder / run_folder.QUESTIONS).exists():
                 raise InputError(
@@ -153,8 +152,8 @@ class Job:
                 run_folder.check_reused(self.folder, described, run)
 
     def changed_since_the_end(self) -> list[str] | None:
-        """Return what has changed in the code since the run in the folder ended, as texts. Return None if another
-        run is there, or some of its questions have not ended. Call this method before you load a model."""
+        """Return what has changed in the code since the run in the folder ended, as strings, or None if the folder
+        contains another run or some of its questions have not ended. Call this method before you load a model."""
         assert self.folder is not None
         described = self.describe()
         before = run_toml.read_configuration(self.folder / run_toml.CONFIGURATION)
@@ -166,8 +165,8 @@ class Job:
 def recorded_models(
     llm: FullLLM | Mapping[Role, FullLLM], places: Mapping[str, str], folder: Path | None
 ) -> Configuration:
-    """Return what run.toml records of the LLMs, and the places: these, those of the LLMs, and where the run was
-    started. `folder` is that of the run."""
+    """Return what run.toml records about the LLMs, and the places: the given ones, those of the LLMs, and where
+    the run was started. `folder` is the run's folder."""
     places, models = dict(places), dict[str, Any]()
     if folder is not None:  # relative to the run, so that both can move together
         places[run_toml.STARTED_IN] = os.path.relpath(Path.cwd(), folder.resolve())
@@ -176,7 +175,7 @@ def recorded_models(
         places[f"{of_role}llm"] = one.spec
         models[f"{of_role}fingerprint"] = one.fingerprint
         models[f"{of_role}context_window"] = one.context_window
-    # A path may hold bytes that are not UTF-8. A TOML file may not.
+    # Unlike a TOML file, a path may contain bytes that are not UTF-8.
     shown = {name: place.encode(errors="backslashreplace").decode() for name, place in places.items()}
     return {"llm": models, run_toml.PLACES: shown}
 

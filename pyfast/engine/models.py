@@ -1,5 +1,5 @@
-"""The LLMs of a run or a service, the roles (purposes of prompts) that they answer, and which of several waiting
-LLM calls starts next."""
+"""The LLMs of a run or service, the roles (purposes of prompts) that they answer, and the order in which waiting
+LLM calls start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pyfast.llm.protocol import BatchLog, CollectingLLM, Progress, collecting
 class Admission:
     """Lets at most `limit` LLM calls run at the same time.
 
-    Waiting calls start in groups. When all calls of a group have started, all calls that are waiting at this
-    time become the next group. A group is sorted by prompt, so that prompts with the same beginning follow each
-    other and the LLM can use its prefix cache. A call waits for the rest of the current group and for the
-    earlier calls of its own group.
+    Waiting calls start in groups. When all calls of a group have started, all calls waiting at that moment become
+    the next group. Each group is sorted by prompt, so that prompts with the same beginning follow each other and
+    the LLM can use its prefix cache. A call waits for the rest of the current group and for the earlier calls of
+    its own.
     """
 
     def __init__(self, limit: int) -> None:
@@ -31,7 +31,7 @@ class Admission:
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
     def enter_at_once(self) -> bool:
-        """Take a free place for a call. Returns False if no place is free."""
+        """Take a free place for a call, or return False if there is none."""
         free = self.running < self._limit
         self.running += free
         return free
@@ -57,7 +57,7 @@ class Admission:
                 self._sweep.extend(self._waiting)
                 self._waiting.clear()
             _, turn = self._sweep.popleft()
-            if not turn.done():  # A future that is done belongs to a cancelled coroutine.
+            if not turn.done():  # A future that is already done belongs to a cancelled coroutine.
                 turn.set_result(None)
                 return
         self.running -= 1
@@ -65,14 +65,13 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """One LLM, with the places for its calls and the state of its outages. All calls to this LLM share
-    them."""
+    """One LLM, with the places for its calls and the state of its outages, which all calls to it share."""
 
     llm: FullLLM
     outages: Outages
     admission: Admission
     collecting: CollectingLLM | None = None
-    """The LLM, if it collects calls into batches. Otherwise None"""
+    """The LLM, if it collects calls into batches; otherwise None"""
 
 
 class Models:
@@ -103,7 +102,7 @@ class Models:
             one = with_defaults(given[shared[0]])
             name = THE_LLM if len(roles) == 1 else f"the LLM for {', '.join(shared)}"
             outages = Outages(one, patience_s, partial(self._heard, name), stop, lost, self.clocks, name, on_out)
-            # Twice the number of calls that the LLM runs at once keeps all of its slots busy.
+            # Twice as many calls as the LLM runs at once keep all its slots busy.
             model = Model(one, outages, Admission(2 * one.slots), collecting(one))
             self._by_role |= dict.fromkeys(shared, model)
         self._distinct = tuple(dict.fromkeys(self._by_role.values()))
@@ -118,9 +117,8 @@ class Models:
         return model
 
     async def join_run(self, log: BatchLog) -> Progress | None:
-        """Announce the start of a run to the LLMs that collect calls into batches. Returns the `Progress` in
-        which the run must count its questions, or None if there is no such LLM. Raises the errors of these
-        LLMs."""
+        """Announce the start of a run to the LLMs that collect calls into batches. Returns the `Progress` in which
+        the run must count its questions, or None if there is no such LLM. Raises these LLMs' errors."""
         progress = Progress()
         for model in self._distinct:
             if model.collecting is not None:
@@ -134,7 +132,7 @@ class Models:
             await model.outages.over()
 
     def are_out(self) -> bool:
-        """Return whether one of the LLMs is out, and have an LLM that is out probed (see `Outages.check`)."""
+        """Return whether any LLM is out, and probe those that are (see `Outages.check`)."""
         for model in self._distinct:
             model.outages.check()
         return any(model.outages.is_out for model in self._distinct)
@@ -146,12 +144,11 @@ class Models:
 
     @property
     def stopped(self) -> bool:
-        """Whether the event `stop` ended a wait for the end of a model's outage."""
+        """Whether the event `stop` ended a wait for a model's outage to end."""
         return any(model.outages.stopped for model in self._distinct)
 
     def close(self) -> None:
-        """Stop waiting for the end of outages, and announce the end of the run to the LLMs that collect
-        calls."""
+        """Stop waiting for outages to end, and announce the end of the run to the LLMs that collect calls."""
         for llm in self._joined:
             llm.leave_run()
         for model in self._distinct:

@@ -1,11 +1,11 @@
-"""Outages: times in which an LLM does not answer. Calls wait for the end of an outage, and nothing is lost.
+"""Outages: periods in which an LLM does not answer. Calls wait for the outage to end, and nothing is lost.
 
 A call can fail in transit for two reasons: there is an outage, or something is wrong with this call. If other
-calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. In an
-outage all calls wait, no question starts, and the clocks of questions stop. pyfast sends one probe after
+calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. During
+an outage, all calls wait, no question starts, and the questions' clocks stop, while pyfast sends one probe after
 another until the LLM answers. If a call fails several times while other calls succeed, only its question fails.
-The same holds for a call that the server refuses, as a gateway refuses a forbidden prompt, if the server answers
-the probe.
+The same holds for a call that the server refuses (as a gateway refuses a forbidden prompt) while it answers the
+probe.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
 _PROBES_S = 2.0, 8.0, 20.0
-"""How many seconds pyfast waits after each of three probes. If no probe is answered in this time, pyfast
-sends the next one, because a probe may be lost, unless it is repeated after an error. After the third wait, the
-LLM counts as unreachable"""
+"""How many seconds pyfast waits after each of three probes. If none is answered by then, pyfast sends the next
+one, because a probe may be lost (unless it is being retried after an error). After the third wait, the LLM counts
+as unreachable"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""By the kind of failure: if a call fails this many times while other calls succeed, pyfast gives up the
-call. The number for `busy` is larger, because a busy server refuses some calls and answers others"""
+"""How often, by kind of failure, a call may fail while other calls succeed before pyfast gives up on it. The
+number for `busy` is larger, because a busy server refuses some calls and answers others"""
 _REFUSED_PROBES = 2
 """How many refused probes pyfast repeats"""
 _AT_ONCE_S = 2.0
 _LATE = 2
 """How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
 _FELLED = 3
-"""If the LLM goes down this many times while it works on one call alone, this call counts as the cause"""
+"""If the LLM goes down this many times while working on one call alone, this call counts as the cause"""
 _CHECK_S, _LONGEST_CHECK_S = 2.0, 60.0
-"""How many seconds must pass between two probes that no call waits for. If the LLM asks for a longer pause, this
-pause counts, up to the second value"""
+"""How many seconds must pass between two probes that no call is waiting for. If the LLM asks for a longer pause,
+it applies instead, up to the second value"""
 _FAILED_IN_A_ROW = 3
-"""How many questions in a row may have calls that fail in transit while the LLM answers only probes. After many
-answered calls, the limit is a fifth of the number of answered calls
+"""How many consecutive questions may have calls that fail in transit while the LLM answers only probes. After many
+answered calls, the limit is a fifth of their number
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An outage that has not ended. The run waits for its end."""
+    """A current outage, whose end the run is waiting for."""
 
     since: float
     """When the outage started, in seconds since the epoch"""
@@ -63,24 +63,24 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """The clock of a question. If the question has a time limit, its time stops in outages. While an LLM call
-    runs, asyncio's timeout is off, and the call itself checks whether the time is over."""
+    """A question's clock, which stops during outages if the question has a time limit. While an LLM call runs,
+    asyncio's timeout is off, and the call itself checks whether the time is up."""
 
     timeout: asyncio.Timeout | None
     counted: float
-    """A time of the event loop. Outages before this time have already postponed `ends`. So outages of two LLMs at
-    the same time do not count twice"""
+    """An event loop time. Outages before it have already postponed `ends`, so that simultaneous outages of two
+    LLMs do not count twice"""
     ends: float
-    """When the time of the question is over, as a time of the event loop. Infinite if it has no time limit"""
+    """When the question's time is up, as an event loop time; infinite without a time limit"""
     stops: int = 0
-    """For how many reasons the clock is stopped. Running LLM calls and outages are reasons"""
+    """How many running LLM calls and outages keep the clock stopped"""
 
     def stop(self, by: int) -> None:
-        """Add `by` to the number of reasons why the clock stands still. A negative `by` lowers the number.
-        The clock runs while the number is 0."""
+        """Add `by`, which may be negative, to the number of reasons for the clock to stand still. It runs while
+        the number is 0."""
         self.stops += by
         if self.timeout is not None:
-            with contextlib.suppress(RuntimeError):  # The time is over, or the question has ended.
+            with contextlib.suppress(RuntimeError):  # The time is up, or the question has ended.
                 self.timeout.reschedule(None if self.stops else self.ends)
 
 
@@ -93,8 +93,8 @@ class Clocks:
 
     @contextlib.contextmanager
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock]:
-        """Make the clock of a question. It runs while the `with` block runs. If `timeout` is None, the
-        question has no time limit."""
+        """Create a question's clock, which runs during the `with` block. If `timeout` is None, the question has no
+        time limit."""
         ends = None if timeout is None else timeout.when()
         ends = math.inf if ends is None else ends
         clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
@@ -112,8 +112,8 @@ class Clocks:
             clock.stop(1)
 
     def go_on(self, since: float | None) -> None:
-        """Undo one call of `stop`. If no other LLM has an outage, the clocks run again. `since` is a time of
-        the event loop. The time from `since` until now does not count. None: all time counts."""
+        """Undo one call of `stop`. If no other LLM has an outage, the clocks run again. The time from `since` (an
+        event loop time) until now does not count. None: all time counts."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -124,8 +124,8 @@ class Clocks:
 
 
 _Met = Literal["others", "late", "outage"]
-"""What happened to other calls when a call failed. `others`: they were answered immediately. `late`: they
-were answered late, as after a short outage. `outage`: they were not answered for some time
+"""What happened to other calls when a call failed. `others`: they were answered at once. `late`: they were
+answered late, as after a short outage. `outage`: they were not answered for some time
 """
 
 
@@ -134,7 +134,7 @@ def hear_nothing(waiting: Waiting | None) -> None:
 
 
 OnOut = Callable[[str, Exception | None], None]
-"""A function that gets the name of an LLM and the reason why it is out, or None when it answers again"""
+"""A function called with the name of an LLM and the reason why it is out, or None when it answers again"""
 
 
 def ignore_out(name: str, fault: Exception | None) -> None:
@@ -143,31 +143,31 @@ def ignore_out(name: str, fault: Exception | None) -> None:
 
 @dataclass(eq=False)
 class Outages:
-    """Sends calls to one LLM. It notices outages of this LLM, and waits until they end."""
+    """Sends calls to one LLM, notices its outages, and waits until they end."""
 
     llm: LLM
     patience_s: float = 0.0
-    """How many seconds to wait for the end of an outage. 0: do not wait"""
+    """How many seconds to wait for an outage to end. 0: do not wait"""
     on_change: Callable[[Waiting | None], None] = hear_nothing
-    """A function that is called with the outage when it starts, and with None when it ends"""
+    """A function to call with the outage when it starts, and with None when it ends"""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    """After this event is set, no call waits for the end of an outage"""
+    """Once this event is set, no call waits for an outage to end"""
     lost: int = 0
-    """How many questions are tried again because they failed in earlier sessions. Their calls may fail again. So
-    failed calls of this number of questions are no sign that the LLM is unreachable"""
+    """How many questions are tried again because they failed in earlier sessions. Their calls may fail again, so
+    failed calls of this many questions do not mean that the LLM is unreachable"""
     clocks: Clocks = field(default_factory=Clocks)
-    """The clocks of the questions"""
+    """The questions' clocks"""
     name: str = THE_LLM
     """The LLM's name in errors"""
     on_out: OnOut = ignore_out
-    """A function that is called when `is_out` changes"""
+    """A function to call when `is_out` changes"""
     answers: int = 0
     """How many calls the LLM has answered"""
     is_out: bool = False
-    """Whether the LLM is out, as far as is known: from the first probe without an answer, an error that the
-    LLM has ended, or a call that is cancelled after failed attempts, until it answers a call or a probe"""
+    """Whether the LLM is known to be out: from the first unanswered probe, an error saying that the LLM has ended,
+    or a call cancelled after failed attempts, until it answers a call or a probe"""
     stopped: bool = False
-    """Whether the event `stop` ended a wait for the end of an outage"""
+    """Whether the event `stop` ended a wait for an outage to end"""
     _in_work: int = 0
     _begun: int = 0
     _checked: float = -math.inf  # the loop's time of the last probe of `check`
@@ -177,7 +177,7 @@ class Outages:
     _fault: OutageError | None = None  # why the last call failed, if the LLM has not replied since
     _doubting: asyncio.Task[None] | None = None
     _is_closed: bool = False
-    _took: float = 0.0  # seconds that a call takes: the longest of the last calls
+    _took: float = 0.0  # how many seconds a call takes: the longest of the recent calls
     _answered: float = -math.inf  # the loop's time of the last reply
     _failed: set[object] = field(default_factory=set)  # questions with a failed call since the last reply
     # seconds in outages since the last reply: a server that answers only probes counts as down
@@ -185,7 +185,9 @@ class Outages:
     _looking: asyncio.Task[_Met] | None = None
     _latest: OutageError = field(default_factory=lambda: OutageError(""))
     _passed: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM answers during an outage
-    _trials: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by the call that the LLM works on alone
+    _trials: asyncio.Lock = field(
+        default_factory=asyncio.Lock
+    )  # held by the call that the LLM is working on alone
     _idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM works on no call
 
     def __post_init__(self) -> None:
@@ -193,14 +195,14 @@ class Outages:
             self._latest, self.is_out = fault, True
 
     async def over(self) -> None:
-        """Wait until there is no outage. Raises `LLMUnavailableError` as `complete` does."""
+        """Wait until there is no outage. Raises the same `LLMUnavailableError` as `complete`."""
         while (looking := self._looking) is not None and not looking.done():
             await asyncio.shield(looking)
 
     def check(self) -> None:
-        """If the LLM is out, and no call waits for it, send a probe, without waiting for the reply. So `is_out`
-        becomes False again in a service that gets no questions while its LLM is out. Do the same if calls were
-        cancelled and the LLM has not replied since, because it may hang."""
+        """If the LLM is out and no call is waiting for it, send a probe without waiting for the reply, so that
+        `is_out` becomes False again even in a service that receives no questions while its LLM is out. Do the same
+        if calls were cancelled and the LLM has not replied since, because it may hang."""
         now = asyncio.get_running_loop().time()
         is_looking = any(task is not None and not task.done() for task in (self._looking, self._doubting))
         pause = max(_CHECK_S, min(self._latest.retry_after, _LONGEST_CHECK_S))
@@ -235,7 +237,7 @@ class Outages:
             self.on_out(self.name, fault)
 
     def close(self) -> None:
-        """Stop waiting for the end of an outage. From now on, no call begins, and one that fails ends."""
+        """Stop waiting for an outage to end. From now on, no call begins, and a failing call ends."""
         self._is_closed = True
         for task in (self._looking, self._doubting):
             if task is not None:
@@ -244,16 +246,16 @@ class Outages:
     async def complete(
         self, request: Request, seconds: float | None = None, clock: Clock | None = None
     ) -> Completion:
-        """Get the LLM's answer. In an outage, the method waits until the outage is over.
+        """Get the LLM's answer, waiting for any outage to end.
 
         Args:
             request: The call.
-            seconds: The maximum number of seconds of one attempt.
-            clock: The clock of the question. None: the call belongs to no question.
+            seconds: The maximum number of seconds per attempt.
+            clock: The question's clock. None: the call belongs to no question.
 
         Raises:
-            CallError: The call failed, or the server refuses it while it answers others. If it failed several
-                times while other calls succeeded, the error is a `TransportError`.
+            CallError: The call failed, or the server refuses it while answering others. If it failed several times
+                while other calls succeeded, the error is a `TransportError`.
             TimeoutError: The question's time is up.
             LLMUnavailableError: The LLM has ended, or an outage did not end in time.
         """
@@ -271,14 +273,15 @@ class Outages:
     async def _complete(
         self, request: Request, seconds: float | None, clock: Clock | None, is_trial: bool = False
     ) -> Completion:
-        """Do what `complete` says. `is_trial`: no other call runs, so one failure in transit shows the cause."""
+        """Implement `complete`. `is_trial`: no other call is running, so one failure in transit reveals the
+        cause."""
         loop = asyncio.get_running_loop()
         tries = late = 0
         faults, felled = (_FAULTS["down"] - 1, _FELLED - 1) if is_trial else (0, 0)
         while True:
             if not is_trial:
                 await self._turn()
-            if self._is_closed:  # Nobody would get the reply.
+            if self._is_closed:  # Nobody would receive the reply.
                 raise LLMUnavailableError("the run has ended")
             began, limit, is_last = loop.time(), seconds, False
             if clock is not None and clock.ends - began < (math.inf if limit is None else limit):
@@ -307,7 +310,7 @@ class Outages:
             except OutageError as error:
                 fault, allowed = error, _FAULTS[error.kind]
             except RefusalError as error:
-                if self._is_closed:  # Nobody can find out any more which calls the server refuses.
+                if self._is_closed:  # It can no longer be determined which calls the server refuses.
                     raise
                 if await self._met(OutageError(str(error)), began) == "outage":
                     continue
@@ -332,7 +335,7 @@ class Outages:
             met = "others" if others else await self._met(fault, began)
             felled += met == "outage" and fault.kind == "down" and alone and self._begun == number
             if felled >= _FELLED:
-                reason = f"{fault}; the LLM went down each of the {felled} times that it worked on this call alone"
+                reason = f"{fault}; the LLM went down all {felled} times that it worked on this call alone"
                 if is_trial:
                     what = f"{allowed} times while it worked on this call, the last time on no other"
                     reason = f"{fault}; the LLM went down {what}"
@@ -349,7 +352,7 @@ class Outages:
             await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
 
     async def _turn(self) -> None:
-        """Wait until there is no outage, and no call on which the LLM works alone."""
+        """Wait until there is no outage, and no call that the LLM is working on alone."""
         while self._trials.locked():
             async with self._trials:
                 pass
@@ -358,8 +361,8 @@ class Outages:
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Let no other call begin in the `with` block, and wait until those that run have ended. Meanwhile, all
-        clocks of questions stand still."""
+        """Let no other call begin in the `with` block, and wait until the running ones have ended. Meanwhile, all
+        questions' clocks stand still."""
         async with self._trials:
             since = asyncio.get_running_loop().time()
             self.clocks.stop()
@@ -378,7 +381,8 @@ class Outages:
         try:
             return await self.llm.complete(request)
         except asyncio.CancelledError:
-            # The error holds this call, so the call must not hold the task, which holds the error.
+            # The error references this frame, so the frame must not reference the task, which references the
+            # error.
             if getattr(asyncio.current_task(), "cancelling", int)():
                 raise
             # The LLM cancelled the call itself. Passed on, the error would end the caller silently.
@@ -398,8 +402,8 @@ class Outages:
             raise self._gone(fault, "the LLM answers only the smallest calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
-        """Find out whether the LLM answers other calls than the call that failed with `fault`. If it does
-        not, wait until it does. Return what happened to the other calls (see `_Met`)."""
+        """Find out whether the LLM answers calls other than the one that failed with `fault`, and wait until it
+        does. Return what happened to the other calls (see `_Met`)."""
         looking = self._looking
         if looking is None or looking.done():
             looking = self._look_for_replies(fault, began)
@@ -412,8 +416,8 @@ class Outages:
         return self._looking
 
     async def _look(self, fault: OutageError, began: float) -> _Met:
-        """Find out whether the LLM answers a probe. If it does not, wait until it does. Meanwhile, all clocks
-        of questions stand still. Return what happened to other calls (see `_Met`)."""
+        """Find out whether the LLM answers a probe, and wait until it does. Meanwhile, all questions' clocks stand
+        still. Return what happened to other calls (see `_Met`)."""
         loop = asyncio.get_running_loop()
         met: _Met = "outage"
         looked, before = loop.time(), self._answered
@@ -421,7 +425,8 @@ class Outages:
         self._passed.clear()
         self.clocks.stop()
         try:
-            # Other calls got replies meanwhile. The server may be busy, and the probe waits in its queue.
+            # Other calls have received replies meanwhile. The server may be busy, with the probe waiting in its
+            # queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
             if await self._is_answered(busy_s=busy_s):
                 # A reply just after the call began says nothing about the time since then.
@@ -467,7 +472,7 @@ class Outages:
                 await _first(wait, ends)
             finally:
                 await _cancel(ends)
-            # That call may have started before the outage, so its reply is only a reason for a probe.
+            # That call may have started before the outage, so its reply only justifies a probe.
             self._passed.clear()
             if await self._is_answered(self.stop):
                 return
@@ -479,9 +484,9 @@ class Outages:
     async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
         """Return whether the LLM answers a probe in time, before `stop` is set.
 
-        `busy_s` is not 0 if the LLM may only be busy. Then the method waits at least `busy_s` seconds, and an
-        answer to any other call counts as an answer to the probe. Raises `LLMUnavailableError` if the LLM will
-        not come back.
+        `busy_s` is not 0 if the LLM may only be busy. In that case, the method waits at least `busy_s` seconds,
+        and a reply to any other call counts as one to the probe. Raises `LLMUnavailableError` if the LLM will not
+        come back.
         """
         works: list[asyncio.Future[object]] = []
         stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
@@ -492,7 +497,7 @@ class Outages:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
-                # A probe with a failed attempt is not lost: it is sent again.
+                # A probe with a failed attempt is not lost, but sent again.
                 if not is_sent or getattr(self.llm, "fault", None) is fault:
                     works.append(asyncio.ensure_future(self._probe()))
                     is_sent = True
@@ -508,7 +513,7 @@ class Outages:
         except LLMUnavailableError:
             raise
         except Exception:
-            return True  # The server gave an error of its own, so it works.
+            return True  # The server returned an error of its own, so it works.
         finally:
             await _cancel([*stopped, *works])
 
@@ -521,8 +526,8 @@ class Outages:
         return await self._ask(PROBE)
 
     def _tell(self, waiting: Waiting | None) -> None:
-        """Report the start of an outage, or its end (None), to `on_change`. If this function fails, raise
-        `RunError`, because no question is the cause."""
+        """Report the start of an outage, or its end (None), to `on_change`. If that function fails, raise
+        `RunError`, because no question is to blame."""
         try:
             self.on_change(waiting)
         except Exception as error:
@@ -534,8 +539,8 @@ class Outages:
 
 
 async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
-    """Wait at most `seconds` seconds until one of the tasks ends, and return whether one has ended. If the
-    task ended with an error, this error is raised."""
+    """Wait at most `seconds` seconds until one of the tasks ends, and return whether one has. If it ended with an
+    error, raise this error."""
     done, _ = await asyncio.wait(works, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for work in done:
         work.result()

@@ -1,4 +1,4 @@
-"""`Prompt`: the text for the LLM, and the form of its answer. `PromptOverrides`: a user's own texts."""
+"""`Prompt`: the text for the LLM, and the schema of its answer. `PromptOverrides`: a user's own texts."""
 
 from __future__ import annotations
 
@@ -31,34 +31,33 @@ from pyfast.utils.options import GREEDY, Sampling
 M = TypeVar("M", bound=BaseModel)
 
 _PLACE = re.compile(r"\$([a-z_]+|\{[a-z_]+\})")
-_SHOWN = 1000  # the maximum number of characters of a refused reply that the model sees again
+_SHOWN = 1000  # the maximum number of characters of a refused reply to show to the model again
 _REASONING_TOKENS = 4096
-"""How many more tokens a model gets for its next attempt if it was cut off while it reasoned. With the LLM's
-option `reasoning_tokens`, the model already gets more tokens for its first attempt
+"""How many more tokens a model gets for its next attempt if it was cut off while reasoning. The LLM's option
+`reasoning_tokens` grants more tokens from the first attempt
 """
 
 
 REFUSED = "That answer cannot be used: "
-"""The beginning of the message with which pyfast asks again after a reply that it cannot use"""
+"""The beginning of the message with which pyfast asks again after an unusable reply"""
 CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "prohibited_content", "refusal"}
 
 
 @cache
 def _note(reason: str) -> None:
-    """Note that servers have an unknown reason why an answer ended, once for each reason."""
+    """Log, once per reason, that a server ended an answer for an unknown reason."""
     LOG.info("an LLM ended its answers with the unknown finish reason %r; pyfast uses those that fit", reason)
 
 
-_SEEDS = 1_000_003  # the step between the seeds of two runs: larger than the number of calls of a question
+_SEEDS = 1_000_003  # the step between the seeds of two runs, larger than the number of a question's calls
 
 
 def with_sampling(request: Request, sampling: Sampling) -> Request:
     """Return the request with the temperature and seed of a run.
 
-    If the system has set a temperature above 0 for the request, this temperature stays. The seed of the
-    request is combined with the seed of the run, so that two runs with different seeds never send the
-    same seed.
+    A temperature above 0 that the system has set for the request is kept. The seed of the request is combined with
+    that of the run, so that two runs with different seeds never send the same one.
     """
     if sampling == GREEDY:
         return request
@@ -71,8 +70,8 @@ class Prompt(Generic[M]):
     """A prompt: the texts of one kind of LLM call, and the pydantic model of the answer.
 
     `system` and the beginning of `user` are the same for all questions, so that an LLM with a prefix cache
-    reads them only once. `user` has placeholders, `$name` or `${name}`, for the text that differs between
-    questions. If the text for a placeholder itself contains a `$name`, this `$name` is not replaced.
+    reads them only once. `user` contains placeholders, `$name` or `${name}`, for the text that differs between
+    questions. A `$name` inside the text for a placeholder is not replaced.
 
     Example:
         >>> from pydantic import BaseModel
@@ -92,19 +91,19 @@ class Prompt(Generic[M]):
     answer: type[M]
     max_tokens: int
     attempts: int | None = None
-    """The maximum number of times that pyfast asks for an answer in the right form. The budget can lower this
-    number. None: the budget's number"""
+    """The maximum number of times that pyfast asks for a well-formed answer. The budget can lower it. None: the
+    budget's number"""
     cut_is_final: bool = False
-    """Whether an answer that was cut off is final. True: pyfast does not ask again, because a second answer
-    would be cut off too"""
+    """Whether a cut-off answer is final. True: pyfast does not ask again, because a second answer would be cut off
+    too"""
     role: Role = DEFAULT_ROLE
-    """The purpose of the prompt. If you give a model for this role, that model answers the prompt"""
+    """The purpose of the prompt. If there is a model for this role, it answers the prompt"""
     streamed: Callable[[Mapping[str, Any]], str] | None = None
-    """For a prompt whose reply has the answer to the question: a function that returns the beginning of the
-    answer, given the fields of a reply that has not ended.
+    """For a prompt whose reply contains the answer to the question: a function that returns the beginning of the
+    answer, given the fields of an unfinished reply.
 
-    Clients of a server get this text at once, so it must not have what the rest of the reply can still change.
-    None: they get the answer as a whole
+    A server's clients receive this text at once, so it must not contain anything that the rest of the reply can
+    still change. None: they receive the answer as a whole
     """
     schema: dict[str, Any] = field(init=False)
     _parts: list[str] = field(init=False)
@@ -120,7 +119,7 @@ class Prompt(Generic[M]):
         return self if max_tokens == self.max_tokens else self._changed(max_tokens=max_tokens)
 
     def tried(self, attempts: int | None) -> Self:
-        """Return the prompt with a different maximum number of attempts. None: the budget decides."""
+        """Return the prompt with a different maximum number of attempts. None: the budget's number."""
         return self._changed(attempts=attempts)
 
     @property
@@ -129,35 +128,35 @@ class Prompt(Generic[M]):
         return tuple(dict.fromkeys(self._parts[1::2]))
 
     def overridden(self, system: str | None = None, user: str | None = None) -> Self:
-        """Return the prompt with other texts, but the same name and schema object. A text that is None
-        stays unchanged."""
+        """Return the prompt with other texts, but the same name and schema object. None leaves a text
+        unchanged."""
         texts: dict[str, Any] = {} if system is None else {"system": system}
         if user is not None:
             texts |= {"user": user, "_parts": _parts(user)}
         return self._changed(**texts)
 
     def _changed(self, **values: Any) -> Self:
-        """Return a copy with other values. `dataclasses.replace` would make the schema again."""
+        """Return a copy with other values. `dataclasses.replace` would rebuild the schema."""
         made = copy(self)
         for name, value in values.items():
             object.__setattr__(made, name, value)
         return made
 
     def request(self, fields: dict[str, str], temperature: float, seed: int) -> Request:
-        """Make the request for one call. `fields` must fill every placeholder. Control tokens in `fields`
-        become plain text.
+        """Create the request for one call. `fields` must fill every placeholder. Control tokens in `fields` become
+        plain text.
         """
         user = join_plain([plain(fields[part]) if at % 2 else part for at, part in enumerate(self._parts)])
         return Request(dialogue(user, self.system), self.max_tokens, self.schema, temperature, seed)
 
     def again(self, request: Request, completion: Completion, fault: AnswerError) -> Request:
-        """Make the request for another attempt. It has the conversation so far, and the error in the answer.
+        """Create the request for another attempt, with the conversation so far and the error in the answer.
 
-        If the token limit cut the model off in its reasoning, the new request allows more tokens instead.
+        If the token limit cut off the model's reasoning, the new request allows more tokens instead.
         """
         if isinstance(fault, CutOffError) and _still_reasoned(completion):
             return replace(request, max_tokens=request.max_tokens + _REASONING_TOKENS)
-        # Some servers take no empty message.
+        # Some servers reject empty messages.
         reply = Message("assistant", plain(completion.text[:_SHOWN]) or "(no text)")
         wish = Message("user", f"{REFUSED}{plain(str(fault))}\nReply again, in JSON alone.")
         return replace(request, messages=(*request.messages, reply, wish))
@@ -165,23 +164,23 @@ class Prompt(Generic[M]):
     def parse(self, completion: Completion, repaired: Counter[str] | None = None) -> M:
         """Parse the answer: the whole text, or the last JSON object in it that matches the schema.
 
-        If none matches, the lists of the answer are repaired (see `mended`), and then the JSON (see
-        `repaired_in`). The number of repairs is added to `repaired`, under the name of the prompt. The reason why
-        the LLM ended the answer does not matter, unless it was cut off or filtered.
+        If none matches, the answer's lists are repaired (see `mended`), and then the JSON (see `repaired_in`). The
+        number of repairs is added to `repaired` under the prompt's name. Why the LLM ended the answer does not
+        matter, unless it was cut off or filtered.
 
         Raises:
             AnswerError: The completion does not match the schema. If the token limit cut it off, the error is a
-                `CutOffError`, and if a filter of its content did, a `FilteredError`.
+                `CutOffError`; if a content filter did, a `FilteredError`.
         """
         reason = completion.finish_reason.lower().partition(":")[0]  # Gemini: "content_filter: RECITATION"
         if reason in CUT_OFF:
-            doing = "while it still reasoned, " if _still_reasoned(completion) else ""
+            doing = "while still reasoning, " if _still_reasoned(completion) else ""
             raise CutOffError(f"{self.name}: answer cut off {doing}after {self.max_tokens} tokens")
         if reason in _FILTERED:
             raise FilteredError(f"{self.name}: answer ended by {completion.finish_reason!r}")
         if reason not in ENDED:
             _note(reason)
-        faults = []  # as texts: an error holds this call, so this call must not hold the error
+        faults = []  # as strings: an error references this frame, so the frame must not reference the error
         for text in chain([completion.text], objects_in(completion.text)):
             try:
                 return self._read(text)
@@ -199,8 +198,8 @@ class Prompt(Generic[M]):
         raise AnswerError(f"{self.name}: malformed answer: {field_name or 'answer'}: {fault}{ended}")
 
     def _read(self, text: str) -> M:
-        """Parse a JSON text as an answer to the prompt, and remove control characters from it. Raises
-        `ValidationError` if the text does not match the schema."""
+        """Parse a JSON string as an answer to the prompt, removing control characters. Raises `ValidationError` if
+        it does not match the schema."""
         answer = self.answer.model_validate_json(text)
         if has_escaped_controls(text):
             answer = self.answer.model_validate_json(json_without_controls(text))
@@ -208,10 +207,10 @@ class Prompt(Generic[M]):
 
 
 def _schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of an answer. It requires every field.
+    """Return the JSON schema of an answer, which requires every field.
 
-    When pyfast parses an answer, a field with a default may still be missing, because a model without
-    constrained decoding may leave it out.
+    When an answer is parsed, a field with a default may still be missing, because a model without constrained
+    decoding may omit it.
     """
     schema = answer.model_json_schema()
     for node in (schema, *schema.get("$defs", {}).values()):
@@ -227,8 +226,8 @@ def _still_reasoned(completion: Completion) -> bool:
 
 
 def _parts(user: str) -> list[str]:
-    """Divide the text of a prompt at its placeholders. In the result, texts and names of placeholders
-    alternate. The first item and the last item are texts."""
+    """Split the text of a prompt at its placeholders. In the result, texts and placeholder names alternate; the
+    first and last items are texts."""
     return [part.strip("{}") if at % 2 else part for at, part in enumerate(_PLACE.split(user))]
 
 
@@ -237,17 +236,17 @@ _KEYS = ("system", "user", "leave_out")
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """The texts in a file for one prompt. None stands for the text of the original prompt."""
+    """A file's texts for one prompt. None: the original prompt's text."""
 
     system: str | None = None
     user: str | None = None
     leave_out: tuple[str, ...] = ()
-    """The placeholders of the original that `user` leaves out on purpose"""
+    """The placeholders of the original that `user` deliberately omits"""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptOverrides:
-    """The texts that replace texts of a system's prompts, by the names of the prompts."""
+    """The texts that replace those of a system's prompts, by prompt name."""
 
     texts: Mapping[str, PromptText]
     path: Path
@@ -269,9 +268,9 @@ class PromptOverrides:
             prompts: The prompts of the system.
 
         Raises:
-            InputError: The file names a prompt that the system does not have, or a `user` lacks a placeholder
-                of the original or has an unknown one. The message is one line with the file, the prompt and
-                the fault.
+            InputError: The file names a prompt that the system does not have, or a `user` lacks a placeholder of
+                the original or contains an unknown one. The one-line message states the file, the prompt and the
+                fault.
         """
         known = {prompt.name: prompt for prompt in prompts}
         for name in self.texts:
@@ -281,10 +280,10 @@ class PromptOverrides:
             self.apply(known[name])
 
     def apply(self, prompt: Prompt[M]) -> Prompt[M]:
-        """Return the prompt with the texts of the file. A prompt that is not in the file stays unchanged.
+        """Return the prompt with the file's texts, or unchanged if it is not in the file.
 
-        The new prompt is made only once. It shares the schema object of the original, so that LLMs compile the
-        schema only once. Raises the errors of `check`, for prompts that `check` did not see.
+        The new prompt is created only once, and shares the schema object of the original, so that LLMs compile the
+        schema only once. Raises the same errors as `check`, for prompts that `check` did not see.
         """
         text = self.texts.get(prompt.name)
         if text is None:
@@ -326,12 +325,12 @@ def read_prompts(path: Path) -> PromptOverrides:
         system = "You answer questions about spacecraft. Reply in JSON with the field answer."
         user = "Evidence:\n$context\n\n${path}Question: $question"
 
-    A table has the name of a prompt, and contains `system`, `user` or both. `user` must have every placeholder of
-    the original, except placeholders in `leave_out`, such as `leave_out = ["path"]`. The schema of the reply and
-    the token limits do not change.
+    Each table is named after a prompt, and contains `system`, `user` or both. `user` must contain every
+    placeholder of the original, except those in `leave_out`, such as `leave_out = ["path"]`. The reply's schema
+    and the token limits do not change.
 
     Args:
-        path: A TOML file with one table for each prompt.
+        path: A TOML file with one table per prompt.
 
     Returns:
         The texts. Use `PromptOverrides.check` to test them for a system.
@@ -352,7 +351,7 @@ def read_prompts(path: Path) -> PromptOverrides:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # TOML's own error, or one of UTF-8
+    except (ValueError, RecursionError) as error:  # an error in the TOML or the UTF-8
         raise InputError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
     return PromptOverrides({name: _text(path, name, table) for name, table in tables.items()}, path)
 
@@ -366,9 +365,9 @@ def _text(path: Path, name: str, table: Any) -> PromptText:
             raise InputError(f"{where}: unknown key {key!r}; known: {', '.join(_KEYS)}")
         if key == "leave_out":
             if not isinstance(value, list) or not all(isinstance(place, str) for place in value):
-                raise InputError(f'{where}: leave_out: expected a list of texts, such as ["path"]')
+                raise InputError(f'{where}: leave_out: expected a list of strings, such as ["path"]')
         elif not isinstance(value, str) or not value.strip():
-            raise InputError(f"{where}: {key}: expected a non-empty text")
+            raise InputError(f"{where}: {key}: expected a non-empty string")
     if "system" not in table and "user" not in table:
         raise InputError(f"{where}: expected system, user or both")
     if "leave_out" in table and "user" not in table:

@@ -25,7 +25,9 @@ from pyfast.retrieval.rerank import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
 STATES = get_args(State)
-_KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})  # all else is an evidence's metadata
+_KNOWN = frozenset(
+    {"uri", "snippet", "offsets", "segment", "score", "id"}
+)  # all other fields of an evidence are metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,11 @@ class Answer:
 
     text: str | None
     evidence: ScoredSegments | bytes | None = None
-    """The segments that support the answer. A system can also give its own evidence, as a JSON array of
-    objects with `uri` and `snippet` """
+    """The segments that support the answer, or a system's own evidence as a JSON array of objects with `uri` and
+    `snippet`"""
     trace: Mapping[str, Any] = field(default_factory=dict)
-    """How the system reached the answer, in JSON types. A part of it can be `orjson.Fragment` (JSON as bytes), or
-    a list of passages that `pyfast.retrieval.pool_ids` or `traced` made
+    """How the system reached the answer, as JSON types. Parts of it can be an `orjson.Fragment` (JSON as bytes),
+    or a list of passages made by `pyfast.retrieval.pool_ids` or `traced`
     """
 
 
@@ -64,9 +66,9 @@ class Evidence:
     segment: str = ""
     """The segment's id, 16 hexadecimal digits"""
     score: float | None = None
-    """The score by which the segment is ranked. None if the system does not rank its evidence"""
+    """The score that the segment is ranked by, or None if the system does not rank its evidence"""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """More about the segment. For a table row: the table's `title`, `section` and `header`. For `hseq`: `level`,
+    """More about the segment: for a table row, the table's `title`, `section` and `header`; for `hseq`, `level`,
     `source_type` and `meta`
     """
 
@@ -78,8 +80,8 @@ class Evidence:
 
     @property
     def heading(self) -> str:
-        """The title and the section of the table that the segment is in: `Exhibitors > Hall B`. Of other segments,
-        the `title` of the metadata. It is empty if there is none."""
+        """The title and the section of the table that the segment is in: `Exhibitors > Hall B`. For other
+        segments, the `title` in the metadata, or an empty string if there is none."""
         names = ("title", "section") if "header" in self.metadata else ("title",)
         return " > ".join(str(self.metadata[name]) for name in names if self.metadata.get(name))
 
@@ -99,7 +101,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The LLM calls and tokens that one answer used.
+    """The LLM calls and tokens used for one answer.
 
     If a run is interrupted and resumed, the counts stay the same.
     """
@@ -111,7 +113,7 @@ class Usage:
 
 REPLY_BEGINS = "; the reply begins "
 """If a question failed because of the LLM's reply, its `reason` ends with this text and the beginning of the
-reply. Equal failures have equal reasons up to this text"""
+reply. The same failure has the same reason up to this text"""
 _BEGINNING = 100  # characters
 
 _USAGE = tuple(field.name for field in fields(Usage))
@@ -119,8 +121,8 @@ _NAMES = ("segment", "id", "uri")  # the fields of a piece of evidence that answ
 
 
 def reply_begins(text: str) -> str:
-    """Return the end of an error message about an unusable reply: `REPLY_BEGINS`, and the beginning of the
-    reply as a JSON string. For an empty reply, the result is empty.
+    """Return the end of an error message about an unusable reply: `REPLY_BEGINS` and the beginning of the reply as
+    a JSON string, or an empty string for an empty reply.
     """
     shown = text[:_BEGINNING].encode("utf-8", "replace").decode()
     return f"{REPLY_BEGINS}{json.dumps(shown, ensure_ascii=False)}" if text.strip() else ""
@@ -136,9 +138,9 @@ def digest(line: bytes) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """How one question ended. A run stores it as a line of answers.jsonl and a line of traces.jsonl.zst.
+    """The result of one question, stored by a run as a line in answers.jsonl and a line in traces.jsonl.zst.
 
-    `evidence` and `trace` are read from the disk when you first access them.
+    `evidence` and `trace` are read from disk when you first access them.
     """
 
     id: str
@@ -148,8 +150,8 @@ class Record:
     reason: str | None = None
     """Why the question failed. None: it did not fail"""
     evidence_json: bytes = field(default=b"[]", repr=False)
-    """The evidence as a JSON array. For a record that was read from a file, the array has only the ids and
-    uris that answers.jsonl stores"""
+    """The evidence as a JSON array. For a record read from a file, it contains only the ids and uris that
+    answers.jsonl stores"""
     trace_json: bytes = field(default=b"{}", repr=False)
     usage: Usage = Usage()
     error: str | None = None
@@ -157,14 +159,14 @@ class Record:
     `pyfast.errors.kind_of`)
     """
     beside: Callable[[], bytes] | None = field(default=None, repr=False)
-    """A function that reads the record's line of traces.jsonl.zst, which has evidence and trace"""
+    """A function that reads the record's line in traces.jsonl.zst, with evidence and trace"""
     _names: bytes | None = field(default=None, init=False, repr=False)
     """Only the ids and uris of the evidence, as a JSON array. None: `line` finds them in `evidence_json`"""
 
     @property
     def uris(self) -> list[str]:
-        """The uris of the evidence, in the order of the evidence. They come from answers.jsonl, so the file of
-        traces is not read."""
+        """The uris of the evidence, in the order of the evidence. They come from answers.jsonl, so the traces file
+        is not read."""
         try:
             return [item["uri"] for item in orjson.loads(self.evidence_json)]
         except (ValueError, KeyError, TypeError):
@@ -185,8 +187,7 @@ class Record:
 
     @cached_property
     def trace(self) -> dict[str, Any]:
-        """How the system found the answer, in JSON types. docs/systems.md explains the traces of the
-        systems."""
+        """How the system found the answer, as JSON types. docs/systems.md explains the traces of the systems."""
         trace: dict[str, Any] = self._details["trace"]
         return trace
 
@@ -195,7 +196,7 @@ class Record:
         return details_of(self.details(), self.id, "the traces")
 
     def line(self) -> bytes:
-        """Return the record's line of answers.jsonl, which has only the ids and uris of the evidence."""
+        """Return the record's line in answers.jsonl, with only the ids and uris of the evidence."""
         reason = {} if self.reason is None else {"reason": self.reason, "error": self.error}
         names = _named(self.evidence_json) if self._names is None else orjson.Fragment(self._names)
         ended = {"id": self.id, "state": self.state, "answer": self.answer, **reason}
@@ -203,10 +204,10 @@ class Record:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
     def details(self) -> bytes:
-        """Return the record's line of traces.jsonl.zst: all evidence, and the trace.
+        """Return the record's line in traces.jsonl.zst: all evidence, and the trace.
 
-        If the record comes from a run's folder, the line is read from there. Raises `InputError` if the file
-        of traces no longer exists.
+        If the record comes from a run's folder, the line is read from there. Raises `InputError` if the traces
+        file no longer exists.
         """
         if self.beside is not None:
             return self.beside()
@@ -216,8 +217,8 @@ class Record:
 
     @classmethod
     def read(cls, line: bytes, beside: Callable[[], bytes] | None = None) -> Self:
-        """Read a record from the text that the method `line` returned. `beside` is a function that reads the
-        text that the method `details` returned. Raises `InputError` if the line is not a record.
+        """Read a record from what the method `line` returned. `beside` is a function that reads what `details`
+        returned. Raises `InputError` if the line is not a record.
         """
         try:
             fields = orjson.loads(line)
@@ -241,7 +242,7 @@ class Record:
         raise InputError(f"this line is not the record of a run: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record in JSON types, with the whole evidence and the trace."""
+        """Return the record as JSON types, with the whole evidence and the trace."""
         fields: dict[str, Any] = orjson.loads(self.line())
         usage = fields.pop("usage")
         return {**fields, **self._details, "usage": usage}
@@ -254,8 +255,8 @@ class Record:
 
 
 def with_names(record: Record, names: bytes | None) -> Record:
-    """Store the ids and uris of the evidence, as JSON, in a record that was just made. The record's `line` then
-    does not read the evidence again. Returns the same record, not a copy."""
+    """Store the ids and uris of the evidence, as JSON, in a newly made record, so that its `line` need not read
+    the evidence again. Returns the same record, not a copy."""
     object.__setattr__(record, "_names", names)
     return record
 
@@ -266,7 +267,7 @@ def _named(evidence: bytes) -> list[dict[str, Any]]:
         return []
     items = orjson.loads(evidence)
     try:
-        # Most systems' evidence has both fields. This is the quick way.
+        # A fast path, because most systems' evidence has both fields.
         return [{"segment": one["segment"], "uri": one["uri"]} for one in items]
     except KeyError:
         return [{name: one[name] for name in _NAMES if name in one} for one in items]
@@ -284,7 +285,7 @@ def cite(index: Index, items: Sequence[tuple[ScoredSegments, Sequence[PassageLis
     """Write the evidence of answers, and the lists of passages in their traces.
 
     Evidence is returned in two forms: as `pyfast.retrieval.cite` returns it, and as JSON with only the ids and
-    uris of the segments. The lists of passages get their `segments`.
+    uris of the segments. The `segments` of each list of passages are set.
     """
     evidence = [segments for segments, _ in items]
     whole = cite_segments(index, evidence)

@@ -1,5 +1,5 @@
-"""Find the JSON object in a reply of an LLM, and mend its lists. The reply may have other text too, such as a code
-fence or a sentence."""
+"""Find the JSON object in an LLM's reply, and mend its lists. The reply may also contain other text, such as a
+code fence or a sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_BROKEN = 4_000
 _MOST_BRACES = 32
 _BEGINS = 4
 _DECODER = json.JSONDecoder()
-_ROUNDS = 8  # Each mend can bring a further fault of the same item to light.
+_ROUNDS = 8  # Each mend can reveal a further fault in the same item.
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -46,9 +46,9 @@ def objects_in(text: str) -> Iterator[str]:
 
 
 def fields_so_far(text: str) -> dict[str, Any]:
-    """Read the fields of a reply that has not ended. The last text in it may be cut off.
+    """Read the fields of an unfinished reply. The last string in it may be cut off.
 
-    The result is empty if the reply does not begin as a JSON object, or if reading it again and again took long.
+    The result is empty if the reply does not begin as a JSON object, or if rereading it has taken too long.
     """
     if len(text) > _LONGEST_READ or text.lstrip()[:1] != "{":
         return {}
@@ -59,8 +59,8 @@ def fields_so_far(text: str) -> dict[str, Any]:
 
 
 def repaired_in(text: str) -> Iterator[str]:
-    """Find a JSON object with faults in its writing, such as a comma too many or a comment, and write it without
-    them. An object that does not end is left alone, as it may be cut off."""
+    """Find a JSON object with syntax errors, such as a superfluous comma or a comment, and write it without them.
+    An object that does not end is left alone, because it may be cut off."""
     text = text[-_LONGEST_BROKEN:]
     end = text.rfind("}") + 1
     begins = [at for at in range(end) if text[at] == "{"]
@@ -80,9 +80,10 @@ def repaired_in(text: str) -> Iterator[str]:
 def mended(answer: type[M], text: str) -> tuple[M, int]:
     """Parse a reply whose lists do not fit the schema: one bad item must not cost the good ones.
 
-    A list that is too long is cut. In the items of a list, texts are cut to their length, numbers are brought
-    within their bounds, and a list in place of an object gives its fields in order. A list that is missing beside
-    other fields is empty. An item that still does not fit is left out. All other values must fit as they are.
+    A list that is too long is cut. In the items of a list, strings are cut to their maximum length, numbers are
+    clamped to their bounds, and a list in place of an object supplies its fields in order. A missing list becomes
+    empty if other fields are present. Items that still do not fit are left out. All other values must fit as they
+    are.
 
     Args:
         answer: The model of the reply.
@@ -92,8 +93,8 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
         The reply, and the number of mends.
 
     Raises:
-        ValidationError: The reply does not fit for another reason, or nothing of a list is left.
-        ValueError: The text is not JSON, or has half a pair of surrogates.
+        ValidationError: The reply does not fit for another reason, or nothing is left of a list.
+        ValueError: The text is not JSON, or contains a lone surrogate.
 
     Example:
         >>> from pydantic import BaseModel, Field
@@ -103,7 +104,7 @@ def mended(answer: type[M], text: str) -> tuple[M, int]:
         >>> mended(Themes, '{"themes": ["clocks", null, "lamps", "bells"]}')
         (Themes(themes=['clocks', 'lamps']), 2)
     """
-    fitted, mends = _fit(answer, from_json(text))  # Unlike `json`, it refuses half a pair of surrogates.
+    fitted, mends = _fit(answer, from_json(text))  # Unlike `json`, it refuses lone surrogates.
     return answer.model_validate(fitted), mends
 
 
@@ -131,8 +132,8 @@ def _fit(kind: Any, value: Any) -> tuple[Any, int]:
 
 
 def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], set[int]]) -> int:
-    """Mend one fault of a reply in place, or add the item that has it to the bad ones. Returns the number of
-    mends. It is 0 if the fault cannot be mended."""
+    """Mend one fault in a reply in place, or add the item that contains it to the bad ones. Returns the number of
+    mends, which is 0 if the fault cannot be mended."""
     kind, place, context, given = fault["type"], fault["loc"], fault.get("ctx", {}), fault["input"]
     in_list = any(isinstance(part, int) for part in place)
     named = bool(place) and isinstance(place[-1], str)
@@ -155,7 +156,7 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
             new = given[: context["max_length"]]
         case "string_type" if in_list and type(given) in (int, float):
             new = str(given)
-        # A number by itself in a list, such as that of a passage, means something: a near one would be wrong.
+        # A bare number in a list, such as that of a passage, is an identifier: a nearby one would be wrong.
         case "greater_than_equal" if in_list and named:
             new = context["ge"]
         case "less_than_equal" if in_list and named:
@@ -182,7 +183,7 @@ def _at(value: Any, place: Sequence[int | str]) -> Any:
 
 
 def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
-    """Return the type of a place in a reply. None if it is not known."""
+    """Return the type at a place in a reply, or None if it is unknown."""
     kind: Any = answer
     for part in place:
         if isinstance(part, str):

@@ -1,5 +1,5 @@
-"""Carry out a run, in a folder or in memory: answer the questions that have no answer yet. Each question is a
-coroutine. Only a limited number of questions are in progress at once."""
+"""Carry out a run, in a folder or in memory: answer the questions that have no answer yet, each in its own
+coroutine, with a limited number in progress at once."""
 
 from __future__ import annotations
 
@@ -34,22 +34,21 @@ from pyfast.retrieval import PassageList, ScoredSegments
 from pyfast.utils.log import LOG
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
-_LAST_CALLS_S = 60.0  # how long a run that ends waits for the calls in flight, whose replies cost money
-_AHEAD = 4096  # the maximum number of answers that wait for an earlier one
+_LAST_CALLS_S = 60.0  # how many seconds an ending run waits for the calls in flight, whose replies cost money
+_AHEAD = 4096  # the maximum number of answers waiting for an earlier one
 
 
 @dataclass(slots=True)
 class Summary(UsageTotals):
-    """The counts of one session: how its questions ended, and the LLM calls, tokens and times that they
-    used."""
+    """The counts of one session: the outcomes of its questions, and their LLM calls, tokens and times."""
 
     states: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     left: int = 0
-    """How many questions have not ended, because the run was stopped"""
+    """How many questions have not ended because the run was stopped"""
     first_failure: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
-    """How many questions failed, by reason. The reasons are without the LLM's replies"""
+    """How many questions failed, by reason (without the LLM's replies)"""
     stages: dict[str, StageTotals] = field(default_factory=dict)
 
     def merge(self, other: Summary) -> None:
@@ -74,12 +73,11 @@ class Summary(UsageTotals):
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """The result of one process (session) that worked on a run."""
+    """The result of one session (one process's work) on a run."""
 
     summary: Summary
     records: list[Record]
-    """The records of a run in memory. Empty for a run with a folder, which has its records in
-    answers.jsonl"""
+    """The records of a run in memory. Empty for a run with a folder, whose records are in answers.jsonl"""
 
 
 async def work_on(
@@ -89,17 +87,17 @@ async def work_on(
 
     Args:
         job: The run.
-        stop: After this event is set, no new question starts. Questions in progress finish.
-        on_event: A function that is called with each event, in this event loop.
-        on_step: A function that is called with each step of each question, in this event loop.
+        stop: Once this event is set, no new question starts. Questions in progress finish.
+        on_event: A function to call with each event, in this event loop.
+        on_step: A function to call with each step of each question, in this event loop.
 
     Returns:
         The result of this session. For a run in memory, it contains the records.
 
     Raises:
-        RunError: The LLM has ended or cannot be reached, the disk is full, the run's budget is spent, or too
-            many questions failed.
-        InputError: Another process is working on the folder, the folder has another run, or the run's
+        RunError: The LLM has ended or is unreachable, the disk is full, the run's budget is spent, or too many
+            questions failed.
+        InputError: Another process is working on the folder, the folder contains another run, or the run's
             configuration is not valid.
     """
     logging.getLogger("pyfast.profile").info("%s", job.profile)
@@ -120,7 +118,7 @@ async def work_on(
                 await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
             if folder.journal.salvaged is not None:
                 LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
-            if ended := sum(folder.journal.counts().values()):  # Those after a gap are written again.
+            if ended := sum(folder.journal.counts().values()):  # Answers after a gap are written again.
                 again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
                 LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
             folder.note_outage(None)  # A killed session may have left this file.
@@ -143,14 +141,13 @@ async def _answer_all(
     """Answer the questions after the first `done` ones. `keep` is called with the records in the order of the
     questions.
 
-    The turns of a conversation are answered one after the other. Each turn sees the results of the earlier
-    turns. Every question ends as answered, abstained or failed. If too many finished questions wait for an
-    earlier question, no new question starts, so that memory stays bounded. If the run stops early, all
-    finished records are written first. The calls in flight have a minute to end, so that the journal gets
-    their replies.
+    The turns of a conversation are answered one after the other, and each sees the results of the earlier ones.
+    Every question ends as answered, abstained or failed. If too many finished questions are waiting for an earlier
+    one, no new question starts, so that memory stays bounded. If the run stops early, all finished records are
+    written first, and the calls in flight have a minute to end, so that the journal receives their replies.
 
-    `lost` is the number of questions that are tried again because they failed in earlier sessions. Their calls may
-    fail again, so the run accepts this number of additional failed calls before it stops.
+    `lost` is the number of questions tried again because they failed in earlier sessions. Their calls may fail
+    again, so the run accepts this many additional failed calls before it stops.
     """
     budget, total, written = job.budget, job.questions.count, done
     stop = stop or asyncio.Event()
@@ -201,14 +198,14 @@ async def _answer_all(
             raise RunError(f"more than {job.failures} questions failed{because}")
 
     def note_stop(error: LLMUnavailableError) -> None:
-        # A server that refuses every call says itself what is wrong.
+        # A server that refuses every call says what is wrong itself.
         if not (models.have_answered or isinstance(error, OutageError)):
             return
         if folder is not None and not models.stopped:
             folder.note_stop([*asked], error)
 
     too_many()
-    if job.index is not None and done < total:  # Else the first questions would wait while parts are merged.
+    if job.index is not None and done < total:  # Otherwise, the first questions would wait while parts are merged.
         await asyncio.to_thread(getattr, job.index, "whole")
     with ThreadPoolExecutor(2, thread_name_prefix="pyfast-batch") as executor:
         models, patience_s = Models(job.llm, 60 * job.options.outage, waits, stop, lost), _LAST_CALLS_S
@@ -235,7 +232,7 @@ async def _answer_all(
                 past: Past = ()
                 for place, (number, question) in enumerate(turns, start=1):
                     if place > 1 and not may_admit():
-                        ahead.release()  # Nothing else of this conversation will be written, so its place is free.
+                        ahead.release()  # This conversation will write nothing else, so its place is free.
                         return
                     context = Context(runtime, question, number, past, job.replaced, system=job.system)
                     if folder is not None:
@@ -290,8 +287,8 @@ def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequenc
 
 
 def _checked(evidence: bytes) -> bytes:
-    """Check evidence that a system made itself, and return it as JSON. Raises `ValueError` if it is not an
-    array of objects with `uri` and `snippet`."""
+    """Check a system's own evidence, and return it as JSON. Raises `ValueError` if it is not an array of objects
+    with `uri` and `snippet`."""
     items = orjson.loads(evidence)
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("uri"), str) and isinstance(item.get("snippet"), str)
@@ -303,7 +300,7 @@ def _checked(evidence: bytes) -> bytes:
 
 async def _written(answer: Answer, context: Context, counted: bool) -> tuple[Cited, bytes]:
     """Write the evidence and the trace of an answer as JSON. If `counted` is True, this is a step of the
-    question. Two additions to the trace are written if they are not empty: how many passages did not fit into each
+    question. Two additions to the trace are written unless they are empty: how many passages did not fit into each
     prompt, and the queries for which a search found nothing."""
     notes = {"left_out": context.ledger.left_out, "nothing_retrieved": sorted(context.nothing_retrieved)}
     trace, lists = {**answer.trace, **{name: note for name, note in notes.items() if note}}, list[PassageList]()
@@ -337,7 +334,7 @@ async def answer_question(
         seconds: The time limit of the question in seconds.
 
     Returns:
-        The record of the question, and its answer. The answer is None if the question failed.
+        The question's record, and its answer, or None if the question failed.
 
     Raises:
         RunError: The run cannot continue.
@@ -366,7 +363,7 @@ async def _answered(
             await context.restrict()
             answer = await ask(question, context)
             evidence, trace = await _written(answer, context, counted=True)
-        (answer.text or "").encode()  # Text that is not Unicode fails here, not when it is written.
+        (answer.text or "").encode()  # Text that is not valid Unicode fails here, not when it is written.
         return _record(context, answer.text, None, None, evidence, trace), answer
     except (RunError, InputError):
         raise
@@ -390,7 +387,7 @@ async def _answered(
 def _record(
     context: Context, text: str | None, reason: str | None, error: str | None, evidence: Cited, trace: bytes
 ) -> Record:
-    """Make the record of a question. It has the part of the ledger that no interruption of the run changes."""
+    """Create a question's record, with the part of the ledger that is unaffected by interruptions of the run."""
     state: State = "failed" if reason is not None else "abstained" if text is None else "answered"
     ledger = context.ledger
     usage = Usage(ledger.llm_calls, ledger.prompt_tokens, ledger.completion_tokens)

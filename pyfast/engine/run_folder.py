@@ -40,29 +40,28 @@ from pyfast.utils.options import Sync
 from pyfast.utils.text_forms import some
 
 GROWN = ("questions.count", "questions.digest")
-"""The values of run.toml that change if a run is resumed with more questions"""
+"""The values in run.toml that change if a run is resumed with more questions"""
 OF_CODE = ("code.", "system.code ")
-"""How the names of those values of run.toml begin that another version of the code changes"""
+"""The prefixes of the names of those values in run.toml that change with the version of the code"""
 JOURNAL, ANSWERS, QUESTIONS = "journal.sqlite", "answers.jsonl", "questions.jsonl"
 BLOCKS = "blocks"
-"""The folder with the blocks that workers of a cluster answer, until they are merged (`pyfast.engine.distributed`)
+"""The folder with the blocks that a cluster's workers answer, until they are merged (`pyfast.engine.distributed`)
 """
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 
 
 def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
-    """Check that a run can start or resume in the folder `path`, without changing anything.
+    """Check, without changing anything, that a run can start or resume in the folder `path`.
 
     Args:
         path: The folder.
         described: The run's configuration.
-        unknown: The names of values that are not known yet, such as "llm.context_window". They are not
-            compared.
+        unknown: The names of values that are not known yet, such as "llm.context_window", and so are not compared.
 
     Raises:
-        OtherRunError: `path` has another run.
-        InputError: `path` has something that is not a run.
-        OtherBuildError: The run has another format.
+        OtherRunError: `path` contains another run.
+        InputError: `path` contains something other than a run.
+        OtherBuildError: The run has a different format.
     """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} exists and is not a folder; choose another one")
@@ -104,8 +103,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
 
 
 def count_of(path: Path, described: Configuration) -> object:
-    """Return the number of questions that run.toml has, or None. The journal of an engine has those that have
-    ended: then raises `InputError` if it cannot be read."""
+    """Return the number of questions in run.toml, or None. For an engine's journal, return the number of ended
+    questions; raises `InputError` if the journal cannot be read."""
     if run_toml.ENGINE in described:
         with journals.reading(path / JOURNAL) as database:
             return database.execute("SELECT count(*) FROM questions").fetchone()[0]
@@ -136,7 +135,7 @@ def check_reused(path: Path, described: Configuration, run: Path, known: bool = 
 
     Raises:
         InputError: There is no other run, its files do not belong together, or it has another LLM.
-        OtherBuildError: The other run has another format.
+        OtherBuildError: The other run has a different format.
     """
     if not (run / JOURNAL).is_file() or path.resolve() == run.resolve():
         raise InputError(f"{run}: --reuse expects the folder of another run")
@@ -173,7 +172,7 @@ def set_aside(path: Path) -> Path | None:
 
 
 def is_running(path: Path) -> bool:
-    """Return whether a process is working on the run."""
+    """Return whether any process is working on the run."""
     with contextlib.suppress(OSError), (path / ANSWERS).open("rb") as answers:
         try:
             fcntl.flock(answers, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -188,7 +187,7 @@ class _Group:
 
     completions: list[bytes] = field(default_factory=list)
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
-    """The calls that wait until their completion is stored"""
+    """The calls waiting for their completion to be stored"""
     asked: dict[str, Asked] = field(default_factory=dict)
     """The requests of the completions, by digest, if prompts are stored"""
     ended: list[bytes] = field(default_factory=list)
@@ -196,15 +195,15 @@ class _Group:
     traces: list[bytes] = field(default_factory=list)
     questions: list[bytes] = field(default_factory=list)
     moved: list[tuple[int, int]] = field(default_factory=list)
-    """The questions that get another number, with the old number and the new one"""
+    """The questions to be renumbered, with their old and new numbers"""
 
 
 class RunFolder:
-    """An open run folder. Only one process at a time can have it open.
+    """An open run folder, which only one process at a time can have open.
 
-    All completions and finished questions of one turn of the event loop are committed in one transaction. After
-    that, the answers are written. A separate thread does all this. In the event loop, each call of SQLite would
-    release Python's lock (GIL), and the event loop would have to wait until it gets the lock again.
+    All completions and finished questions of one turn of the event loop are committed in one transaction, after
+    which the answers are written. A separate thread does all this: in the event loop, each SQLite call would
+    release the GIL, and the loop would have to wait to reacquire it.
     """
 
     def __init__(
@@ -217,10 +216,10 @@ class RunFolder:
         ask_once: bool = False,
         questions: Questions | None = None,
     ) -> None:
-        """Open the folder of a run, or start the run. `extends`: the folder may have the same run with fewer
-        questions. `ask_once`: questions share the replies to equal requests at temperature 0. `questions`: those
-        that the folder keeps. Raises `InputError` if another process has the folder open, or if the folder has a
-        different run."""
+        """Open the folder of a run, or start the run. `extends`: the folder may contain the same run with fewer
+        questions. `ask_once`: questions share the replies to identical requests at temperature 0. `questions`:
+        those that the folder keeps. Raises `InputError` if another process has the folder open, or if the folder
+        has a different run."""
         self._path = path
         self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
         self._keeps_prompts = keep_prompts
@@ -246,7 +245,7 @@ class RunFolder:
             if self.journal.salvaged is not None:
                 self._done = None  # Rows may be lost.
             self.journal.start_session()
-            # Before run.toml: after a kill, the file has more questions than run.toml, but never fewer.
+            # Before run.toml: after a kill, the file may contain more questions than run.toml, but never fewer.
             if questions is not None and not (begun and _keeps(path, questions, described)):
                 write_questions(questions, path / QUESTIONS)
             # From here on, other processes can read the folder.
@@ -263,12 +262,11 @@ class RunFolder:
             self._opened = opened.pop_all()
         # A run that is done has completions, and nothing reads them before the journal is checked.
         self.replaying = self._done is not None or not self.journal.is_empty()
-        """Whether the journal may have completions for questions that are not finished"""
+        """Whether the journal may contain completions for unfinished questions"""
         self._began: dict[int, float] = {}
         """When work on each question in progress started, as in `Ledger.began`"""
         self._lines: dict[int, tuple[bytes, bytes]] = {}
-        """The lines of finished records that are not written yet: the answer and the trace, by the `id()` of
-        the record object"""
+        """The lines (answer and trace) of finished records not yet written, by the `id()` of the record object"""
         self._group = _Group()
         self._armed = False
         self._gathered = self._group
@@ -277,14 +275,13 @@ class RunFolder:
         self._broken: BaseException | None = None
 
     def batches(self) -> BatchLog:
-        """Return the object that stores in the journal which batches the run has submitted to an LLM
-        provider."""
+        """Return the object that records in the journal which batches the run has submitted to an LLM provider."""
         # A run that is done makes no calls, and the rows of its batches and calls were not checked.
         return BatchLog() if self._done is not None else JournalledBatches(lambda: self.journal, self._writer)
 
     def note_outage(self, waiting: Waiting | None) -> None:
-        """Note in the folder that the run waits for an LLM, so that `pyfast status` can show it. None: the
-        run no longer waits, and the note is removed."""
+        """Note in the folder that the run is waiting for an LLM, so that `pyfast status` can show it, or remove
+        the note (None)."""
         path = self._path / OUTAGE
         with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             if waiting is None:
@@ -293,7 +290,7 @@ class RunFolder:
                 write_atomically(path, orjson.dumps(waiting).decode())
 
     def forget_failures(self, only_of_transport: bool = False) -> int:
-        """Let the run try its failed questions again, and return the number of these questions.
+        """Let the run try its failed questions again, and return their number.
 
         With `only_of_transport`, only those with a call that failed in transit are tried again.
         """
@@ -315,8 +312,8 @@ class RunFolder:
         return len(failed)
 
     def reuse(self, runs: Sequence[Path], described: Configuration) -> None:
-        """Copy the replies of other runs into the journal, except those that it already has. Raises the errors of
-        `check_reused`, and `InputError` if a journal cannot be read."""
+        """Copy the replies of other runs into the journal, except those that it already contains. Raises the same
+        errors as `check_reused`, and `InputError` if a journal cannot be read."""
         copied = journals.reused_runs(self._path / JOURNAL, runs)
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
@@ -334,12 +331,11 @@ class RunFolder:
                 )
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """Count the questions that have an answer in answers.jsonl, from the first question up to the first
-        question without an answer.
+        """Count the questions with an answer in answers.jsonl, up to the first one without.
 
-        The method removes all later lines of the file: an incomplete line, a changed line, a line without its
-        trace, or answers of later questions. pyfast writes these answers again from the journal, in order. Answers
-        of an unfinished conversation are written again too, because its next turn needs them.
+        All later lines are removed: an incomplete line, a changed line, a line without its trace, or answers to
+        later questions. These answers are written again from the journal, in order, as are those of an unfinished
+        conversation, because its next turn needs them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -375,8 +371,8 @@ class RunFolder:
         return done
 
     def _note_again(self, done: int) -> None:
-        """Write the rows of the first `done` questions into the journal again, from the answers. The method
-        is called if the journal lost rows: it was damaged, or there was a power cut."""
+        """Write the journal rows of the first `done` questions again, from the answers. Called if the journal lost
+        rows because of damage or a power cut."""
         self._answers.seek(0)
         both = zip(range(done), self._answers, read_traces(self._path / TRACES), strict=False)
         while some := list(islice(both, 1000)):
@@ -387,7 +383,7 @@ class RunFolder:
             self.journal.commit([], rows)
 
     def begin(self, number: int) -> float:
-        """Note that work on a question starts. Returns the seconds that earlier sessions worked on it."""
+        """Note that work on a question starts, and return how many seconds earlier sessions worked on it."""
         earlier = self.journal.elapsed(number) if self.replaying else 0.0
         self._began[number] = time.perf_counter() - earlier
         return earlier
@@ -401,11 +397,11 @@ class RunFolder:
         messages: tuple[Message, ...] = (),
         reused: bool = False,
     ) -> int:
-        """Store a completion. If the run stores prompts, also store the name of the prompt and the messages
-        of the request. `reused`: the completion comes from an earlier run or another question.
+        """Store a completion and, if the run stores prompts, the prompt's name and the request's messages.
+        `reused`: the completion comes from an earlier run or another question.
 
-        Waits until the completion is committed. Returns how many completions were committed together. Raises
-        `CallError` if the completion cannot be stored, and `RunError` if the disk fails.
+        Waits for the commit, and returns how many completions were committed together. Raises `CallError` if the
+        completion cannot be stored, and `RunError` if the disk fails.
         """
         now = time.perf_counter()  # A reply can come after the question's time is up.
         row = journals.completion_row(number, key, outcome, now - self._began.get(number, now), reused)
@@ -419,9 +415,9 @@ class RunFolder:
         return len(group.completions)
 
     def note_stop(self, questions: Sequence[str], error: LLMUnavailableError) -> None:
-        """Note that the LLM ended the run while these questions were in progress. If some of them were in progress
-        at the last stop too, the error names them. Only the first call of this method in a session counts: the LLM
-        ends all questions."""
+        """Note that the LLM ended the run while these questions were in progress. If some of them were also in
+        progress at the last stop, the error names them. Only the first call per session has an effect, because the
+        LLM ends all questions."""
         if self._stop_is_noted:
             return
         self._stop_is_noted = True
@@ -452,8 +448,8 @@ class RunFolder:
         self._group.traces.append(trace)
 
     def keep(self, ticket: int, question: Question, record: Record, ledger: Ledger) -> None:
-        """Write what the folder has of a question of an engine that has ended. From now on, its number is that of
-        its line. Until now it was `ticket`, which must be below 0."""
+        """Write what the folder stores about a finished question of an engine. From now on, its number is that of
+        its line; until now, it was `ticket`, which must be below 0."""
         self._group.moved.append((ticket, self._kept))
         self._group.questions.append(line_of(question))
         self._began.pop(ticket, None)
@@ -462,21 +458,20 @@ class RunFolder:
         self._kept += 1
 
     def take_in(self, block: Path, first: int, count: int, done: int) -> None:
-        """Append the answers of a block. A block is a finished run of some of this run's questions, in its own
-        folder.
+        """Append the answers of a block, a finished run of some of this run's questions in its own folder.
 
-        When the method returns, the answers are safe from a power cut, and you can delete the block. If the
-        process is killed, call the method again.
+        When the method returns, the answers have been synced to disk, and the block can be deleted. If the process
+        is killed, call the method again.
 
         Args:
             block: The folder of the block.
             first: The position of the block's first question in this run, from 0.
-            count: How many questions the block has.
-            done: How many answers this run has. If the run was killed, some of them can
-                be the first answers of the block.
+            count: The number of questions in the block.
+            done: The number of answers in this run. If the run was killed, some of them may be the block's first
+                answers.
 
         Raises:
-            RunError: Answers are missing in the block, or the disk is full.
+            RunError: Answers are missing from the block, or the disk is full.
         """
         self.journal.take_in(block / JOURNAL, 0, count - 1, first)
         written = done
@@ -566,7 +561,7 @@ class RunFolder:
             self._check_place()
 
     def _check_place(self) -> None:
-        """Raise `RunError` if the folder was moved or deleted. Otherwise pyfast would still write into the
+        """Raise `RunError` if the folder was moved or deleted. Otherwise, pyfast would continue to write to the
         moved or deleted files, which it has open."""
         for path, file in (
             (self._places[0], self.journal.file),
@@ -590,12 +585,12 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
     The operating system releases the lock when the process ends, even if it is killed.
 
     Raises `RunInUseError` if another process is working on the run, and `InputError` if a link in the folder leads
-    to a file outside of the folder.
+    to a file outside it.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b", buffering=1 << 20) as answers:
-        for patience in (0.1, 0.1, None):  # `pyfast status` holds the lock for a moment.
+        for patience in (0.1, 0.1, None):  # `pyfast status` briefly holds the lock.
             try:
                 fcntl.flock(answers, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -609,8 +604,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _make_private(path: Path, is_new: bool) -> None:
-    """Make the files of a run readable by their owner only, and also a new folder. An existing folder keeps
-    its permissions."""
+    """Make the files of a run, and a new folder, readable only by their owner. An existing folder keeps its
+    permissions."""
     # The folder may belong to another user, or the file system has no permissions.
     with contextlib.suppress(OSError):
         names = CONFIGURATION, QUESTIONS, ANSWERS, TRACES
@@ -622,15 +617,15 @@ def _make_private(path: Path, is_new: bool) -> None:
 
 
 def _has_begun(path: Path) -> bool:
-    """Return whether the folder has answers, completions or submitted batches, which a new run would lose."""
+    """Return whether the folder contains answers, completions or submitted batches, which a new run would lose."""
     if _size(path / ANSWERS):
         return True
     return (path / JOURNAL).exists() and journals.has_calls(path / JOURNAL)
 
 
 def _keeps(path: Path, questions: Questions, described: Configuration) -> bool:
-    """Return whether the folder of a run has the questions already. If no other file has their gold, it may have
-    changed."""
+    """Return whether a run's folder already contains the questions. If no other file contains their gold, it may
+    have changed."""
     kept = path / QUESTIONS
     same = run_toml.recorded_value(path, "questions", "digest") == described["questions"]["digest"]
     return same and kept.exists() and questions.place != str(kept)
@@ -641,9 +636,8 @@ def _size(path: Path) -> int:
 
 
 def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
-    """Return the number of lines in answers.jsonl, and how many lines are missing at its end or have changed:
-    their digests are not those in the journal. `known` has the digests in the journal, by the number of the
-    question."""
+    """Return the number of lines in answers.jsonl, and how many are missing at its end or have changed (their
+    digests differ from those in the journal). `known` contains the journal's digests, by question number."""
     number, altered = -1, 0
     with (path / ANSWERS).open("rb") as answers:
         for number, line in enumerate(answers):
@@ -655,7 +649,7 @@ def count_altered(path: Path, known: Mapping[int, str]) -> tuple[int, int]:
 
 
 def done_in(path: Path, count: object) -> int | None:
-    """Return `count` if all questions of the run have ended and all their lines are intact. Otherwise return
+    """Return `count` if all questions of the run have ended and all their lines are intact; otherwise, return
     None.
 
     `count` is the number of questions in run.toml.
@@ -669,13 +663,13 @@ def done_in(path: Path, count: object) -> int | None:
 
 
 def _row(number: int, record: Record, ledger: Ledger | dict[str, Any], line: bytes, trace: bytes) -> bytes:
-    """Make the journal's row of a question that has ended. `line` and `trace` are its lines in the files."""
+    """Create the journal row of an ended question. `line` and `trace` are its lines in the files."""
     ended = record.id, record.state, record.reason
     return journals.row_of_question(number, *ended, ledger, digest(line), digest(trace))
 
 
 def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -> bool:
-    """Return whether a line is intact. If its digest is not known, `is_whole` decides."""
+    """Return whether a line is intact. If its digest is unknown, `is_whole` decides."""
     if known is not None:
         return digest(line) == known
     with contextlib.suppress(InputError):  # Without its end, the line is not whole.
@@ -684,8 +678,8 @@ def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -
 
 
 def _is_record(id: str, line: bytes) -> bool:
-    """Whether a line counts of which the journal knows nothing. Why a question failed is not known then. Perhaps
-    no call reached the LLM, so the question is tried again."""
+    """Whether a line counts that is unknown to the journal. A failed question does not: the cause is unknown, and
+    perhaps no call reached the LLM, so it is tried again."""
     record = Record.read(line)
     return record.id == id and record.state != "failed"
 

@@ -1,4 +1,4 @@
-"""Read the progress of a run from its folder, even while the run is in progress."""
+"""Read a run's progress from its folder, even while the run is in progress."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class StageStatus:
 
     name: str
     calls: int
-    """The number of calls. Calls whose replies came from the journal count too. They have no time, and a batch
+    """The number of calls, including those whose replies came from the journal, which have no time and a batch
     size of 0"""
     queued_ms: float
-    """The mean number of milliseconds that a question waited for this work"""
+    """The mean time in milliseconds that a question waited for this work"""
     running_ms: float
-    """The mean number of milliseconds that this work took for a question. Each question of a batch counts the
-    time of the whole batch"""
+    """The mean time in milliseconds that this work took per question. The time of a batch counts in full for each
+    question in it"""
     batch: float
-    """The mean size of a call's batch. For an LLM, the mean number of its calls in progress. For an embedding
-    model or a reranker on a server, the mean number of texts of a call"""
+    """The mean size of a call's batch: for an LLM, the mean number of its calls in progress; for an embedding
+    model or reranker on a server, the mean number of texts per call"""
     role: str = ""
     """The role of the LLM that answered a prompt. Empty for other work"""
     prompt_tokens: int = 0
@@ -61,10 +61,10 @@ class Status:
 
     questions: int
     states: dict[str, int]
-    """How many questions ended as `answered`, `abstained`, `failed`"""
+    """How many questions ended as `answered`, `abstained` or `failed`"""
     running: bool
     failures: list[tuple[str, int]]
-    """The most frequent reasons of failures, without the LLM's replies, each with the number of failed
+    """The most frequent reasons for failures, without the LLM's replies, each with the number of failed
     questions"""
     llm_calls: int
     prompt_tokens: int
@@ -72,37 +72,36 @@ class Status:
     """How many prompt tokens the LLM took from its prefix cache"""
     completion_tokens: int
     seconds_left: float | None
-    """How many seconds the remaining questions will take at the speed of this session. None: no process works
-    on the run, or no question has ended in this session"""
+    """How many seconds the remaining questions will take at this session's speed. None: no process is working on
+    the run, or no question has ended in this session"""
     stages: list[StageStatus]
     reused: int = 0
-    """How many of the LLM calls got the reply of an earlier run (`RunOptions.reuse`) or of another question
+    """How many of the LLM calls reused a reply from an earlier run (`RunOptions.reuse`) or another question
     (`RunOptions.ask_once`)"""
     reused_prompt_tokens: int = 0
     reused_completion_tokens: int = 0
-    """The tokens of these replies. The other counts have them too"""
+    """The tokens of these replies, which the other counts include"""
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Mapping[str, int] = field(default_factory=dict)
-    """How often the system took a fallback because a reply was not usable, by the name of the prompt"""
+    """How often the system fell back to a simpler step because a reply was unusable, by prompt"""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many passages did not fit into a prompt, by the name of the prompt"""
+    """How many passages did not fit into a prompt, by prompt"""
     repaired: Mapping[str, int] = field(default_factory=dict)
-    """How many items of lists in replies were cut or left out because they did not fit the schema, by the name of
-    the prompt"""
+    """How many list items in replies were shortened or left out because they did not fit the schema, by prompt"""
     nothing_found: int = 0
     """How many questions had a search that found nothing"""
     altered: int = 0
-    """How many lines of answers.jsonl changed after pyfast wrote them, or are missing at its end. A resumed run
-    writes these lines again. 0 while a process works on the run"""
+    """How many lines of answers.jsonl have changed since pyfast wrote them, or are missing at its end. A resumed
+    run writes them again. 0 while a process is working on the run"""
     waiting: Waiting | None = None
-    """The outage whose end the run waits for. None: the run does not wait"""
+    """The outage that the run is waiting out. None: the run is not waiting"""
     gpu_seconds: Mapping[str, float] = field(default_factory=dict)
-    """How many seconds a GPU has worked, by the kind of work, such as `encode on cuda` or `search on cuda`"""
+    """How many seconds a GPU has worked, by kind of work, such as `encode on cuda` or `search on cuda`"""
     working: float = 0.0
-    """The seconds in which at least one question was in progress"""
+    """The number of seconds during which at least one question was in progress"""
     seconds: Mapping[int, float] = field(default_factory=dict)
-    """Percentiles (50, 90, 95, 99) of the seconds from the start of a question to its end. Empty if they were not
+    """Percentiles (50, 90, 95, 99) of the seconds from a question's start to its end. Empty if they were not
     recorded
     """
 
@@ -122,15 +121,14 @@ class Status:
         return sum(self.states.values())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the status in JSON types, with `ended` and `tokens_by_role`."""
+        """Return the status as JSON types, with `ended` and `tokens_by_role`."""
         percentiles = {f"p{percent}": seconds for percent, seconds in self.seconds.items()}
         counts = {"ended": self.ended, "tokens_by_role": self.tokens_by_role}
         return {**asdict(self), **counts, "seconds": percentiles}
 
 
 def status_of(summary: Summary, questions: int) -> Status:
-    """Make the status of a run on which no process works, from its counts. `questions` is the number of its
-    questions."""
+    """Create the status of a run that no process is working on, from its counts and its number of `questions`."""
     used: dict[str, Any] = {name: getattr(summary, name) for name in COUNTS}
     used |= {name: dict(getattr(summary, name)) for name in BY_PROMPT}
     on_gpu = {name: total.running_us / 1e6 for name, total in summary.stages.items() if ON_GPU in name}
@@ -163,8 +161,8 @@ _SESSION = "SELECT started, finished_before FROM sessions ORDER BY started DESC 
 
 
 def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[float], list[float]]:
-    """Add up what all ended questions used. Also return the seconds of each question, and the times when they
-    started. A row without a state or a whole ledger counts nothing. A warning has the number of such rows."""
+    """Add up what all ended questions used. Also return each question's seconds and start time. Rows without a
+    state or a complete ledger are not counted; a warning gives their number."""
     total, seconds, starts, odd = Summary(), list[float](), list[float](), 0
     total.states.update(dict(database.execute(_COUNTS)))
     total.failures.update({str(reason): count for reason, count in database.execute(_FAILURES)})
@@ -183,8 +181,8 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
 
 
 def totals_of(folder: Path) -> Summary:
-    """Add up what all ended questions of a run used, from the run's journal. Raises `InputError` if the journal
-    cannot be read.
+    """Add up, from a run's journal, what all its ended questions used. Raises `InputError` if the journal cannot
+    be read.
     """
     with reading(folder / JOURNAL) as database:
         return _totals(database, folder / JOURNAL)[0]
@@ -198,8 +196,8 @@ def write_progress(folder: Path, status: Status) -> None:
 
 
 def _read_progress(folder: Path) -> Status | None:
-    """Return the progress that the driver of a cluster's workers wrote last. Return None if there is no file
-    with this progress: the run is finished, or it was never on a cluster."""
+    """Return the progress last written by the driver of a cluster's workers, or None if there is no such file
+    because the run is finished or was never on a cluster."""
     try:
         fields = orjson.loads((folder / PROGRESS).read_bytes())
         status = TypeAdapter(Status).validate_python(fields["status"])
@@ -215,8 +213,8 @@ def _read_progress(folder: Path) -> Status | None:
 
 
 def check_folder(folder: Path) -> int:
-    """Check that a folder has a run, and return the number of its questions. Raises `InputError` if the
-    folder has no run."""
+    """Check that a folder contains a run, and return its number of questions. Raises `InputError` if it contains
+    none."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
     total = count_of(folder, read_configuration(folder / CONFIGURATION))
@@ -237,7 +235,7 @@ def read_status(folder: Path) -> Status:
         The status.
 
     Raises:
-        InputError: The folder has no run.
+        InputError: The folder contains no run.
     """
     total = check_folder(folder)
     if (progress := _read_progress(folder)) is not None:

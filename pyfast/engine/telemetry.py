@@ -1,7 +1,7 @@
-"""Make OpenTelemetry spans: one for each question, and one for each of its LLM calls and retrievals.
+"""Create OpenTelemetry spans: one per question, and one for each of its LLM calls and retrievals.
 
-The attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference. So
-tools such as Phoenix and Langfuse can show the prompts and passages of a question. Spans are made only if the
+The attributes follow two conventions: OpenTelemetry's for generative AI (`gen_ai.*`), and OpenInference, so that
+tools such as Phoenix and Langfuse can show the prompts and passages of a question. Spans are created only if the
 process has a tracer provider.
 """
 
@@ -33,19 +33,21 @@ Attributes = dict[str, Any]
 
 
 def tracing() -> Tracing | None:
-    """Return the `Tracing` object that makes spans, or None if this process has no OpenTelemetry tracer
+    """Return the `Tracing` object that creates spans, or None if this process has no OpenTelemetry tracer
     provider."""
-    api = sys.modules.get("opentelemetry.trace")  # A process that has not imported it has set no provider.
+    api = sys.modules.get(
+        "opentelemetry.trace"
+    )  # A process that has not imported OpenTelemetry has set no provider.
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
     return Tracing(api)
 
 
 class Tracing:
-    """Makes the OpenTelemetry spans of a run or a service."""
+    """Creates the OpenTelemetry spans of a run or a service."""
 
     def __init__(self, api: Any) -> None:
-        """Read from environment variables which texts must not be in spans."""
+        """Read from environment variables which texts to leave out of spans."""
         from pyfast.utils.version import __version__
 
         self._api = api
@@ -56,9 +58,9 @@ class Tracing:
 
     @contextmanager
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
-        """Make the span of a question. It lasts as long as the `with` block.
+        """Create a question's span, which lasts as long as the `with` block.
 
-        Yields a function. Call it with the question's record in the `with` block.
+        Yields a function to call with the question's record inside the `with` block.
         """
         attributes: Attributes = {
             "openinference.span.kind": "CHAIN",
@@ -85,9 +87,9 @@ class Tracing:
     def llm_call(
         self, spec: str, request: Request, prompt: str
     ) -> Iterator[Callable[[Completion | CallError], None]]:
-        """Make the span of an LLM call. It lasts as long as the `with` block.
+        """Create the span of an LLM call, which lasts as long as the `with` block.
 
-        The `with` block gets a function, and must call it with the completion or the error of the call.
+        Yields a function that the `with` block must call with the call's completion or error.
 
         Args:
             spec: The LLM, such as `openai:MODEL@URL`.
@@ -126,7 +128,7 @@ class Tracing:
             yield ended
 
     def retrieval(self, name: str, query: str, index: Index | None, result: asyncio.Future[Any]) -> None:
-        """Make the span of a retrieval. It lasts until the result of the retrieval is known."""
+        """Create the span of a retrieval, which lasts until its result is known."""
         source = "" if index is None else index.folder.name
         attributes: Attributes = {
             "openinference.span.kind": "RETRIEVER",
@@ -155,8 +157,8 @@ class Tracing:
 
 
 def _messages(side: str, said: Sequence[tuple[str, str]], finish_reason: str | None = None) -> Attributes:
-    """Return messages as attributes of a span, under the names of OpenTelemetry and under those of
-    OpenInference. `side` is `input` or `output`."""
+    """Return messages as span attributes, under both OpenTelemetry's and OpenInference's names. `side` is `input`
+    or `output`."""
     parts = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in said]
     whole = [{**one, "finish_reason": finish_reason} for one in parts] if finish_reason else parts
     attributes: Attributes = {f"gen_ai.{side}.messages": orjson.dumps(whole).decode()}
@@ -182,7 +184,7 @@ def _usage(done: Completion) -> Attributes:
 
 
 def _documents(index: Index, pool: Pool, with_texts: bool) -> Attributes:
-    """Return the passages of a retrieval as attributes of a span, best first."""
+    """Return the passages of a retrieval as span attributes, best first."""
     found = list(zip(pool.passages.tolist(), pool.scores.tolist(), strict=True))
     uris = [index.uri(passage) for passage, _ in found]
     short = [{"id": uri, "score": score} for uri, (_, score) in zip(uris, found, strict=True)]

@@ -1,9 +1,9 @@
-"""The traces of a run (how each answer came about), in `traces.jsonl.zst`. This file has everything that is too
+"""The traces of a run (how each answer came about), in `traces.jsonl.zst`. This file holds everything that is too
 large for answers.jsonl.
 
-The file has one line for each line of answers.jsonl. Many lines are compressed together as one zstd frame, so
-that reading a line needs only its frame. The writer flushes after each group of lines, so that all written
-lines can be read even if the process is killed. A resumed run writes an unfinished frame again.
+It contains one line for each line of answers.jsonl. Many lines are compressed together as one zstd frame, so that
+reading a line needs only its frame. The writer flushes after each group of lines, so that all written lines can be
+read even if the process is killed. A resumed run writes an unfinished frame again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyfast.utils.jsonl import read_lines
 
 TRACES = "traces.jsonl.zst"
 LINES = 128
-"""The number of lines in a frame. The last frame can have fewer"""
+"""The number of lines in a frame. The last frame may have fewer"""
 _LEVEL = 1  # Higher levels take more time than they save: level 3 makes files a tenth smaller.
 _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 8878
 # the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
@@ -33,7 +33,7 @@ _REPEATED = 1  # the kind of block that repeats one byte
 
 
 class TraceWriter:
-    """Appends lines to the file of traces."""
+    """Appends lines to the traces file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,7 +66,7 @@ class TraceWriter:
         self._file.flush()
 
     def sync(self) -> None:
-        """Wait until the written lines are safe from a power cut. Raises `OSError`."""
+        """Sync the written lines to disk. Raises `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -141,8 +141,8 @@ class Traces:
 
 
 def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, record) for each line of answers.jsonl. The place is for error messages. The record has its
-    evidence and trace.
+    """Yield (place, record) for each line of answers.jsonl. The place is for error messages. The record includes
+    its evidence and trace.
 
     Raises `InputError` as `read_lines` does, and if the traces do not belong to the answers.
     """

@@ -1,5 +1,5 @@
-"""Use pyfast inside LangChain (`langchain`) and LlamaIndex (`llamaindex`). Each of these two modules needs
-the extra with its name. No other part of pyfast imports them.
+"""Use pyfast inside LangChain (`langchain`) and LlamaIndex (`llamaindex`). Each of these modules requires the
+extra of the same name, and no other part of pyfast imports them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def passage_metadata(index: Index, passage: Evidence) -> dict[str, Any]:
 
 def best_places(query: str, texts: Sequence[str], top_n: int | None) -> list[tuple[int, float]]:
     """Rank texts by `bridge_rank`. Returns the positions of the best `top_n` texts, best first, with their
-    scores. If `top_n` is None, the result has all texts.
+    scores. If `top_n` is None, the result contains all texts.
     """
     return sorted(enumerate(rerank_texts(query, texts)), key=lambda ranked: -ranked[1])[:top_n]

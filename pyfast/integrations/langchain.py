@@ -21,8 +21,8 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever of LangChain that searches an index of pyfast. `batch` and `abatch` find the passages for
-    all queries in one search.
+    """A LangChain retriever that searches a pyfast index. `batch` and `abatch` find the passages for all queries
+    in one search.
 
     Example:
         >>> from pyfast.integrations.langchain import PyfastRetriever
@@ -31,8 +31,10 @@ class PyfastRetriever(BaseRetriever):
         >>> print(documents[0].metadata["uri"], documents[0].page_content)
     """
 
-    index: Any = Field(description="An index of pyfast, or its folder")
-    k: int = Field(default=10, ge=1, description="How many passages, at most; `invoke(..., k=...)` overrides it")
+    index: Any = Field(description="A pyfast index, or its folder")
+    k: int = Field(
+        default=10, ge=1, description="The maximum number of passages; `invoke(..., k=...)` overrides it"
+    )
 
     @field_validator("index", mode="after")
     @classmethod
@@ -57,11 +59,11 @@ class PyfastRetriever(BaseRetriever):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[list[Document]]:
-        """Find the documents for each query. One search finds them for all queries. LangChain's callbacks are
-        called for each query, as with `invoke`."""
+        """Find the documents for all queries in one search. LangChain's callbacks are called for each query, as
+        with `invoke`."""
         try:
             documents = self._documents(inputs, kwargs.get("k"))
-        except Exception:  # Ask one after the other, so that each query raises its own error.
+        except Exception:  # Search one by one, so that each query raises its own error.
             failed: list[list[Document]] = super().batch(
                 inputs, config, return_exceptions=return_exceptions, **kwargs
             )
@@ -111,12 +113,12 @@ class BridgeRankCompressor(BaseDocumentCompressor):
         >>> BridgeRankCompressor(top_n=1).compress_documents(documents, "Which moon did Cassini fly by?")
     """
 
-    top_n: int | None = Field(default=5, ge=1, description="How many documents are kept; None: all, ranked")
+    top_n: int | None = Field(default=5, ge=1, description="How many documents to keep; None: all, ranked")
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> Sequence[Document]:
-        """Return the documents that are kept for a query, best first."""
+        """Return the documents to keep for a query, best first."""
         best = best_places(query, [document.page_content for document in documents], self.top_n)
         return [
             documents[place].model_copy(

@@ -21,7 +21,7 @@ with explained():
 
 
 class PyfastRetriever(BaseRetriever):
-    """A retriever of LlamaIndex that searches an index of pyfast.
+    """A LlamaIndex retriever that searches a pyfast index.
 
     Example:
         >>> from pyfast.integrations.llamaindex import PyfastRetriever
@@ -34,13 +34,13 @@ class PyfastRetriever(BaseRetriever):
         """Open the index.
 
         Args:
-            index: An index of pyfast, or its folder.
+            index: A pyfast index, or its folder.
             k: The maximum number of passages.
             **options: Options of LlamaIndex's `BaseRetriever`.
 
         Raises:
             InputError: `k` is below 1.
-            IndexFormatError: The folder has no index, or the index is damaged.
+            IndexFormatError: The folder contains no index, or the index is damaged.
         """
         self._index = index_of(index)
         self._k = at_least_one("k", k)
@@ -76,7 +76,7 @@ class BridgeRankPostprocessor(BaseNodePostprocessor):
         >>> BridgeRankPostprocessor(top_n=1).postprocess_nodes(nodes, query_str="Which moon did Cassini fly by?")
     """
 
-    top_n: int | None = Field(default=5, ge=1, description="How many nodes are kept; None: all, ranked")
+    top_n: int | None = Field(default=5, ge=1, description="How many nodes to keep; None: all, ranked")
 
     @classmethod
     def class_name(cls) -> str:

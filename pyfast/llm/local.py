@@ -1,5 +1,5 @@
 """Functions for LLMs that run on this machine: processor cores, folders and hashes of model files, schemas for
-constrained decoding, and prompts by a model's chat template. Trainings need such prompts too."""
+constrained decoding, and prompts in a model's chat template (which training uses too)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def compact(schema: Schema) -> Mapping[str, Any]:
 
 
 def find_folder(text: str, what: str = "model folder", file: str = "config.json") -> Path:
-    """Check that a folder has a model or something else, and return its path. Raises
-    `ModelNotFoundError` if the folder lacks the file `file`."""
+    """Check that a folder contains `what` (such as a model), and return its path. Raises `ModelNotFoundError` if
+    the file `file` is missing from it."""
     folder = Path(text).expanduser()
     if not (folder / file).is_file():
         raise ModelNotFoundError(f"there is no {what} at {text} (no file {file})")
@@ -57,7 +57,7 @@ def checked_embeds(request: Request, hidden: int) -> npt.NDArray[np.float32]:
     if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
         raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
     if not np.isfinite(embeds).all():
-        raise CallError("the embeddings have values that are not finite")
+        raise CallError("the embeddings contain non-finite values")
     return embeds
 
 
@@ -79,7 +79,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def digest(value: Any) -> str:
-    """Compute a hash of a value of JSON types, as 16 hexadecimal digits."""
+    """Hash a JSON value to 16 hexadecimal digits."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
@@ -104,7 +104,7 @@ def sample_hash(path: Path) -> str:
 
 
 def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
-    """Write messages by the model's chat template, up to the start of the reply. `options` are variables of the
+    """Render messages with the model's chat template, up to the start of the reply. `options` are variables of the
     template.
 
     If a message contains a control token, the function puts a space inside the token, so that it is ordinary

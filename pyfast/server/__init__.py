@@ -1,5 +1,5 @@
-"""Serve pyfast over HTTP, with the paths and formats of OpenAI's API, or to agents through MCP. Needs the
-extra `server`, and for MCP also the extra `mcp`.
+"""Serve pyfast over HTTP, with the paths and formats of OpenAI's API, or to agents through MCP. Requires the extra
+`server` and, for MCP, also `mcp`.
 """
 
 from pyfast.utils.extras import explained

@@ -31,16 +31,16 @@ from pyfast.utils.version import __version__
 
 _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
-    400: "The request is malformed, exceeds a limit of the server, or needs something that it cannot do.",
+    400: "The request is malformed, exceeds a server limit, or requires something that the server cannot do.",
     401: "The API key is missing or wrong.",
     403: "The API key can only access some documents, so it cannot see the questions of others.",
     404: "There is no such path, model, index, file or batch.",
-    408: "The body of the request did not arrive in time.",
+    408: "The request's body did not arrive in time.",
     409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"
     " `Idempotency-Key` belongs to a different request.",
-    413: "The body of the request is too large.",
+    413: "The request's body is too large.",
     422: "The question failed, and would fail again.",
-    429: "Too many questions are waiting, or the API key is at a limit. `Retry-After` says when to retry.",
+    429: "Too many questions are waiting, or the API key has reached a limit. `Retry-After` says when to retry.",
     503: "The LLM does not answer, or the server is stopping. `Retry-After` says when to retry.",
     504: "There was no answer within the time limit.",
     507: "The server has no space left for a file or a batch.",
@@ -60,20 +60,20 @@ def create_app(
     keys: Sequence[str] = (),
     hosts: Collection[str] | None = None,
 ) -> FastAPI:
-    """Make the application that `serve` runs, to run it in your own ASGI server.
+    """Create the application that `serve` runs, to run it in your own ASGI server.
 
     Args:
         index: As in `serve`. All arguments up to `limits` are as in `serve`.
         llm: The models.
         llm_options: Options of the models.
         systems: Names of systems, or a mapping from names to settings.
-        concurrency: How many questions on each index are in progress at the same time.
+        concurrency: How many questions to process at once per index.
         budget: Limits of each question.
         limits: Limits of requests.
-        options: As in `serve`. When the server ends, the questions in progress of a batch may still take
+        options: As in `serve`. When the server ends, a batch's questions in progress may still take
             `options.grace` seconds. (Your ASGI server has its own limit for requests.)
         keys: API keys that requests may use, in addition to those of the file `options.keys`. If there are none,
-            a request needs no key.
+            requests need no key.
         hosts: The host names that requests may use for this server. None: any.
 
     Returns:
@@ -81,7 +81,7 @@ def create_app(
 
     Raises:
         InputError: An argument is not valid.
-        IndexFormatError: A folder has no index, or its index is damaged.
+        IndexFormatError: A folder contains no index, or its index is damaged.
 
     Example:
         >>> from pyfast.server import create_app
@@ -98,7 +98,7 @@ def create_app(
             raise InputError(f"{options.keys}: one of its keys is also in PYFAST_API_KEYS")
         known[one.key] = one
     batches: dict[str, Batches] = {}
-    turn = asyncio.Lock()  # one batch at a time: requests that wait for an answer share the LLM with it
+    turn = asyncio.Lock()  # one batch at a time: requests waiting for an answer share the LLM with it
     for one in [] if options.jobs is None else [ApiKey(""), *known.values()]:
         jobs = Path(options.jobs or "", *(("keys", one.room) if one.room else ()))
         if one.room not in batches:
@@ -135,7 +135,7 @@ def create_app(
 
 
 def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
-    """Add the HTTP paths that give information about the server itself."""
+    """Add the HTTP paths with information about the server itself."""
 
     def described(name: str) -> Model:
         return Model(id=name, object="model", created=service.started_at, owned_by="pyfast")
@@ -147,19 +147,19 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
 
     @app.get("/v1/models/{model}", tags=["server"])
     async def model(model: str) -> Model:
-        """Return one name that requests can use as `model`. If there is no such name, the status is 404."""
+        """Return one name that requests can use as `model`, or status 404 if there is no such name."""
         if model not in service.models:
             raise ApiError(404, f"there is no model {model!r}", "model_not_found", param="model")
         return described(model)
 
     @app.get("/health", tags=["server"])
     async def health() -> Status:
-        """Return status 200 if the server runs."""
+        """Return status 200 if the server is running."""
         return Status(status="ok")
 
     @app.get("/ready", responses={503: {"model": Status}}, tags=["server"])
     async def ready(response: Response) -> Status:
-        """Return status 200 if the server accepts questions, and 503 if it is stopping or waits for the LLM."""
+        """Return status 200 if the server accepts questions, and 503 if it is stopping or waiting for the LLM."""
         status = service.status
         response.status_code = 200 if status == "ready" else 503
         return Status(status=status)
@@ -168,7 +168,7 @@ def _add_pages(app: FastAPI, service: Service, with_keys: bool) -> None:
         "/metrics", responses={200: {"content": {CONTENT_TYPE: {}}}}, response_class=Response, tags=["server"]
     )
     async def metrics() -> Response:
-        """Return the server's metrics in the format of Prometheus."""
+        """Return the server's metrics in Prometheus format."""
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     @app.get("/openapi.json", include_in_schema=False)

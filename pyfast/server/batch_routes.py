@@ -1,4 +1,4 @@
-"""The HTTP paths of files and batches."""
+"""The HTTP paths for files and batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyfast.server.middleware import limited_to, too_large
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
 
 L = TypeVar("L", FileList, BatchList)
-_ASIDE = 1 << 16  # bytes of an upload that are not the file's
+_ASIDE = 1 << 16  # bytes of an upload that do not belong to the file
 
 router = APIRouter(tags=["batches"])
 _FORM = {
@@ -41,7 +41,7 @@ Most = Annotated[int, Query(ge=1, le=10_000, description="The maximum number of 
     openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
 )
 async def upload(request: Request) -> FileObject:
-    """Upload a file with the questions of a batch."""
+    """Upload a file with a batch's questions."""
     batches = _batches(request)
     limits = batches.service.limits
     limited = Request(request.scope, limited_to(limits.file_bytes, "file", request.receive, _ASIDE))
@@ -64,7 +64,7 @@ async def upload(request: Request) -> FileObject:
 
 @router.get("/v1/files")
 async def files(request: Request, after: After = None, limit: Most = 10_000) -> FileList:
-    """List the files, the newest first. The reply is one page of the list."""
+    """List the files, newest first, one page at a time."""
     return _page(FileList, _batches(request).files.all(), after, limit)
 
 
@@ -85,7 +85,7 @@ async def content(request: Request, file_id: str) -> Response:
 
 @router.delete("/v1/files/{file_id}")
 async def delete(request: Request, file_id: str) -> FileDeleted:
-    """Delete a file. If an unfinished batch needs the file, the reply has status 409."""
+    """Delete a file. The status is 409 if an unfinished batch needs it."""
     batches = _batches(request)
     if batches.reads(file_id):
         raise ApiError(409, "a batch in progress reads this file", "file_in_use")
@@ -97,14 +97,14 @@ async def delete(request: Request, file_id: str) -> FileDeleted:
 async def create(
     asked: BatchRequest, request: Request, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
 ) -> BatchObject:
-    """Start a batch. A second request with the same `Idempotency-Key` starts no batch, and returns the first
-    batch."""
+    """Start a batch. A second request with the same `Idempotency-Key` returns the first batch instead of starting
+    another."""
     return _batches(request).create(asked, idempotency_key)
 
 
 @router.get("/v1/batches")
 async def batches(request: Request, after: After = None, limit: Most = 20) -> BatchList:
-    """List the batches, the newest first. The reply is one page of the list."""
+    """List the batches, newest first, one page at a time."""
     return _page(BatchList, _batches(request).all(), after, limit)
 
 
@@ -116,7 +116,7 @@ async def batch(request: Request, batch_id: str) -> BatchObject:
 
 @router.post("/v1/batches/{batch_id}/cancel")
 async def cancel(request: Request, batch_id: str) -> BatchObject:
-    """Cancel a batch. Questions in progress finish, and no other question starts. All answers are kept."""
+    """Cancel a batch. Questions in progress finish, no others start, and all answers are kept."""
     return _batches(request).cancel(batch_id)
 
 

@@ -1,12 +1,11 @@
 """The batches of questions behind the path `/v1/batches`, and the files behind `/v1/files`. Each batch has a
-folder with a run. The folder stays when the server ends.
+folder with a run, which outlives the server.
 
-    JOBS/files           the uploads, and the results of batches
-    JOBS/batches/ID      batch.json, the questions, the settings of the system, the run, and when it was cancelled
-    JOBS/keys/NAME       the same for each API key with a filter
+        self._is_cancelled(batch.id)
+        # Its questions belong neither to the request that started it nor to that request's span.
 
-If the server ends before a batch has ended, the batch continues when the server starts again. It repeats no
-LLM call that had a reply, because the run's journal has every completion.
+If the server ends before a batch has, the batch continues when the server starts again, without repeating any LLM
+call that had a reply, because the run's journal contains every completion.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
 _MANY = 100  # faults of an input that are reported
-_PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers nobody
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a batch that could not continue is tried again
+_PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers no one
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before retrying a batch that could not continue
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 _LINE = ("custom_id", "method", "url", "body")
@@ -55,22 +54,24 @@ _LOOKS_S = 1.0  # between two looks for this file, which another server may writ
 
 
 class Files:
-    """The files of clients, in a folder. The content of a file is in the folder under the name `ID`, and its
-    metadata under the name `ID.json`."""
+    """The clients' files, in a folder. A file's content is stored under the name `ID`, and its metadata under
+    `ID.json`."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
         make_folder(folder)
-        folder.chmod(0o700)  # The questions and answers are the clients', as those in a run's folder.
-        for part in folder.glob(".*.part"):  # uploads that a killed server was taking; those of another are locked
+        folder.chmod(0o700)  # Like those in a run's folder, the questions and answers are private.
+        for part in folder.glob(
+            ".*.part"
+        ):  # uploads that a killed server was receiving; another server's are locked
             with contextlib.suppress(BlockingIOError, FileNotFoundError), part.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 part.unlink()
 
     @contextlib.contextmanager
     def new(self) -> Iterator[BinaryIO]:
-        """Open a new file, to which the caller can write an upload in the `with` block. `add` makes it a file of
-        the folder. Raises `ApiError` if there are too many files."""
+        """Open a new file, to which the caller can write an upload in the `with` block, and which `add` then adds
+        to the folder. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"the server has {self._limit} files; delete some of them", "too_many_files")
         path = self._folder / f".{token_hex(16)}.part"
@@ -82,7 +83,7 @@ class Files:
                 path.unlink(missing_ok=True)  # It has another name, unless something failed.
 
     async def add(self, content: BinaryIO, filename: str) -> schemas.FileObject:
-        """Add a finished upload: move `content`, which comes from `new`, to a new id."""
+        """Add a finished upload by moving `content`, which comes from `new`, to a new id."""
         content.flush()
         await asyncio.to_thread(os.fsync, content.fileno())
         path = self.path(f"file-{token_hex(16)}")
@@ -102,7 +103,7 @@ class Files:
         return made
 
     def all(self) -> list[schemas.FileObject]:
-        """Return the metadata of all files, the newest first."""
+        """Return the metadata of all files, newest first."""
         files = [schemas.FileObject.model_validate_json(path.read_bytes()) for path in self._folder.glob("*.json")]
         return sorted(files, key=lambda file: (-file.created_at, file.id))
 
@@ -125,17 +126,17 @@ class Files:
 
 
 class Batches:
-    """The batches of a server, in a folder. Those of a key with a filter are apart from all others. While another
-    server with the same folder works on a batch, this one waits."""
+    """A server's batches, in a folder. Those of a key with a filter are kept separate. While another server with
+    the same folder works on a batch, this one waits."""
 
     def __init__(self, folder: Path, service: Service, grace: float, key: ApiKey, turn: asyncio.Lock) -> None:
-        """`turn` is held by the batch that is worked on, of all batches of the server."""
+        """`turn` is held by whichever of the server's batches is being worked on."""
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
         make_folder(self._folder)
         self._folder.chmod(0o700)
         self.service, self._key, self._turn = service, key, turn
-        self._grace = grace  # seconds that questions in progress may take when the server ends
+        self._grace = grace  # seconds that questions in progress may take once the server ends
         self._ending = asyncio.Event()
         self._stops: dict[str, asyncio.Event] = {}
         self._known: dict[str, schemas.BatchObject] = {}
@@ -143,8 +144,8 @@ class Batches:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work on unfinished batches while the `with` block runs. If a batch is not finished at the end of
-        the block, it continues in the next `with` block, for example when the server starts again.
+        """Work on unfinished batches while the `with` block runs. A batch that is unfinished at the end of the
+        block continues in the next one, for example when the server starts again.
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = schemas.BatchObject.model_validate_json(path.read_bytes())
@@ -173,7 +174,7 @@ class Batches:
         """Start a batch. If a batch was already started with this `key` (an `Idempotency-Key`), return the
         earlier batch.
 
-        Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has other arguments.
+        Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has different arguments.
         """
         name = token_hex(16) if key is None else _digest(key)
         id, told = f"batch_{name}", attrgetter("endpoint", "input_file_id", "metadata")
@@ -192,7 +193,7 @@ class Batches:
         return made
 
     def all(self) -> list[schemas.BatchObject]:
-        """Return all batches, the newest first."""
+        """Return all batches, newest first."""
         return sorted(self._known.values(), key=lambda batch: (-batch.created_at, batch.id))
 
     def get(self, id: str) -> schemas.BatchObject:
@@ -201,11 +202,11 @@ class Batches:
             stored = self._stored(id)
             if stored is None:
                 raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
-            self._know(stored)  # Another server with the same folder has made it.
+            self._know(stored)  # Another server with the same folder has created it.
         return self._known[id]
 
     def _stored(self, id: str) -> schemas.BatchObject | None:
-        """Read a batch from the disk."""
+        """Read a batch from disk."""
         if _BATCH.fullmatch(id):
             with contextlib.suppress(FileNotFoundError):
                 return schemas.BatchObject.model_validate_json((self._folder / id / "batch.json").read_bytes())
@@ -217,9 +218,9 @@ class Batches:
             self._begin(batch)
 
     def cancel(self, id: str) -> schemas.BatchObject:
-        """Cancel a batch. Its finished answers are kept. Raises `ApiError` if no batch has this id, or if the
-        batch has already ended, and `OSError` if the disk is full. The questions stop even then, but only after a
-        repeated request does a server that starts again know it."""
+        """Cancel a batch, keeping its finished answers. Raises `ApiError` if no batch has this id or the batch has
+        already ended, and `OSError` if the disk is full. Even then, the questions stop, but a restarted server
+        knows about it only if the request is repeated."""
         batch = self.get(id)
         if batch.status in _OPEN and batch.status != "finalizing" and not self._ended_elsewhere(id):
             self._stop(id, now := int(time.time()))
@@ -257,7 +258,7 @@ class Batches:
     def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
         self._is_cancelled(batch.id)
-        # Its questions belong neither to the request that began it nor to that request's span.
+        # Its questions belong neither to the request that started it nor to that request's span.
         task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -276,7 +277,7 @@ class Batches:
             await self._persist(id, self._end)
 
     async def _persist(self, id: str, work: Callable[[str], Awaitable[bool]]) -> bool:
-        """Do work on a batch, and repeat it after a pause if something interrupts it, such as a full disk. Returns
+        """Work on a batch, trying again after a pause if something interrupts it, such as a full disk. Returns
         False if this server cannot continue the batch."""
         pause = _FIRST_PAUSE_S
         while not self._ending.is_set():
@@ -308,7 +309,8 @@ class Batches:
         return self._ended_elsewhere(id)
 
     def _ended_elsewhere(self, id: str) -> bool:
-        """Return whether another server with the same folder has ended a batch, and then know how."""
+        """Return whether another server with the same folder has ended a batch, and if so, take over its final
+        state."""
         stored = self._stored(id)
         if stored is None or stored.status in _OPEN:
             return False
@@ -317,16 +319,16 @@ class Batches:
 
     @contextlib.contextmanager
     def _alone(self, id: str) -> Iterator[bool]:
-        """Let no other server with the same folder work on a batch in the `with` block. Yields whether the batch
-        is unfinished. Raises `RunInUseError` if another server works on it."""
+        """Keep other servers with the same folder from working on a batch in the `with` block. Yields whether the
+        batch is unfinished. Raises `RunInUseError` if another server is working on it."""
         folder = self._folder / id
 
         def refuse() -> None:
             raise RunInUseError(f"another server is working on {folder}")
 
         with only_writer(folder, refuse):
-            # The server before may have continued the batch since this one read its state. Only this one knows
-            # of a request to cancel that could not be written, and of counts.
+            # The previous server may have continued the batch since this one read its state. Only this one knows
+            # the counts, and whether there was a cancel request that could not be written.
             before, stored = self._known[id], self._stored(id)
             if not self._ended_elsewhere(id) and stored is not None:
                 counts = before.request_counts if before.model is not None else stored.request_counts
@@ -337,24 +339,26 @@ class Batches:
             yield self._known[id].status in _OPEN
 
     async def _answer(self, id: str) -> bool:
-        """Work on a batch until it ends, or the server stops. Returns False if its run was started with other
-        options than those of this server. Raises `PyfastError` or `OSError` if it may continue later."""
+        """Work on a batch until it ends, or the server stops. Returns False if its run was started with options
+        that differ from this server's. Raises `PyfastError` or `OSError` if it may continue later."""
         if self._known[id].status == "finalizing":
-            with contextlib.suppress(InputError):  # A power cut took files of the run: resuming writes them again.
+            with contextlib.suppress(
+                InputError
+            ):  # A power cut destroyed files of the run; resuming writes them again.
                 return await self._end(id)
         try:
             await self._answer_run(id, self._folder / id)
-        except RunInUseError:  # The server before this one has not ended yet.
+        except RunInUseError:  # The previous server has not ended yet.
             raise
         except (ApiError, InputError) as error:
             if not _has_run(self._folder / id):
                 self._fail(id, _fault(str(error)))
                 return True
             changed = error.changed if isinstance(error, OtherRunError) else ()
-            told = "%s waits for a server with the options with which it was started, or until it is cancelled: %s"
+            told = "%s waits for a server with the options it was started with, or until it is cancelled: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
-            more = "it continues when this is as before; to get its finished answers, cancel it"
+            more = "it continues once this is as before; to get its finished answers, cancel it"
             self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True
@@ -377,8 +381,7 @@ class Batches:
         self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
-        """Tell clients why a batch cannot continue or, without a fault, that it continues. This is only in
-        memory."""
+        """Tell clients, in memory only, why a batch cannot continue or, without a fault, that it continues."""
         errors = schemas.BatchFaults(object="list", data=list(faults)) if faults else None
         self._known[id] = self._known[id].model_copy(update={"errors": errors})
 
@@ -394,7 +397,7 @@ class Batches:
             self._move(id, **shared, request_counts=counts)
         batch = self._known[id]
         system, index = service.resolve(_model(batch))
-        if not kept.exists():  # A server that starts with other settings continues with these.
+        if not kept.exists():  # A server started with other settings continues with these.
             described = service.described_settings(system, batch.settings)
             write_atomically(kept, orjson.dumps(described), durable=True)
         settings = orjson.loads(kept.read_bytes())
@@ -426,8 +429,8 @@ class Batches:
             await self._finish(id, view.title)
 
     def _heard(self, id: str, event: Event) -> None:
-        """Count an event of a batch's run, so that clients see the progress. The counts are only in memory,
-        because the files of the run have the same numbers."""
+        """Count an event of a batch's run, so that clients see the progress. The counts are kept only in memory,
+        because the run's files contain the same numbers."""
         counts = self._known[id].request_counts
         if event.kind == "answered" and event.record is not None:
             if self._known[id].errors is not None:
@@ -454,7 +457,7 @@ class Batches:
         self._move(id, "failed", errors=schemas.BatchFaults(object="list", data=list(faults)))
 
     def _move(self, id: str, status: schemas.State | None = None, **values: Any) -> schemas.BatchObject:
-        """Give a batch new values, and a new state. The current time becomes the time of this state."""
+        """Give a batch new values and a new state, stamped with the current time."""
         if status is not None:
             values |= {"status": status, f"{status}_at": int(time.time())}
         return self._keep(self._known[id].model_copy(update=values))
@@ -509,15 +512,15 @@ class Batches:
         return shared, len(seen), faults
 
     def _line(self, line: bytes, endpoint: str) -> tuple[str, schemas.ChatRequest]:
-        """Return (custom_id, request) of a line of the uploaded file. Raises `ApiError` if the line
-        is not valid."""
+        """Return (custom_id, request) for a line of the uploaded file. Raises `ApiError` if the line is not
+        valid."""
         try:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError:
             raise ApiError(400, "not JSON", "invalid_json_line") from None
         custom_id = fields.get("custom_id") if isinstance(fields, dict) else None
         if not custom_id or not isinstance(custom_id, str):
-            raise ApiError(400, "expected a custom_id that is a text", "missing_custom_id", param="custom_id")
+            raise ApiError(400, "expected a custom_id that is a string", "missing_custom_id", param="custom_id")
         for name in fields:
             if name not in _LINE and fields[name] is not None:
                 fault = f"{name}: there is no such field beside body; a line has {', '.join(_LINE)}"
@@ -525,7 +528,7 @@ class Batches:
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"expected the method POST and the url {endpoint}", "mismatched_url", param="url")
         try:
-            # Of Python's values, pydantic would say that they are no instances of a class.
+            # For Python values, pydantic would complain that they are not instances of a class.
             asked = schemas.ChatRequest.model_validate_json(orjson.dumps(fields.get("body")))
         except ValidationError as error:
             place, fault, field = schemas.fault_of(error.errors())
@@ -539,13 +542,14 @@ class Batches:
     def _write_out(self, batch: schemas.BatchObject, folder: Path, title: Titles) -> dict[str, Any]:
         """Write the two result files of a batch. `title` returns the titles of documents.
 
-        One result file has the answers, and the other has the failed questions. Returns fields of the batch: the
-        ids of the two files (`output_file_id` and `error_file_id`), and how many results they have. If a file
-        would be empty, there is no file, and its id is None. A repeated call writes the same files.
+        One result file contains the answers, and the other the failed questions. Returns fields of the batch: the
+        ids of the two files (`output_file_id` and `error_file_id`) and how many results they contain. An empty
+        file is not written, and its id is None. A repeated call writes the same files.
         """
         ids: dict[str, str | None] = {}
         run = Run(folder / "run")
-        # The journal may know more answers: if a killed server had not written them, a cancelled run does not.
+        # The journal may contain more answers: those that a killed server had not written, a cancelled run does
+        # not write either.
         counts = _counts(folder)
         for name in ("output_file_id", "error_file_id"):
             records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
@@ -592,8 +596,8 @@ _OTHER = {
 
 
 def _in_words(changed: Sequence[str]) -> str:
-    """Say to a client what has changed since its batch began, from the lines of an `OtherRunError`. Only settings
-    and budgets are named, because other values may reveal internals of the server."""
+    """Tell a client what has changed since its batch began, from the lines of an `OtherRunError`. Only settings
+    and budgets are named, because other values may reveal server internals."""
     said = []
     for line in changed:
         table, _, rest = line.partition(".")
@@ -601,8 +605,8 @@ def _in_words(changed: Sequence[str]) -> str:
             kind = {"budget": "budget ", "system": "setting "}.get(table, "")
             said.append(f"the {kind}{rest.removeprefix('set_')}")
         else:
-            said.append(_OTHER.get(table, "the log of the server says why"))
-    return "; ".join(dict.fromkeys(said)) or "the log of the server says why"
+            said.append(_OTHER.get(table, "the server's log says why"))
+    return "; ".join(dict.fromkeys(said)) or "the server's log says why"
 
 
 def _untitled(uri: str) -> str:

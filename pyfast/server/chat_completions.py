@@ -23,11 +23,11 @@ from pyfast.server.service import Asked, Service
 
 T = TypeVar("T")
 _CHANGED = (
-    "the LLM's reply was not usable after a part of it had been sent, and the new answer differs: discard the "
-    "text so far and ask again, preferably without a stream"
+    "the LLM's reply turned out to be unusable after part of it had been sent, and the new answer differs:"
+    " discard the text so far and ask again, preferably without a stream"
 )
-_ALIVE_S = 15.0  # between two signs of life of a stream, for proxies that cut silent connections
-_PIECE = 1 << 16  # bytes that are given to the socket at once
+_ALIVE_S = 15.0  # between two keep-alive messages in a stream, for proxies that cut silent connections
+_PIECE = 1 << 16  # bytes to pass to the socket at once
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -77,12 +77,12 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 
 class _Stream(Response):
     """The answer as server-sent events: first the answer, as the LLM writes it, then its evidence. If the request
-    asks for the trace, each step of the system comes as it happens.
+    asks for the trace, each of the system's steps is sent as it happens.
 
-    Only the beginning of the answer is sent. If the LLM's reply cannot be used in the end, so that the answer is
-    another one, the stream ends with an error.
+    Only text that begins the answer is sent. If the LLM's reply proves unusable in the end, so that the answer
+    differs, the stream ends with an error.
 
-    A slow client delays only its own stream: the events of the stream wait in this object.
+    A slow client delays only its own stream, whose events wait in this object.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class _Stream(Response):
         try:
             with contextlib.suppress(ClientLeft, TimeoutError):
                 await unless_gone(self._send(ready, send), receive)
-        except asyncio.CancelledError:  # The server stops.
+        except asyncio.CancelledError:  # The server is stopping.
             working.cancel()
             await send({"type": "http.response.body", "body": _line(stopping().body())})
             raise
@@ -149,7 +149,7 @@ class _Stream(Response):
             try:
                 async with asyncio.timeout(_ALIVE_S):
                     events: list[bytes | None] = [await ready.get()]
-                while not ready.empty():  # One message to the socket for all of them.
+                while not ready.empty():  # Send them all to the socket in one message.
                     events.append(ready.get_nowait())
             except TimeoutError:
                 events = [b": working\n\n"]

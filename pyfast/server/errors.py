@@ -16,7 +16,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request in progress, for the log"""
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The errors of a full disk, and of a limit for files"""
+"""The errors for a full disk and for file limits"""
 
 
 class ApiError(Exception):
@@ -33,8 +33,8 @@ class ApiError(Exception):
         kind: str | None = None,
         logged: str = "",
     ) -> None:
-        """Make the error. `kind` is its type in the reply. None: the type that belongs to the status. `logged` is
-        what the log says instead of the message."""
+        """Create the error. `kind` is its type in the reply (None: the one that belongs to the status). `logged`
+        replaces the message in the log."""
         super().__init__(_unicode(message))
         self.logged = logged or message
         self.status = status
@@ -63,14 +63,14 @@ class ClientLeft(ApiError):
 
 
 def llm_unavailable(pause: float) -> ApiError:
-    """Make the error for an LLM that does not answer. It leaves out the reason, which names addresses of the
-    server's own network. `pause` is the number of seconds after which the client may try again."""
+    """Create the error for an LLM that does not answer, without the reason, which would name addresses in the
+    server's own network. The client may try again after `pause` seconds."""
     fault = "the LLM does not answer; try again later"
     return ApiError(503, fault, "llm_unavailable", retry_after=max(1, round(pause)))
 
 
 def stopping() -> ApiError:
-    """Make the error for a request that the server can no longer answer, because it is stopping."""
+    """Create the error for a request that the server can no longer answer because it is stopping."""
     return ApiError(503, "the server is stopping; ask again later", "stopping", retry_after=1)
 
 
@@ -80,8 +80,8 @@ def _unicode(text: str) -> str:
 
 
 def api_error(error: Exception) -> ApiError:
-    """Convert any error to an `ApiError`, and log it if the client is not the cause. The client does not see the
-    details of an unexpected error. These details are only in the log."""
+    """Convert any error to an `ApiError`, and log it if the client is not to blame. The details of an unexpected
+    error appear only in the log."""
     made, is_unexpected = _converted(error)
     if made.status >= 500 or made.status == 422:
         reason = made.logged if made is error else str(error) or str(made)
@@ -94,7 +94,7 @@ def api_error(error: Exception) -> ApiError:
 
 
 def _converted(error: Exception) -> tuple[ApiError, bool]:
-    """Convert an error. Returns also whether the error is unexpected."""
+    """Convert an error, and return also whether it is unexpected."""
     if isinstance(error, ApiError):
         return error, False
     if isinstance(error, InputError):

@@ -40,32 +40,32 @@ def serve(
     options: ServerOptions = SERVER_DEFAULTS,
     stop: threading.Event | None = None,
 ) -> None:
-    """Answer questions over HTTP until the process gets the signal SIGINT or SIGTERM, or `stop` is set.
+    """Answer questions over HTTP until the process receives SIGINT or SIGTERM, or `stop` is set.
 
     The environment variable `PYFAST_API_KEYS` lists the keys that clients may use, separated by commas. The file
     `options.keys` can add more, and limit a key to a filter. Without keys, only programs on this machine can
     reach the server.
 
     Args:
-        index: An index, its folder, a function that opens it, or a mapping from names to these. A request that
-            names no index uses the first index. None: the server offers only systems that need no index. When an
-            index changes, new requests use its new commit, and requests in progress finish with the old one.
+        index: An index, its folder, a function that opens it, or a mapping from names to these. Requests that name
+            no index use the first one. None: the server offers only systems that need no index. When an index
+            changes, new requests use its new commit, and requests in progress finish with the old one.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of models that you give by name, as in `pyfast.answer`.
-        systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems
-            that need no settings from you.
+        llm_options: Options of models given by name, as in `pyfast.answer`.
+        systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems with
+            no required settings.
         host: The address at which the server listens.
-        port: The port. 0: the server takes a free port and logs it.
-        concurrency: How many questions on each index are in progress at the same time.
-        budget: Limits of each question, by name, as in `pyfast.Engine`.
-        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names to values. Limits that
-            are not named have their defaults.
-        options: How the server answers, for example what it does in outages and with conversations.
+        port: The port. 0: the server picks a free port and logs it.
+        concurrency: How many questions to process at once per index.
+        budget: Limits per question, by name, as in `pyfast.Engine`.
+        limits: Limits of requests: `pyfast.server.Limits`, or a mapping from names to values. Other limits keep
+            their defaults.
+        options: How the server answers, for example how it handles outages and conversations.
         stop: Set this event to stop the server, as SIGINT and SIGTERM do.
 
     Raises:
         InputError: An argument is not valid, or other machines can reach `host` and there are no keys.
-        IndexFormatError: A folder has no index, or its index is damaged.
+        IndexFormatError: A folder contains no index, or its index is damaged.
         LLMUnavailableError: A model in this process cannot be started. A model on a server may start later.
 
     Example:
@@ -100,7 +100,7 @@ def serve(
         http="httptools",
         loop="asyncio",
         ws="none",
-        lifespan="off",  # the models start before it listens
+        lifespan="off",  # the models start before the server listens
         log_config=None,
         access_log=False,
         server_header=False,
@@ -122,8 +122,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second
-    signal."""
+    """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second."""
 
     should_exit: bool
     force_exit: bool
@@ -161,15 +160,15 @@ def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
 
     Where the operating system supports it, a client that reads nothing for `seconds` seconds is disconnected.
 
-    Raises `InputError` if the address is in use, or is not an address of this machine.
+    Raises `InputError` if the address is in use, or does not belong to this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise InputError(f"cannot listen at {host}:{port}: {error.strerror}") from None
-    # Connections inherit these options. Without the first one, the body of an answer waits until the client has
-    # confirmed the headers: 40 ms. asyncio would set it, but knows only sockets that name their protocol.
+    # Connections inherit these options. Without the first one, the body of an answer waits 40 ms for the client to
+    # acknowledge the headers. asyncio would set it, but only on sockets that name their protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), 1 << 30))

@@ -1,4 +1,4 @@
-"""Limits of requests, of the number of waiting questions, of API keys, and of the addresses that need no keys."""
+"""Limits of requests, of the queue and of API keys, and the addresses that need no keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyfast.utils.log import LOG
 
 _DAY_S = 86_400
 KEY_LIMITS = ("requests_per_minute", "requests_at_once", "tokens_per_day")
-"""The limits that a file of keys can give a key"""
+"""The limits that a key file can set for a key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Limits:
     body_bytes: int = 1 << 20
     """Maximum number of bytes in a request's body"""
     body_seconds: float = 10.0
-    """Maximum number of seconds until a request's body has arrived"""
+    """Maximum number of seconds for a request's body to arrive"""
     question_chars: int = 8192
     """Maximum number of characters in one message"""
     turns: int = 100
@@ -44,20 +44,19 @@ class Limits:
     seconds: float = 300.0
     """Maximum number of seconds from the arrival of a request to its answer, including the time in the queue"""
     file_bytes: int = 200 << 20
-    """Maximum number of bytes in a file that is uploaded for a batch"""
+    """Maximum number of bytes in a file uploaded for a batch"""
     files: int = 1000
     """Maximum number of files on the server, including results of batches"""
     queue: int = 256
-    """Maximum number of questions that wait while `concurrency` others are in progress. If the queue is full,
+    """Maximum number of questions waiting while `concurrency` others are in progress. When the queue is full,
     further questions get status 429"""
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """Make limits from `given`, a mapping from names of limits to values. All other limits have their
-        defaults.
+        """Create limits from `given`, a mapping from limit names to values. All other limits keep their defaults.
 
-        If `given` is a `Limits` object, it is returned unchanged. Raises `InputError` if a name is not the
-        name of a limit, or a value is not valid.
+        If `given` is a `Limits` object, it is returned unchanged. Raises `InputError` for an unknown limit or an
+        invalid value.
         """
         if isinstance(given, Limits):
             return given
@@ -80,7 +79,7 @@ class Queue:
         self.concurrency = concurrency
         self.admitted = 0
         self._limit = concurrency + limit
-        self._seconds = 1.0  # from admission to answer, as a moving average
+        self._seconds = 1.0  # seconds from admission to answer, as a moving average
 
     @property
     def waiting(self) -> int:
@@ -104,34 +103,35 @@ class Queue:
             yield
         finally:
             self.admitted -= 1
-            # With the time in the queue: a long queue asks for more patience than a short one, up to a minute.
+            # This includes the time in the queue: a longer queue asks for more patience, up to a minute.
             self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)
 
 
 @dataclass(slots=True)
 class KeyUse:
-    """What requests with one key use. It is in memory, so a server that starts has no use yet."""
+    """What requests with one key have used. It is kept in memory, so a new server starts from zero."""
 
     requests: deque[float] = field(default_factory=deque)
-    """When the requests of the last minute came"""
+    """When the requests of the last minute arrived"""
     in_progress: int = 0
     day: int = 0
     """The day of `tokens`, in UTC, as a number of days since 1970"""
     tokens: int = 0
 
     def add(self, tokens: int) -> None:
-        """Count tokens of prompts and completions."""
+        """Count prompt and completion tokens."""
         today = int(time() // _DAY_S)
         self.day, self.tokens = today, tokens + (self.tokens if self.day == today else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key, which documents requests with it can access, and how much they may use."""
+    """An API key, with the documents that its requests can access, and how much they may use."""
 
     key: str = field(repr=False)
     room: str = ""
-    """The name of the place in which its files and batches are. Empty: the place of all keys without a filter"""
+    """The name of the place that holds its files and batches. Empty: the one shared by all keys without a
+    filter"""
     filter: tuple[str, ...] = ()
     """Conditions for the documents that the requests see. Empty: they see all documents"""
     name: str = ""
@@ -139,7 +139,7 @@ class ApiKey:
     requests_per_minute: int | None = None
     requests_at_once: int | None = None
     tokens_per_day: int | None = None
-    """Tokens of prompts and completions. The question that goes above the limit still gets its answer"""
+    """Prompt plus completion tokens. The question that exceeds the limit still gets its answer"""
     use: KeyUse = field(default_factory=KeyUse, repr=False, compare=False)
 
     @contextlib.contextmanager
@@ -169,10 +169,10 @@ class ApiKey:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """Read a TOML file with API keys. A table `[NAME]` has `key`, and optionally `filter`: one condition or a list
-    of conditions, as in `pyfast.open_index`. It can also have the limits in `KEY_LIMITS`.
+    """Read a TOML file with API keys. A table `[NAME]` contains `key` and optionally `filter` (one condition or a
+    list of conditions, as in `pyfast.open_index`) and the limits in `KEY_LIMITS`.
 
-    Raises `InputError` if the file cannot be read, or a table is not valid. The message has no key.
+    Raises `InputError` if the file cannot be read, or a table is not valid. The message contains no key.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -191,14 +191,14 @@ def read_keys(path: Path) -> list[ApiKey]:
             )
         if unknown := table.keys() - {"key", "filter", *KEY_LIMITS}:
             known = ", ".join(("key", "filter", *KEY_LIMITS))
-            raise InputError(f"{place}: {min(unknown)} is unknown; a table has {known}")
+            raise InputError(f"{place}: {min(unknown)} is unknown; known: {known}")
         limits = {limit: table[limit] for limit in KEY_LIMITS if limit in table}
         for limit, most in limits.items():
             if type(most) is not int or most < 1:
                 raise InputError(f"{place}: {limit}: expected a whole number of at least 1, got {most!r}")
         key, given = table.get("key"), table.get("filter")
         if not isinstance(key, str) or not key or key.strip() != key:
-            raise InputError(f"{place}: expected a `key`, a text without leading or trailing spaces")
+            raise InputError(f"{place}: expected a `key`, a string without leading or trailing spaces")
         conditions = [given] if isinstance(given, str) else given
         if given is not None and (not isinstance(conditions, list) or not conditions):
             raise InputError(f"{place}: `filter` must be a condition, or a non-empty list of conditions")
@@ -207,7 +207,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         parse_filter(read := tuple(map(str, conditions or ())))
         keys[key] = ApiKey(key, name if read else "", read, name, **limits)
     if not keys:
-        raise InputError(f"{path} has no key")
+        raise InputError(f"{path} contains no key")
     return list(keys.values())
 
 

@@ -90,15 +90,15 @@ def mcp_server(
     budget: Mapping[str, Any] | None = None,
     outage: float = 0.0,
 ) -> MCPServer:
-    """Make the MCP server that `serve_mcp` runs. It has the tools `search`, `answer` and `read_source`.
+    """Create the MCP server that `serve_mcp` runs, with the tools `search`, `answer` and `read_source`.
 
     Args:
         index: An index, or its folder. If the index was opened with a filter, no tool shows other documents.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that you give by name.
+        llm_options: Options of a model given by name.
         system: The system that answers.
         settings: Settings of the system, by name.
-        budget: Limits of each question, by name.
+        budget: Limits per question, by name.
         outage: How many minutes to wait if the model does not answer.
 
     Returns:
@@ -106,7 +106,7 @@ def mcp_server(
 
     Raises:
         InputError: An argument is not valid.
-        IndexFormatError: The folder has no index, or its index is damaged.
+        IndexFormatError: The folder contains no index, or its index is damaged.
     """
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -120,7 +120,8 @@ def mcp_server(
     )
 
     def shown(view: View, items: Iterable[Evidence], max_tokens: int) -> list[Passage]:
-        """Return the first passages that fit into the result together. The very first is cut if it is too long."""
+        """Return as many of the first passages as fit into the result together. The very first is cut if it is too
+        long."""
         left = int(max_tokens * CHARACTERS_PER_TOKEN)
         passages: list[Passage] = []
         for item in items:
@@ -137,8 +138,8 @@ def mcp_server(
 
     @contextlib.contextmanager
     def told() -> Iterator[None]:
-        """Give the message of pyfast's own errors to the agent, who can then call in another way. If the LLM does
-        not answer, the reason names its address, so it is only in the log."""
+        """Pass the messages of pyfast's own errors to the agent, which can then call differently. If the LLM does
+        not answer, the reason names its address, and so goes only into the log."""
         try:
             yield
         except LLMUnavailableError as error:
@@ -152,7 +153,7 @@ def mcp_server(
         k: Annotated[int, Field(ge=1, le=100, description="The maximum number of passages")] = 10,
         start: Annotated[int, Field(ge=0, le=10_000, description="The number of passages to skip")] = 0,
         max_tokens: MaxTokens = 8_000,
-        filter: Filter = [],  # noqa: B006 pydantic copies it, and null would be a second way to say the same
+        filter: Filter = [],  # noqa: B006 pydantic copies it, and null would be redundant
         documents: Documents = None,
     ) -> Passages:
         """Find the best passages for a query. No language model is called."""
@@ -170,7 +171,7 @@ def mcp_server(
         filter: Filter = [],  # noqa: B006 as in search
         documents: Documents = None,
     ) -> Answered:
-        """Answer a question by the documents of the collection. The result has the answer and its evidence."""
+        """Answer a question from the documents of the collection, and return the answer and its evidence."""
         with told():
             asked = {"id": "question", "question": question}
             async with engine.view(filter) as view:
@@ -192,7 +193,7 @@ def mcp_server(
         start: Annotated[int, Field(ge=0, description="The position of the first character")] = 0,
         characters: Annotated[int, Field(ge=1, le=100_000, description="The maximum length")] = 8_000,
     ) -> Source:
-        """Read the text of a document, or a part of it."""
+        """Read the text of a document, or part of it."""
         with told():
             async with engine.view() as view:
                 assert view.index is not None
@@ -200,7 +201,7 @@ def mcp_server(
                 title = view.title(uri)
         return Source(uri=uri, title=title, text=text[start : start + characters], characters=len(text))
 
-    for tool in server._tool_manager.list_tools():  # An argument that is not known would be left out silently.
+    for tool in server._tool_manager.list_tools():  # Unknown arguments would be dropped silently.
         taken = tool.fn_metadata.arg_model
         taken.model_config["extra"] = "forbid"
         taken.model_rebuild(force=True)
@@ -224,15 +225,15 @@ def serve_mcp(
     """Offer an index and a system to agents as tools, through the Model Context Protocol (MCP).
 
     With `stdio`, the function returns when the client closes the standard input. With `http`, the server runs
-    until the process gets the signal SIGINT or SIGTERM.
+    until the process receives SIGINT or SIGTERM.
 
     Args:
         index: An index, or its folder.
         llm: As in `pyfast.Engine`.
-        llm_options: Options of a model that you give by name.
+        llm_options: Options of a model given by name.
         system: The system that answers.
         settings: Settings of the system, by name.
-        budget: Limits of each question, by name.
+        budget: Limits per question, by name.
         outage: How many minutes to wait if the model does not answer.
         transport: `stdio`: the client starts this process and uses its standard input and output. `http`: MCP's
             streamable HTTP, at the path `/mcp`.
@@ -242,7 +243,7 @@ def serve_mcp(
 
     Raises:
         InputError: An argument is not valid, or other machines can reach `host`.
-        IndexFormatError: The folder has no index, or its index is damaged.
+        IndexFormatError: The folder contains no index, or its index is damaged.
         LLMUnavailableError: The model cannot be started.
 
     Example:
@@ -264,13 +265,13 @@ def serve_mcp(
 
 
 def _text(index: Index, uri: str) -> str:
-    """Return the text of a document. The text of a table begins with the header. Raises `InputError` if the
-    index does not have the document."""
+    """Return the text of a document (for a table, starting with the header). Raises `InputError` if the document
+    is not in the index."""
     source = index.corpus.find(uri)
     if source is None:
         raise InputError(f"no document {uri!r}")
     document = index.corpus.document(source)
-    if isinstance(document, Table):  # A line end within a cell would seem to end the row.
+    if isinstance(document, Table):  # A line break within a cell would seem to end the row.
         rows = [document.header, *document.rows] if any(document.header) else document.rows
         return "\n".join("\t".join(" ".join(cell.split()) for cell in row) for row in rows)
     return index.corpus.content(int(index.corpus.roots[source]))

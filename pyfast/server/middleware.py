@@ -1,5 +1,5 @@
 """What each request passes through: checks of its host name, its API key, and the size and arrival time of its
-body; a short way to the functions that take a JSON body; and what counts and logs it."""
+body; a shortcut to the functions that take a JSON body; and counting and logging."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ OPEN = frozenset({"/health", "/ready"})
 _NO_KEY = ApiKey("")
 _REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}")
 STREAMED = frozenset({"/v1/files"})
-"""Paths whose functions read the body of a request piece by piece, with their own limit"""
+"""Paths whose functions read the request's body piece by piece, with their own limit"""
 
 
 _PAGED = ("/v1/files", "/v1/batches")
 
 
 class Guard:
-    """ASGI middleware that checks requests. It passes a request to the application when the whole body has
-    arrived. For the paths in `STREAMED`, it does not wait for the body.
+    """ASGI middleware that checks requests, and passes each one to the application when its whole body has arrived
+    (for the paths in `STREAMED`, without waiting for the body).
     """
 
     def __init__(
@@ -61,8 +61,7 @@ class Guard:
             hosts: The host names that requests may use for this server. None: any. The list protects a server
                 without keys from DNS rebinding, in which a web page in a browser on this machine reaches the
                 server under another host name.
-            count: A function that returns the counter of a key's requests, by the name of the key and `accepted`
-                or `refused`.
+            count: A function that returns the request counter for a key's name and `accepted` or `refused`.
         """
         self._app = app
         self._limits = limits
@@ -90,7 +89,7 @@ class Guard:
             await self._app(scope, receive, send)
 
     def _check(self, path: str, headers: dict[bytes, bytes], held: contextlib.ExitStack) -> ApiKey:
-        """Return the key of a request. It counts as a request of the key until `held` is left."""
+        """Return the key of a request, which counts as one of the key's requests until `held` is exited."""
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
         if self._hosts is not None and name not in self._hosts:
@@ -98,7 +97,7 @@ class Guard:
         if not self._keys or path in OPEN:
             return _NO_KEY
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        # Every key is compared, each in constant time: the time tells nothing of them.
+        # Every key is compared, each in constant time, so that timing reveals nothing about them.
         known = [one for key, one in self._keys if hmac.compare_digest(key, given.strip())]
         if scheme.lower() != b"bearer" or not known:
             raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
@@ -135,7 +134,7 @@ class Guard:
 
 
 def _check_parameters(scope: Message) -> None:
-    """Refuse a query parameter that would be ignored, such as a filter. Clients of Azure send an `api-version`."""
+    """Refuse query parameters that would be ignored, such as a filter. (Azure clients send an `api-version`.)"""
     known = {"api-version", *(("after", "limit") if scope["path"] in _PAGED else ())}
     for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if scope["path"].startswith("/v1/") and name not in known:
@@ -144,13 +143,13 @@ def _check_parameters(scope: Message) -> None:
 
 
 def too_large(what: str, most: int) -> ApiError:
-    """Make the error for a body or a file of more than `most` bytes."""
+    """Create the error for a body or a file of more than `most` bytes."""
     return ApiError(413, f"the {what} is larger than {most} bytes", f"{what}_too_large")
 
 
 def limited_to(most: int, what: str, receive: Receive, aside: int = 0) -> Receive:
-    """Return a function like `receive`. It raises `ApiError` when the body has more than `most` bytes, and `aside`
-    bytes that do not count."""
+    """Return a function like `receive` that raises `ApiError` when the body exceeds `most` bytes, not counting
+    `aside` further bytes."""
     size = 0
 
     async def limited() -> Message:
@@ -169,8 +168,8 @@ class _Gone(Exception):
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a function to use in place of `receive`. Its first call returns a message with the whole body,
-    and each later call returns the next message from `receive`."""
+    """Return a replacement for `receive`, whose first call returns a message with the whole body, and each later
+    call the next message from `receive`."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -182,8 +181,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 class JsonRoute(APIRoute):
     """A route for a function `(asked: MODEL, request: Request)`, where MODEL is the type of the body.
 
-    FastAPI makes the OpenAPI description of the route. But pydantic alone parses and checks the body, in one
-    step. FastAPI would need two steps, and would look for dependencies, which these functions do not have.
+    FastAPI generates the route's OpenAPI description, but pydantic alone parses and checks the body, in one step.
+    FastAPI would need two steps, and would look for dependencies, which these functions do not have.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -192,7 +191,7 @@ class JsonRoute(APIRoute):
         model: type[BaseModel] = get_type_hints(endpoint)["asked"]
 
         async def handle(request: Request) -> Response:
-            # A page of another site can send text from a browser without asking, but not JSON.
+            # A browser lets a page from another site send text without asking, but not JSON.
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
                 raise ApiError(400, "send JSON, as Content-Type: application/json", "invalid_request")
@@ -215,15 +214,15 @@ def direct(
     """ASGI middleware that calls the functions of `JsonRoute`s itself, and passes all other requests to the
     application.
 
-    FastAPI would first go through its router, two layers for errors and three for dependencies. The functions
-    of `JsonRoute`s need none of these layers. Python would resume the coroutine of each layer after each
-    `await`, which takes time.
+    FastAPI would first go through its router, two layers for errors and three for dependencies, none of which the
+    functions of `JsonRoute`s need. Python would resume each layer's coroutine after each `await`, which takes
+    time.
 
     Args:
-        app: The application. It gets all requests that match no `JsonRoute`.
+        app: The application, which receives all requests that match no `JsonRoute`.
         routes: The application's routes.
         refuse: A function that turns an error into a response.
-        refused: The types of the errors for which `refuse` is called. Other errors go to the caller.
+        refused: The error types that `refuse` is called for. Other errors are passed to the caller.
     """
     handlers = {
         (method, route.path): (route, route.get_route_handler())
@@ -249,9 +248,9 @@ def direct(
 
 
 def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], with_access_log: bool) -> AsgiApp:
-    """ASGI middleware around all others. It gives each request an id, which is in the response and in the log, and
-    counts the requests by path and status when they end. If a request fails unexpectedly, or the server ends and
-    cancels it, it replies with an error in OpenAI's form, and logs one line.
+    """ASGI middleware around all others. It gives each request an id, which appears in the response and the log,
+    and counts requests by path and status when they end. If a request fails unexpectedly, or is cancelled because
+    the server ends, it replies with an error in OpenAI's format, and logs one line.
 
     Args:
         app: The application.
@@ -299,6 +298,6 @@ def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], w
 
 
 def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the id that the client gave its request, if it can be shown anywhere, or else a new one."""
+    """Return the id that the client gave its request if it is safe to show anywhere, or else a new one."""
     given = next((value for name, value in headers if name == b"x-request-id"), b"")
     return given.decode() if _REQUEST_ID.fullmatch(given) else token_hex(16)

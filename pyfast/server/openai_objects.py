@@ -17,8 +17,8 @@ Titles = Callable[[str], str]
 def completion(
     id: str, created: int, model: str, record: Record, title: Titles, cached_tokens: int | None = None
 ) -> dict[str, Any]:
-    """Make the reply with the answer to a question. `cached_tokens` is the number of prompt tokens that were
-    in the LLM's prefix cache. None: the number is not known."""
+    """Create the reply with the answer to a question. `cached_tokens` is the number of prompt tokens that were in
+    the LLM's prefix cache (None: unknown)."""
     message = {
         "role": "assistant",
         "content": text(record),
@@ -37,20 +37,19 @@ def completion(
 
 
 def text(record: Record) -> str:
-    """Return the answer. If the question ended without an answer, return a sentence that says so."""
+    """Return the answer or, if there is none, a sentence that says so."""
     return ABSTAINS if record.answer is None else record.answer
 
 
 def citations(record: Record, title: Titles) -> list[dict[str, Any]]:
-    """Convert the evidence to annotations, one for each piece. Each annotation refers to the whole text of
-    the answer."""
+    """Convert the evidence to annotations, one per piece, each of which refers to the whole text of the answer."""
     place = {"start_index": 0, "end_index": len(text(record))}
     return [{"type": "url_citation", "url_citation": {**place, **passage(one, title)}} for one in record.evidence]
 
 
 def passage(one: Evidence, title: Titles) -> dict[str, Any]:
-    """Convert a piece of evidence to JSON types. The title is the `title` in the metadata of the evidence. If
-    there is none, it is the title of the document."""
+    """Convert a piece of evidence to JSON types. Its title is the `title` in the evidence's metadata or, if there
+    is none, the document's title."""
     given = one.metadata.get("title")
     return {"title": given if isinstance(given, str) else title(one.uri), "url": one.uri, **quoted(one)}
 
@@ -63,7 +62,7 @@ def quoted(one: Evidence) -> dict[str, Any]:
 
 
 def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
-    """Return the numbers of tokens and LLM calls that the question used."""
+    """Return how many tokens and LLM calls the question used."""
     used = record.usage
     details = {} if cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": cached_tokens}}
     return {
@@ -76,11 +75,11 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
 
 
 def failure(record: Record) -> ApiError:
-    """Make an error with the reason why a question failed. Its code is that of the failure's kind. The status says
-    that the same request would fail again, so that clients do not repeat what costs money."""
+    """Create an error with the reason why a question failed, and the code of this kind of failure. The status says
+    that the same request would fail again, so that clients do not repeat a costly request."""
     kind, reason = None if record.error == "question" else "server_error", record.reason or ""
     shown = reason
-    if record.error == "call":  # It may name an address of the server's own network.
+    if record.error == "call":  # It may name an address in the server's own network.
         shown = re.sub(r"https?://[^\s;,]+", "the LLM's server", reason)
     fault = f"the question failed: {shown}"
     return ApiError(422, fault, f"failed_{record.error}", kind=kind, logged=reason)

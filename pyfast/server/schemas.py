@@ -1,7 +1,7 @@
-"""The types of requests and replies. The OpenAPI description is made from them.
+"""The types of requests and replies, from which the OpenAPI description is generated.
 
-A request with a field that its type does not have is refused, because the field might change the answer. But
-clients of OpenAI's API send some fields by themselves. Those that cannot change an answer here are ignored.
+A request with an unknown field is refused, because the field might change the answer. OpenAI clients send some
+fields on their own; those that cannot change an answer here are ignored.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class _Reply(BaseModel):
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     _IGNORED: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    """Fields that are ignored. If there are values, only with one of these values"""
+    """Ignored fields. If values are listed, only these are ignored"""
     _MEANT: ClassVar[Mapping[str, str]] = {}
-    """For a field that does not exist: how a request says what it means"""
+    """For a field that does not exist: how to express the same in a request"""
 
     @model_validator(mode="before")
     @classmethod
     def _without_ignored(cls, given: Any) -> Any:
-        """Leave out the fields that are ignored, and fields with null. Raise an error for other unknown fields."""
+        """Drop ignored fields and fields that are null. Raise an error for other unknown fields."""
         if not isinstance(given, dict) or given.keys() <= cls.model_fields.keys():
             return given
         kept = {}
@@ -63,7 +63,7 @@ class _Request(BaseModel):
 
 
 def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
-    """Return (place, fault, field) of the fault that says most about a request, of all that pydantic reports."""
+    """Return (place, fault, field) of the most informative fault among those that pydantic reports."""
     # Where several types are possible, pydantic puts the name of the type into the place.
     kinds = {"str", *(kind.__name__ for base in (_Request, _Search) for kind in base.__subclasses__())}
     found = []
@@ -82,7 +82,7 @@ def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
 
 
 class TextPart(_Request):
-    """A part of a message. Only parts with text are possible."""
+    """A part of a message. Only text parts are supported."""
 
     _IGNORED = {"cache_control": (), "annotations": ()}
     type: Literal["text"]
@@ -109,7 +109,7 @@ class ChatMessage(_Request):
     content: StrictStr | list[TextPart] | None = None
 
     def text(self) -> str:
-        """The content as one text."""
+        """The content as one string."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -121,19 +121,19 @@ class StreamOptions(_Request):
     _IGNORED = {"include_obfuscation": (), "continuous_usage_stats": ()}
 
     include_usage: StrictBool | None = None
-    """Whether the last chunk of a stream has the counts of tokens"""
+    """Whether the last chunk of a stream contains the token counts"""
 
 
 class ResponseFormat(_Request):
-    """The format of the answer. Only text is possible."""
+    """The format of the answer. Only text is supported."""
 
     type: Literal["text"]
 
 
 class _Search(_Request):
     filter: StrictStr | Annotated[list[StrictStr], Field(min_length=1)] | None = None
-    """One condition or several, such as source=reports/* or meta.year>=2020. The search finds only documents
-    that meet all of them. OpenAI's API has no such field"""
+    """One or more conditions, such as source=reports/* or meta.year>=2020. Only documents that meet all of them
+    are found. OpenAI's API has no such field"""
     documents: Annotated[list[StrictStr], Field(min_length=1)] | None = None
     """The uris of the documents to search. Default: all documents that meet the filter"""
 
@@ -146,13 +146,13 @@ class ChatRequest(_Search):
     """
 
     _IGNORED = {
-        # The system has its own samplings and limits, so that these change nothing.
+        # The system has its own sampling and limits, so these change nothing.
         **dict.fromkeys(("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens"), ()),
         **dict.fromkeys(("frequency_penalty", "presence_penalty", "repetition_penalty", "reasoning_effort"), ()),
         "max_completion_tokens": (),
         **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier", "verbosity"), ()),
         **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention", "parallel_tool_calls"), ()),
-        # These would change the answer. With such a value, they say that it stays as it is.
+        # These would change the answer, except with the values given here.
         **dict.fromkeys(("stop", "functions", "tools"), ([],)),
         "logit_bias": ({},),
         "logprobs": (False,),
@@ -184,13 +184,13 @@ class _Quotation(_Reply):
     segment: str
     score: float | None
     section: str | None = None
-    """In a table: the section of the page from which it is"""
+    """In a table: the section of the page that it comes from"""
     header: list[str] | None = None
     """In a table: the names of the columns"""
 
 
 class UrlCitation(_Quotation):
-    """A piece of evidence, and the place from which it comes."""
+    """A piece of evidence, and the place it comes from."""
 
     start_index: int
     end_index: int
@@ -224,13 +224,13 @@ class Choice(BaseModel):
 
 
 class CachedTokens(BaseModel):
-    """Tokens of prompts that the LLM had in its prefix cache."""
+    """Prompt tokens that were in the LLM's prefix cache."""
 
     cached_tokens: int
 
 
 class Usage(BaseModel):
-    """The numbers of tokens and of LLM calls that the question used."""
+    """How many tokens and LLM calls the question used."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -240,7 +240,7 @@ class Usage(BaseModel):
 
 
 class ChatCompletion(_Reply):
-    """The answer to a question. If the request sets `stream`, the answer comes in chunks, as server-sent
+    """The answer to a question. If the request sets `stream`, the answer is sent in chunks, as server-sent
     events."""
 
     id: str
@@ -303,7 +303,7 @@ class TextDocument(_Request):
 
 
 class RerankRequest(_Request):
-    """A query, and documents to rank by how well they fit the query."""
+    """A query, and documents to rank by how well they match it."""
 
     _IGNORED = dict.fromkeys(("model", "user", "max_tokens_per_doc", "max_chunks_per_doc"), ())
     query: StrictStr = Field(min_length=1)
@@ -330,7 +330,7 @@ class RerankResponse(BaseModel):
 
 
 class FileObject(BaseModel):
-    """The metadata of a file: of an upload, or of the results of a batch."""
+    """The metadata of a file: an upload, or the results of a batch."""
 
     id: str
     bytes: int
@@ -356,7 +356,7 @@ class _Page(_List[T], Generic[T]):
 
 
 class FileList(_Page[FileObject]):
-    """One page of the list of files, the newest first."""
+    """One page of the list of files, newest first."""
 
 
 class BatchRequest(_Request):
@@ -368,7 +368,7 @@ class BatchRequest(_Request):
     input_file_id: StrictStr
     endpoint: Literal["/v1/chat/completions"]
     completion_window: Literal["24h"]
-    """A field of OpenAI's API. Here it does not limit the time of a batch"""
+    """A field of OpenAI's API, which does not limit a batch's time here"""
     metadata: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] | None = Field(
         default=None, max_length=16
     )
@@ -388,7 +388,7 @@ class BatchFaults(_List[BatchFault]):
 
 
 class RequestCounts(BaseModel):
-    """The progress of a batch, in numbers of questions."""
+    """The progress of a batch, as numbers of questions."""
 
     total: int
     completed: int
@@ -399,7 +399,7 @@ State = Literal["validating", "failed", "in_progress", "finalizing", "completed"
 
 
 class BatchObject(_Reply):
-    """A batch of questions, with its state and its progress."""
+    """A batch of questions, with its state and progress."""
 
     id: str
     endpoint: str
@@ -427,14 +427,14 @@ class BatchObject(_Reply):
 
 
 class BatchList(_Page[BatchObject]):
-    """One page of the list of batches, the newest first."""
+    """One page of the list of batches, newest first."""
 
 
 class Status(_Reply):
     """The state of the server."""
 
     status: Literal["ok", "ready", "waiting", "stopping"]
-    """ok: the server runs. ready: it accepts questions. waiting: the LLM does not answer. stopping: it
+    """ok: the server is running. ready: it accepts questions. waiting: the LLM does not answer. stopping: it
     accepts no more questions"""
 
 
@@ -448,6 +448,6 @@ class ErrorDetail(BaseModel):
 
 
 class Error(BaseModel):
-    """An error, in the form that clients of OpenAI's API expect."""
+    """An error, in the format that OpenAI clients expect."""
 
     error: ErrorDetail

@@ -1,4 +1,4 @@
-"""The HTTP paths `/v1/retrieve` and `/v1/rerank`. They call no LLM."""
+"""The HTTP paths `/v1/retrieve` and `/v1/rerank`, which call no LLM."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def retrieve(asked: RetrieveRequest, request: Request) -> Response:
 
 @router.post("/v1/rerank", response_model=RerankResponse)
 async def rerank(asked: RerankRequest, request: Request) -> Response:
-    """Rank documents by `bridge_rank`, best first. The field `model` of the request is ignored."""
+    """Rank documents by `bridge_rank`, best first. The request's field `model` is ignored."""
     service: Service = request.app.state.service
     _check(asked.query, len(asked.documents), service, "documents")
     texts = [one if isinstance(one, str) else one.text for one in asked.documents]

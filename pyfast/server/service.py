@@ -1,4 +1,4 @@
-"""The engines of a server, one for each index, the conversion of requests to questions, and the metrics."""
+"""A server's engines (one per index), the conversion of requests to questions, and the metrics."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ GivenIndex = Index | str | Path | Callable[[], Index]
 Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The format of the metrics, as an HTTP header says it"""
+"""The content type of the metrics"""
 _RETRY_S = 2  # seconds between two attempts to start the LLMs
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A parsed request: the question, the earlier (question, answer) pairs, the system with its settings, and
-    what the question searches."""
+    """A parsed request: the question, the earlier (question, answer) pairs, the system with its settings, and what
+    to search."""
 
     question: str
     history: tuple[tuple[str, str], ...]
@@ -56,12 +56,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The record of a question, and how many tokens of its prompts were in the LLM's prefix cache."""
+    """A question's record, and how many of its prompt tokens were in the LLM's prefix cache."""
 
     record: Record
     cached_tokens: int
     title: Titles
-    """Returns the titles of documents of the index that was searched"""
+    """Returns the titles of documents in the searched index"""
 
 
 class Metrics:
@@ -90,9 +90,9 @@ class Metrics:
         waiting.set_function(lambda: queue.waiting)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Callable[..., Counter]:
-        """Make a counter. Returns a function that takes a value for each of the `labels` and returns the
-        counter for these values. The function caches the counters, because prometheus's own method `labels`
-        is slow."""
+        """Create a counter, and return a function that takes a value for each of the `labels` and returns the
+        counter for these values. It caches the counters, because prometheus_client's own method `labels` is
+        slow."""
         return cache(Counter(name, meaning, labels, registry=self._registry).labels)
 
     def text(self) -> bytes:
@@ -101,7 +101,7 @@ class Metrics:
 
 
 class Service:
-    """The state that all requests share: indexes, engines, systems, limits, the queue and the metrics."""
+    """The state shared by all requests: indexes, engines, systems, limits, the queue and the metrics."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Service:
         self._client_settings = _of_clients(options.client_settings, self.systems)
         engine = partial(
             Engine,
-            llm=opened(llm, llm_options).by_role,  # opened once: all engines share them
+            llm=opened(llm, llm_options).by_role,  # opened once and shared by all engines
             concurrency=concurrency,
             budget=budget,
             outage=options.outage,
@@ -145,9 +145,9 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the LLMs, and keep them loaded while the `with` block runs. If a server with an LLM cannot be
-        reached, questions get status 503 until it answers, and only searches work. Raises `LLMUnavailableError`
-        if an LLM of another kind cannot be started."""
+        """Start the LLMs, and keep them loaded while the `with` block runs. If an LLM server is unreachable,
+        questions get status 503 until it answers, and only searches work. Raises `LLMUnavailableError` if an LLM
+        of another kind cannot be started."""
         async with contextlib.AsyncExitStack() as stack:
             later: asyncio.Future[None] | None = None
             try:
@@ -192,21 +192,22 @@ class Service:
 
     @property
     def status(self) -> Literal["ready", "waiting", "stopping"]:
-        """Whether the server accepts questions. If it waits for an LLM, the LLM gets a test call now and then."""
+        """Whether the server accepts questions. While it is waiting for an LLM, it sends the LLM a test call from
+        time to time."""
         if not self.is_ready:
             return "waiting" if self.down else "stopping"
         return "waiting" if any(engine.llm_is_out() for engine in self._served.values()) else "ready"
 
     @property
     def models(self) -> list[str]:
-        """The names that clients can use for `model`: the name of each system (`SYSTEM`), and the names of
-        each pair of a system and an index (`SYSTEM@INDEX`)."""
+        """The names that clients can use for `model`: each system (`SYSTEM`), and each pair of a system and an
+        index (`SYSTEM@INDEX`)."""
         indexes = [name for name, engine in self._served.items() if engine.index is not None]
         return [*self.systems, *(f"{name}@{index}" for index in indexes for name in self.systems)]
 
     def engine(self, index: str, only_searches: bool = False) -> Engine:
         """Return the engine of an index. With `only_searches`, it need not answer questions. Raises `ApiError` 404
-        if there is no such index, and 503 if the LLM has not started yet or the server stops."""
+        if there is no such index, and 503 if the LLM has not started yet or the server is stopping."""
         if index not in self._served:
             raise ApiError(404, f"there is no index {index!r}", "index_not_found", param="index")
         if self.down and only_searches:
@@ -223,12 +224,12 @@ class Service:
 
     @property
     def first(self) -> str:
-        """The name of the index of requests that name none."""
+        """The name of the index for requests that name none."""
         return next(iter(self._served))
 
     def resolve(self, model: str) -> tuple[str, str]:
-        """Return (the name of the system, the name of the index) for a model `SYSTEM` or `SYSTEM@INDEX`.
-        `SYSTEM` alone means the first index. Raises `ApiError` 404 if there is no such model.
+        """Return (system name, index name) for a model `SYSTEM` or `SYSTEM@INDEX`. `SYSTEM` alone means the first
+        index. Raises `ApiError` 404 if there is no such model.
         """
         if model not in self.models:
             raise ApiError(
@@ -247,8 +248,8 @@ class Service:
         return Asked(question, history, system, settings, index, narrowed, request.documents, key)
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the settings of a system, with those that a request gives. Raises `ApiError` if a request may
-        not change one of them, or its value is not valid."""
+        """Return a system's settings, with those from a request. Raises `ApiError` if a request may not change one
+        of them, or its value is not valid."""
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
@@ -261,14 +262,16 @@ class Service:
         return settings
 
     def described_settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return what `settings` returns, in JSON types."""
+        """Return what `settings` returns, as JSON types."""
         settings = self.settings(system, given)
         described = load_system(system).configure(settings).model_dump(mode="json")
-        return {name: described.get(name, value) for name, value in settings.items()}  # `preset` is no setting.
+        return {
+            name: described.get(name, value) for name, value in settings.items()
+        }  # `preset` is not a setting itself.
 
     def narrowed(self, request: ChatRequest | RetrieveRequest, key: ApiKey) -> tuple[str, ...]:
-        """Return the conditions of the key, and then those of the request. Raises `ApiError` if a condition cannot
-        be read, or if there are too many documents or conditions."""
+        """Return the key's conditions, followed by the request's. Raises `ApiError` if a condition cannot be read,
+        or if there are too many documents or conditions."""
         given = [request.filter] if isinstance(request.filter, str) else request.filter or []
         if sum(map(len, given)) > self.limits.question_chars:
             fault = f"the filter is longer than {self.limits.question_chars} characters"
@@ -319,7 +322,7 @@ class Service:
         return Answered(record, ledger.cached_tokens, view.title)
 
     def count(self, system: str, key: ApiKey, state: str, used: Ledger) -> None:
-        """Count a question that has ended, and what it used until then."""
+        """Count an ended question, and what it used."""
         metrics = self.metrics
         metrics.questions(system, state).inc()
         metrics.calls(system).inc(used.llm_calls)
@@ -366,7 +369,7 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
 
 
 def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, Index]:
-    """The indexes by name. A single index has the name of its folder."""
+    """The indexes by name. A single index is named after its folder."""
     if given is None:
         return {}
     many = given if isinstance(given, Mapping) else {"": given}
@@ -391,7 +394,7 @@ def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, An
     settings = dict(served) if isinstance(served, Mapping) else {name: {} for name in served}
     for name, values in list(settings.items()):
         try:
-            _check(name, values, has_index)  # refused now, and not by the first request
+            _check(name, values, has_index)  # refused now rather than by the first request
         except InputError:
             if given is not None:
                 raise

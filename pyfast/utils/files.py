@@ -66,9 +66,8 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     When the `with` block ends, the new folder replaces `folder`, and the old content is removed. If the block
     fails, `folder` does not change.
 
-    `unfinished` is the name of a file that marks unfinished work. If the block fails or the process is killed
-    while the new folder has this file, the new folder stays. The next call then yields the new folder with
-    its content.
+    `unfinished` names a file that marks unfinished work. If the block fails or the process is killed while the new
+    folder contains this file, the folder is kept, and the next call yields it with its content.
 
     At the end of the block, a first rename moves `folder` away, and a second rename gives its name to the new
     folder. If the process is killed between these renames, both folders are still complete, under other
@@ -114,13 +113,13 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
 
 
 def _name(error: BaseException, path: Path) -> None:
-    """Put the path into an error of the operating system that names none, as that of a write to a full disk."""
+    """Add the path to an OS error that names none, such as that of a write to a full disk."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = str(path)
 
 
 def wait_while_replaced(folder: Path, seconds: float = 1.0) -> None:
-    """Wait, at most so many seconds, if a folder is missing because `built_aside` is just replacing it."""
+    """If a folder is missing because `built_aside` is just replacing it, wait for it, at most `seconds`."""
     until = time.monotonic() + seconds
     while not folder.is_dir() and any(folder.parent.glob(f"{glob.escape(folder.name)}.old-*")):
         if time.monotonic() > until:  # The process was killed between the two renames.
@@ -132,7 +131,7 @@ def _only_here(folder: Path) -> int | None:
     """Make, open and lock a folder for this process. Return its file descriptor, or None if another process
     has the lock.
 
-    The kernel releases the lock when the process ends in any way.
+    The kernel releases the lock when the process ends, however it ends.
     """
     while True:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +156,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
     """Lock a folder, so that only this process may change it. If another process has the lock, call
     `on_waiting` and wait.
 
-    When the process ends, even by a kill, the operating system releases the lock.
+    The operating system releases the lock when the process ends, even if it is killed.
     """
     while True:
         file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -183,13 +182,14 @@ def refuse_links(folder: Path) -> None:
         for entry in entries:
             if entry.is_symlink():
                 raise InputError(
-                    f"{entry.path} is a symbolic link, but pyfast writes only into the folder itself: replace the"
-                    " link by the file, or use another folder"
+                    f"{entry.path} is a symbolic link, but pyfast writes only into the folder itself: replace"
+                    " the link with the file, or use another folder"
                 )
 
 
 def allow_open_files(count: int) -> None:
-    """Allow this process to open `count` files more than are common, if the system's hard limit permits it."""
+    """Raise this process's limit on open files to leave room for `count` more than usual, as far as the system's
+    hard limit permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 1024
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -214,7 +214,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are safe from a power cut."""
+    """Sync a file, or the names in a folder, to disk, so that they survive a power cut."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -1,8 +1,8 @@
 """The options that several functions share, as frozen dataclasses: `RunOptions`, `Sampling`, `Cluster` and others.
 
-A field here is the one place for an option's name, type, default and meaning, which is the first paragraph of the
-text below it. The functions of the API take the objects, the command line makes its options from the fields, and
-`read_options` reads them from a TOML file.
+A field here is the single source of an option's name, type, default and meaning (the first paragraph of the
+docstring below it). API functions take these objects, the command line derives its options from the fields, and
+`read_options` reads the objects from a TOML file.
 """
 
 import ast
@@ -24,9 +24,9 @@ from pyfast.utils.extras import explained
 
 T = TypeVar("T")
 FollowUps = Literal["off", "rewrite", "resolve"]
-"""What to do with later questions of a conversation, if the system answers only single questions. rewrite: the LLM
-rewrites each question so that it can be understood on its own. resolve: the LLM adds the names that the question
-leaves out. off: the questions stay unchanged."""
+"""What to do with follow-up questions in a conversation if the system answers only single questions. rewrite: the
+LLM rewrites each question so that it can be understood on its own. resolve: the LLM adds the names that the
+question leaves out. off: leave the questions unchanged."""
 Sync = Literal["normal", "full"]
 Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
@@ -38,11 +38,11 @@ index."""
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line reads an option, if not as its type says. `Annotated[TYPE, Option(...)]` is the type of
-    such an option's field."""
+    """How the command line reads an option whose type alone does not determine this. The type of its field is then
+    `Annotated[TYPE, Option(...)]`."""
 
     min: float | None = None
-    """The smallest number that is valid"""
+    """The smallest valid number"""
     max: float | None = None
     """The largest number that the command line accepts"""
     flag: str = ""
@@ -52,21 +52,21 @@ class Option:
     shown: Any = None
     """The option's default on the command line. None: the field's default"""
     read: str = ""
-    """What makes the value from the texts on the command line: a name in `pyfast.commands.arguments`"""
+    """The reader in `pyfast.commands.arguments` that turns the command line's strings into the value"""
 
     def __repr__(self) -> str:
         return "Option(...)"  # so that signatures stay readable
 
 
 def told(hint: Any) -> tuple[Any, Option]:
-    """Return (the type, what the command line must know) of an option with a type hint."""
+    """Return (the type, the `Option`) of an option, given its type hint."""
     of, about = get_args(hint) if get_origin(hint) is Annotated else (hint, Option())
     return of, about
 
 
 def meanings(kind: type[Any]) -> dict[str, str]:
-    """Return what each option of a dataclass means: the text below its field, or below the name of its type. The
-    command line shows the first paragraph."""
+    """Return the meaning of each option of a dataclass: the docstring below its field, or below the name of its
+    type. The command line shows the first paragraph."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):  # without `object`
         texts = _texts(base.__module__)
@@ -76,7 +76,7 @@ def meanings(kind: type[Any]) -> dict[str, str]:
 
 @cache
 def _texts(module: str) -> dict[tuple[str, str], str]:
-    """Return the text below each name of a module, by the name of its class and its own."""
+    """Return the docstring below each name in a module, keyed by (class name, name)."""
     content = ast.parse(inspect.getsource(sys.modules[module])).body
     texts: dict[tuple[str, str], str] = {}
     bodies = [("", content), *((one.name, one.body) for one in content if isinstance(one, ast.ClassDef))]
@@ -94,10 +94,10 @@ def _texts(module: str) -> dict[tuple[str, str], str]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Several options that belong together. The values are checked when the object is made."""
+    """Several options that belong together. Their values are checked when the object is created."""
 
     TABLE: ClassVar[str] = ""
-    """The table of a TOML file that has these options. Empty: they stand above all tables"""
+    """The table of a TOML file that contains these options. Empty: they are at the top level"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid."""
@@ -111,12 +111,12 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self | None:
-        """Make the object from the values of its fields."""
+        """Create the object from the values of its fields."""
         return cls(**given)
 
     def part(self, of: Callable[..., T], **others: Any) -> T:
-        """Make an object of another dataclass: its fields that are also options here get their values from here,
-        and `others` has values of further fields."""
+        """Create an object of another dataclass. Fields that are also options here take their values from here;
+        `others` holds the values of further fields."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return of(**{one.name: own[one.name] for one in fields(of) if one.name in own} | others)  # type: ignore[arg-type]
 
@@ -127,8 +127,8 @@ class Options:
             raise InputError(f"options: expected pyfast.{cls.__name__}(...), got a {type(given).__name__}")
 
     def only(self, function: str, *names: str) -> Self:
-        """Return the options. Raises `InputError` if an option that is not in `names` differs from its default.
-        `function` is the name of the function that uses only the options in `names`."""
+        """Return the options. Raises `InputError` if an option that is not in `names` differs from its default;
+        the error says that `function` supports only those in `names`."""
         for one in fields(self):
             if one.name not in names and getattr(self, one.name) != one.default:
                 raise InputError(f"{one.name}: {function} has no such option, only {', '.join(names)}")
@@ -136,7 +136,7 @@ class Options:
 
 
 def not_below(least: float, name: str, value: float) -> None:
-    """Raise `InputError` if a number is below `least`, infinite or NaN. `name` is its name."""
+    """Raise `InputError`, naming the number `name`, if it is below `least`, infinite or NaN."""
     if not value >= least or value == inf:
         raise InputError(f"{name}: expected a number of at least {least}, got {value}")
 
@@ -165,34 +165,35 @@ class RunOptions(Options):
     """A column of the question file whose name differs from pyfast's, such as question=Frage or
     answers=Antwort; repeatable.
 
-    The run's folder then gets a copy of the questions with pyfast's names"""
+    The run's folder then contains a copy of the questions with pyfast's column names"""
     outage: Annotated[float, Option(min=0.0)] = 30.0
-    """How many minutes to wait for an LLM that does not answer. 0: stop at once.
+    """How many minutes to wait out an LLM outage. 0: stop at once.
 
-    This happens if the LLM cannot be reached, is overloaded or has internal errors. After this time, the run
-    stops, and you can resume it"""
+    In an outage, the LLM is unreachable or overloaded, or has internal errors. After this time, the run stops, and
+    you can resume it"""
     strict: bool = False
-    """Let a question fail if the LLM does not return a usable reply. Without --strict, the system continues with
-    a simpler step.
+    """Let a question fail if the LLM returns no usable reply, instead of falling back to a simpler step.
 
-    The simpler step is called the system's fallback. `run.status.fall_backs` counts these steps"""
+    `run.status.fall_backs` counts these fallbacks"""
     max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
     """The maximum number of questions or chunks that may fail before the run stops, or their share, such as
     5%."""
     reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
     """The folder of an earlier run whose LLM replies to identical requests are reused; repeatable.
 
-    The LLM must be the same. A reply at a temperature above 0 is reused only for the question with the same id.
-    The run copies the replies when it starts, so you can delete the earlier run afterwards"""
+    The LLM must be the same. Above temperature 0, a reply is reused only for the question with the same id. The
+    run copies the replies when it starts, so you can delete the earlier run afterwards"""
     ask_once: bool = False
-    """Ask the LLM only once for equal requests at temperature 0, and give the reply to each question that asks.
+    """Send identical requests at temperature 0 to the LLM only once; all questions that make the request share the
+    reply.
 
-    The first question pays. For the others, the reply counts as reused. A failed call is not shared"""
+    The call counts towards the first question; for the others, the reply counts as reused. Failed calls are not
+    shared"""
     sync: Sync = "normal"
-    """How safely replies of the LLM are stored. normal: a power cut can lose the last replies. full: a
-    power cut loses no reply.
+    """How safely the LLM's replies are stored. normal: a power cut can lose the most recent replies. full: a power
+    cut loses none.
 
-    With `full`, pyfast needs more time to store each reply"""
+    With `full`, storing each reply takes longer"""
     keep_prompts: bool = True
     """Store the prompts in the run's folder.
 
@@ -200,9 +201,9 @@ class RunOptions(Options):
     restart: bool = False
     """Start again, and rename the old folder."""
     accept_code: bool = False
-    """Resume a run that was started with a different version of the code; the answers may then differ.
+    """Resume a run even though the code has changed since it started; the answers may then differ.
 
-    The code is that of pyfast or of the system. The file run.toml then records both versions"""
+    This refers to the code of pyfast and of the system. run.toml then records both versions"""
     retry_failed: bool = False
     """Try the failed questions or chunks again."""
 
@@ -256,7 +257,7 @@ class Cluster(Options):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self | None:
-        """Make the cluster. Without an address, there is none."""
+        """Create the cluster, or return None if there is no address."""
         if given.get("address") is not None:
             return cls(**given)
         if any(given.values()):
@@ -271,35 +272,35 @@ class Cluster(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOptions(Options):
-    """How texts are cut into passages and words, and how much memory the build of an index may use. All
+    """How texts are split into passages and words, and how much memory building an index may use. All options
     except `memory` also apply to documents that are added later."""
 
     passage_length: int = 4000
-    """The maximum number of characters in a passage. Longer paragraphs are cut at sentence ends."""
+    """The maximum number of characters in a passage. Longer paragraphs are split at sentence ends."""
     passage_overlap: int = 0
-    """The maximum number of characters that neighbouring passages of a cut paragraph share. The shared text
+    """The maximum number of characters that neighbouring passages of a split paragraph share. The shared text
     consists of whole sentences or, if no sentence fits, of the last words of one."""
     tokenizer: Tokenizer = "words"
     """What counts as a word. words: whole words, as well as single digits and letters. characters: in addition,
     each character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
-    """The language of the texts, for the Snowball stemmer, which maps all forms of a word to one term. none:
-    each form is a separate term."""
+    """The language of the Snowball stemmer, which maps all forms of a word to one term. none: each form is a
+    separate term."""
     stop_words: StopWords = "english"
     """The words that searches ignore; use none for texts that are not English."""
     accents: Accents = "fold"
     """fold: words with and without accents are the same term. keep: they are different terms."""
     memory: int = 2000
-    """How many MB of memory to use. A corpus that needs more memory is indexed part by part.
+    """How many MB of memory to use. A corpus that needs more is indexed in several parts.
 
-    At least 600. The page cache, the vectors and their model do not count. The parts are merged at the end. If the
-    process is killed, call `build_index` again with the same arguments: it keeps the finished parts, and does not
-    read their files again, except for a file that has changed in the meantime and all files after it"""
+    At least 600, not counting the page cache, the vectors and their model. The parts are merged at the end. If the
+    process is killed, call `build_index` again with the same arguments: it keeps the finished parts without
+    reading their files again, except for files that have changed in the meantime and all files after them"""
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware(Options):
-    """Where models encode texts, and where dense vectors and vectors of tokens are searched."""
+    """Where models encode texts, and where dense vectors and token vectors are searched."""
 
     TABLE: ClassVar[str] = "hardware"
 
@@ -307,9 +308,9 @@ class Hardware(Options):
     """The device on which models encode texts, and on which vectors are searched: cpu, cuda (a GPU) or
     cuda:NUMBER. auto: models run on a GPU if there is one; searches run on the CPU.
 
-    With a GPU, the search keeps the vectors in its memory. Models that are ONNX files run only on the CPU"""
+    On a GPU, the vectors stay in GPU memory. ONNX models run only on the CPU"""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
-    """The precision of models that encode texts. A GPU is several times faster with 16-bit numbers."""
+    """The precision of models that encode texts. GPUs are several times faster at 16 bits."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid."""
@@ -321,8 +322,8 @@ class Hardware(Options):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(Options):
     """The loads that `pyfast.bench` measures, and how. In an open loop (`rates`, `trace`), questions arrive at
-    times that are fixed in advance. In a closed loop (`clients`), each client asks its next question after it
-    gets an answer."""
+    times fixed in advance. In a closed loop (`clients`), each client asks its next question after receiving an
+    answer."""
 
     rates: Annotated[Sequence[float], Option(flag="--rate", typed=list[float] | None, read="several")] = ()
     """Open loop: the number of questions that arrive per second, even if earlier ones are not finished;
@@ -334,8 +335,8 @@ class Load(Options):
 
     Above 1, the gaps are more even than with `poisson`"""
     trace: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """Open loop: a file with the times at which questions arrive, with one time in seconds on each line. The
-    first question arrives at once, so only the differences matter."""
+    """Open loop: a file of arrival times in seconds, one per line. The first question arrives at once, so only the
+    differences matter."""
     clients: Annotated[Sequence[int], Option(typed=list[int] | None, read="several")] = ()
     """Closed loop: the number of clients, each of which asks its next question when its last one is
     answered; repeatable."""
@@ -347,16 +348,17 @@ class Load(Options):
     count: Annotated[int, Option(min=1)] = 200
     """Number of questions in each repetition.
 
-    With `trace`, it is the number of arrival times. If you give fewer questions, they are asked again with
+    `trace` replaces it with the number of arrival times. If you give fewer questions, they are repeated under
     different ids, so the LLM's prefix cache helps more than in real use"""
     warm_up: Annotated[int, Option(min=0)] = 20
     """Number of questions to ask first without measuring them."""
     repeats: Annotated[int, Option(min=1)] = 3
     """How many times to measure each load.
 
-    Figures are medians over these repetitions. `ranges` has the smallest and largest values"""
+    Figures are medians over these repetitions; `ranges` holds the smallest and largest values"""
     objective: float | None = None
-    """A time limit in seconds. The goodput (useful throughput) counts only questions within this limit."""
+    """A time limit in seconds. The goodput (useful throughput) counts only questions answered within this
+    limit."""
     seed: Annotated[int, Option(min=0)] = 0
     """The seed of the arrival times.
 
@@ -366,33 +368,32 @@ class Load(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(Options):
-    """How a server works: its prompts, and what it does in outages, with conversations, with files and
-    batches, and when it is stopped."""
+    """How a server works: its prompts, and how it handles outages, conversations, files and batches, and
+    shutdown."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait for an LLM that does not answer. 0: reply with status 503 once
-    all attempts at the call, and then at a test call, have failed."""
+    """How many minutes to wait out an LLM outage. 0: reply with status 503 once all attempts at the call, and then
+    at a test call, have failed."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"
     jobs: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A folder for the files and batches of clients. Without --jobs, the server does not offer /v1/batches.
+    """A folder for the clients' files and batches. Without --jobs, the server does not offer /v1/batches.
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys. Each table [NAME] contains one key, in the field key. The field filter
-    limits the documents that this key can access; requests_per_minute, requests_at_once and tokens_per_day limit
-    how much it can be used."""
+    """A TOML file with API keys. Each table [NAME] contains one key, in its field key. The field filter limits the
+    documents that the key can access; requests_per_minute, requests_at_once and tokens_per_day limit its use."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
     """A setting that requests may change, as SYSTEM.NAME; repeatable."""
     views: Annotated[int, Option(min=1)] = 32
-    """The maximum number of filters (of requests and of keys) whose documents are kept in temporary files."""
+    """The maximum number of filters (from requests and keys) whose documents are kept in temporary files."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
-    """How many seconds the server waits for requests in progress when it is stopped."""
+    """How many seconds a stopping server waits for requests in progress."""
     access_log: bool = False
-    """Log each request when it ends, with its status, its seconds and its id."""
+    """Log each request when it ends, with its status, duration in seconds and id."""
 
 
 Epochs = Annotated[int, Option(min=1)]
@@ -400,18 +401,18 @@ Epochs = Annotated[int, Option(min=1)]
 LearningRate = Annotated[float, Option(min=0.0)]
 """The highest learning rate of Adam."""
 Accumulation = Annotated[int, Option(min=1)]
-"""Number of examples for each step of the optimizer.
+"""Number of examples per optimizer step.
 
-In all processes together"""
+Summed over all processes"""
 LoraRank = Annotated[int, Option(min=1)]
-"""The rank of LoRA's updates."""
+"""The rank of the LoRA updates."""
 LoraAlpha = Annotated[int, Option(min=1)]
-"""The scale of LoRA's updates."""
+"""The scale (alpha) of the LoRA updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions(Options):
-    """The options that all kinds of training share. Each kind has its own defaults."""
+    """The options shared by all kinds of training. Each kind has its own defaults."""
 
     epochs: Epochs = 1
     learning_rate: LearningRate = 5e-5
@@ -435,10 +436,10 @@ class GraphConvqaOptions(TrainingOptions):
     graph: bool = True
     """Whether to train with the evidence graph, or on text only.
 
-    True: the LLM gets the evidence as a graph, which the encoder reads. False: the LLM gets the evidence as text,
-    and there is no encoder, as in one row of the paper's comparison"""
+    True: the LLM receives the evidence as a graph, through the encoder. False: the LLM receives the evidence as
+    text, without an encoder, as in one row of the paper's comparison"""
     layers: Annotated[int, Option(min=1)] = 2
-    """Number of layers of the encoder."""
+    """Number of encoder layers."""
     heads: Annotated[int, Option(min=1)] = 2
     """Number of attention heads in each layer; the hidden size is divided among them."""
     dropout: Annotated[float, Option(min=0.0, max=0.99)] = 0.5
@@ -447,8 +448,8 @@ class GraphConvqaOptions(TrainingOptions):
     """Add the encoder's output to the token embeddings. Off: the output replaces the embeddings, as in the
     paper."""
     memory: Literal["on", "off", "random"] = "on"
-    """Which evidence of earlier turns replaces the worst-ranked evidence of a turn. on: the items that
-    are most similar to the query. random: random items. off: none.
+    """Which evidence from earlier turns replaces the worst-ranked evidence of a turn. on: the items most similar
+    to the query. random: random items. off: none.
 
     The query consists of all questions and answers so far"""
     memory_share: Annotated[float, Option(min=0, max=1)] = 1 / 3
@@ -465,27 +466,27 @@ class GraphConvqaOptions(TrainingOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterOptions(TrainingOptions):
-    """The options that all kinds of training of adapters share."""
+    """The options shared by all kinds of adapter training."""
 
     accumulation: Accumulation = 16
     batch: Annotated[int, Option(min=1)] = 1
     """Maximum number of examples in a batch.
 
-    They have similar lengths"""
+    Examples of similar length are batched together"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the model's own weights.
 
     The trained updates are always in float32"""
     checkpointing: bool = False
-    """Compute the layers' outputs again for the gradient instead of storing them. This takes less memory and
-    more time."""
+    """Recompute the layers' outputs for the gradient instead of storing them. This saves memory and takes more
+    time."""
     lora_rank: LoraRank = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillOptions(AdapterOptions):
-    """How `distill` chooses examples and trains on them. During the first 3 % of the steps, the learning rate
-    rises. Then it falls along a cosine."""
+    """How `distill` chooses examples and trains on them. The learning rate rises during the first 3 % of the
+    steps, then falls along a cosine."""
 
     right: Annotated[str | Path, Option(typed=str)] = "gold"
     """Which questions to use as examples. gold: those whose answer is correct according to the gold answers.
@@ -493,27 +494,27 @@ class DistillOptions(AdapterOptions):
     min_f1: Annotated[float, Option(min=0, max=1)] = 1.0
     """With --right gold: the lowest F1 at which an answer counts as correct."""
     held_out: Annotated[float, Option(min=0, max=0.9)] = 0.1
-    """The share of the questions that are held out from training, to measure the trained model.
+    """The share of the questions held out from training, to measure the trained model.
 
-    The text of a question decides whether it is held out, so a question is held out in all runs or in none"""
+    Whether a question is held out depends only on its text, so it is held out in all runs or in none"""
     size: Annotated[int, Option(min=1)] = 4000
     """Maximum number of examples. Each prompt gets an equal share.
 
     If a prompt has fewer examples than its share, the others get the rest"""
     max_tokens: Annotated[int, Option(min=16)] = 2048
-    """Maximum number of tokens in an example, prompt and reply together. Longer examples are left out."""
+    """Maximum number of tokens in an example (prompt plus reply). Longer examples are left out."""
     epochs: Epochs = 2
     learning_rate: LearningRate = 2e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HseqOptions(AdapterOptions):
-    """How `train_hseq_iterator` trains. During the first 3 % of the steps, the learning rate rises. Then it
-    falls along a cosine."""
+    """How `train_hseq_iterator` trains. The learning rate rises during the first 3 % of the steps, then falls
+    along a cosine."""
 
     weights: Annotated[Sequence[float], Option(typed=str, shown="", read="numbers")] = ()
-    """The weights of the sources, such as 2,1. The number of examples from a source is in proportion to its
-    weight. By default, all weights are equal."""
+    """The weights of the sources, such as 2,1. The number of examples from a source is proportional to its weight.
+    By default, all weights are equal."""
     size: Annotated[int, Option(min=1)] = 512
     """Number of examples from all sources together.
 
@@ -525,9 +526,9 @@ class HseqOptions(AdapterOptions):
     lexical_weight: Annotated[float, Option(min=0, max=1)] = 0.3
     """Weight of positives that only share words with the question. 0: use no such positives."""
     verdict_weight: Annotated[float, Option(min=0.0)] = 1.0
-    """Weight, in the loss, of the tokens that say whether the evidence is sufficient.
+    """Loss weight of the tokens that say whether the evidence is sufficient.
 
-    All other tokens of an action have the weight 1"""
+    All other tokens of an action have weight 1"""
     learning_rate: LearningRate = 2e-5
 
 
@@ -539,25 +540,25 @@ GRAPH_CONVQA_DEFAULTS = GraphConvqaOptions()
 HSEQ_DEFAULTS = HseqOptions()
 DISTILL_DEFAULTS = DistillOptions()
 OF_EVERY_RUN = ("outage", "sync", "restart", "retry_failed")
-"""The options of the runs of `judge_runs` and `write_questions`"""
+"""The options of the runs that `judge_runs` and `write_questions` start"""
 OF_EXTRACTION = ("outage", "max_failures", "restart", "retry_failed")
-"""The options of the run of `build_knowledge`"""
+"""The options of the run that `build_knowledge` starts"""
 OF_EXPERIMENT = ("outage", "sample", "restart", "accept_code")
-"""The options of the runs of an experiment"""
+"""The options of an experiment's runs"""
 GREEDY = Sampling()
 
 
 def read_options(path: str | Path) -> dict[str, Any]:
     """Read the options of a run from a TOML file.
 
-    The keys are the names of the fields of `RunOptions`. The tables `sampling`, `cluster` and `hardware` have the
-    fields of `Sampling`, `Cluster` and `Hardware`.
+    The keys are the names of the fields of `RunOptions`. The tables `sampling`, `cluster` and `hardware` contain
+    the fields of `Sampling`, `Cluster` and `Hardware`.
 
     Args:
         path: The file.
 
     Returns:
-        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`. If the file has the table `hardware`,
+        The arguments `options`, `sampling` and `cluster` of `pyfast.answer`. If the file has a table `hardware`,
         also the argument `hardware` of `pyfast.open_index`.
 
     Raises:
@@ -580,8 +581,8 @@ def read_options(path: str | Path) -> dict[str, Any]:
 def read_values(
     path: Path, wanted: Mapping[type[Options], Collection[str]]
 ) -> dict[type[Options], dict[str, Any]]:
-    """Read the values of options from a TOML file, for the fields that `wanted` names for each class. Raises
-    `InputError` if the file cannot be read, or has another key or a value of another type."""
+    """Read option values from a TOML file, for the fields that `wanted` names for each class. Raises `InputError`
+    if the file cannot be read, or contains another key or a value of the wrong type."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -603,7 +604,7 @@ def read_values(
 
 
 def _fits(value: Any, of: Any) -> bool:
-    """Return whether a value of a TOML file is of the type of an option."""
+    """Return whether a value from a TOML file has an option's type."""
     origin = get_origin(of)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in get_args(of))

@@ -154,7 +154,7 @@ def test_questions_that_are_none(questions: Any, said: str) -> None:
         ({"limit": -1}, "limit: expected a number of at least 1"),
         (
             {"llm": Watched(), "llm_options": {"slots": 3}},
-            "llm_options: can only be used with an LLM given as text",
+            "llm_options: can only be used with an LLM given as a string",
         ),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_model_stays_loaded_between_calls() -> None:
         async with pyfast.Engine(llm=llm) as engine:  # nobody uses it: it is closed there, and started here
             assert (llm.started, llm.closed) == (2, 1)
             await engine.answer("Who?", system="direct")
-            with pytest.raises(InputError, match="another event loop of this process uses this model"):
+            with pytest.raises(InputError, match="another event loop in this process is using this model"):
                 pyfast.answer(["Who?"], llm=llm, system="direct")
 
     asyncio.run(service())

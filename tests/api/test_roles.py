@@ -148,7 +148,7 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
         (dict.fromkeys(("default", "plan", "pick", "answer", "judge"), "instant"), {}, "with the role 'default'"),
         ({"default": "instant"}, {"pick.slots": 3}, "no LLM was given for the role 'pick'"),
         ({"default": "instant", "pick": "instant"}, {"pick.slot": 3}, "option not known"),
-        ({"default": "instant", "pick": Model("m")}, {"pick.slots": 3}, "an LLM given as text"),
+        ({"default": "instant", "pick": Model("m")}, {"pick.slots": 3}, "an LLM given as a string"),
         ({"default": "instant"}, {"iterator.slots": 3}, "unknown role 'iterator'"),
     ],
 )

@@ -453,7 +453,7 @@ def test_a_prompt_that_takes_the_server_down_fails_alone(number: int, word: str)
 
     found, summary, heard = answered(Felled(0, hang), number, ask=direct)
     failed = {record.id: record.reason for record in found if record.state == "failed"}
-    told = "nothing answers; the LLM went down each of the 3 times that it worked on this call alone"
+    told = "nothing answers; the LLM went down all 3 times that it worked on this call alone"
     assert failed.keys() == {f"q{word.split()[1]}"} and len(heard) >= 2
     assert number > 1 or (failed["q0"] == told and len(heard) == 2 * 3)  # else others may have passed meanwhile
     assert summary.states["answered"] == number - 1

@@ -521,7 +521,8 @@ def test_a_file_whose_questions_have_changed_since_the_run(
     path.write_text(f"{header}{first}b,Who discovered Ceres?,Piazzi\n", encoding="utf-8")
     assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"]
     assert caplog.messages == [
-        f"{path}: has other texts of 1 question than the run {run} had; their gold answers may have changed too"
+        f"{path}: the wording of 1 question differs from that in the run {run};"
+        " their gold answers may have changed too"
     ]
     path.unlink()
     assert exported() == ["Who discovered Titan?", "Who discovered Pluto?"] and "is missing" in caplog.text

@@ -157,7 +157,7 @@ def test_the_figures_of_judges_are_compared(answered: tuple[Path, Any], tmp_path
     assert [one.of_a, one.of_b] == expected and one.difference < 0
     shown = command("compare", first, second, "--judged", "--figure", "judged_correct", "--json")
     assert json.loads(shown.stdout)["differences"][0]["difference"] == one.difference, shown.stderr
-    with pytest.raises(InputError, match="judged: expected one folder for each of the 2 runs, got 1"):
+    with pytest.raises(InputError, match=r"judged: expected one folder per run \(2\), got 1"):
         pyfast.compare([first, second], judged=folders[:1])
     shutil.rmtree(folders[1])
     assert "not a run folder" in command("compare", first, second, "--judged").stderr

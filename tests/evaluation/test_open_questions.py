@@ -55,7 +55,7 @@ def test_each_user_has_tasks_and_each_task_questions(small: pyfast.Index, tmp_pa
 
 def test_what_cannot_be_read_is_an_error(small: pyfast.Index, tmp_path: Path) -> None:
     for number, replies in enumerate(({"open_users": "no"}, {"open_users": USERS, "open_questions": "no"})):
-        with pytest.raises(RunError, match="has no questions, because "):
+        with pytest.raises(RunError, match="contains no questions, because "):
             write_questions(small, tmp_path / "asked", run=tmp_path / str(number), llm=Writer(**replies))
     assert not (tmp_path / "asked").exists()
     with pytest.raises(InputError, match="tasks: expected at most 20, got 21"):

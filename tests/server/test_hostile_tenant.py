@@ -271,7 +271,7 @@ async def test_batches_of_a_key_go_on_when_the_server_starts_again(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "has no key"),
+        ("", "contains no key"),
         ("[a", "not valid TOML"),
         ("[a]\nkey = 'secret'\nfilters = 'source=a'", r"\[a\]: filters is unknown"),
         ("[a]\nkey = 'secret'\nfilter = []", "non-empty list"),
