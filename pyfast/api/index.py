@@ -404,6 +404,7 @@ def sync_documents(
     """
     given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
     roots, files, stay = changes.roots_of(Path(index)), set[str](), set[str]()
+    records: list[str] = []
     options = readers, ignore, _columns(index, columns), strict, on_unread, roots
     with sources_of(given, *options) as (found, unread):
         listed = list(found)
@@ -416,15 +417,18 @@ def sync_documents(
             unknown = {it.path for it in unread or () if it.missing}
             stay.update(it.uri for it in listed if it.path in unknown)
             without_reader = {it.path for it in unread or () if it.reason == NO_READER}
-            records = [str(path) for path in sorted(unknown - without_reader) if readers or has_records(path)]
-            if not records:
-                return beginnings
-            told = "%s: the documents of missing files are kept, because %s cannot be read and may contain them"
-            LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
-            return []
+            records.extend(str(path) for path in sorted(unknown - without_reader) if readers or has_records(path))
+            return beginnings
+
+        def stays(uri: str) -> bool:
+            return bool(records) or uri in stay
 
         read = _documents(listed, unread, files)
-        return changes.add_documents(Path(index), read, True, roots, files, within, stay, dry_run)
+        change = changes.add_documents(Path(index), read, True, roots, files, within, stays, dry_run)
+        if records and change.kept:
+            told = "%s: the documents of missing files are kept, because %s cannot be read and may contain them"
+            LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
+        return change
 
 
 def delete_documents(index: str | Path, uris: str | Iterable[str]) -> Change:

@@ -195,7 +195,8 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
     index = corpus.parent / "IDX"
     (corpus / "readme.txt").unlink()
     (corpus / "broken.jsonl").write_bytes(b'{"id": ')
-    assert pyfast.sync_documents(index, corpus).deleted == 0
+    change = pyfast.sync_documents(index, corpus)
+    assert change.deleted == 0 and change.uris["kept"] == ["readme.txt"]
     assert (
         f"the documents of missing files are kept, because {corpus / 'broken.jsonl'} cannot be read" in caplog.text
     )

@@ -163,7 +163,7 @@ def add_documents(
     roots: Mapping[Root, str] | None = None,
     files: Set[str] = frozenset(),
     within: Callable[[], Sequence[str]] = tuple,
-    stay: Set[str] = frozenset(),
+    stays: Callable[[str], bool] = lambda uri: False,
     dry_run: bool = False,
 ) -> Change:
     """Add documents at the end of an index, in one commit.
@@ -178,7 +178,7 @@ def add_documents(
             such a file, and the file no longer has, is deleted. After all documents are read, it must be complete.
         within: A function that is called after all documents are read. All other documents whose uris begin with
             one of the texts that it returns are deleted.
-        stay: The uris of files whose documents stay nevertheless. When `within` has returned, it must be complete.
+        stays: Whether a document stays nevertheless, by its uri or that of its file. It is called after `within`.
         dry_run: Only find out what would change.
 
     Raises:
@@ -201,8 +201,9 @@ def add_documents(
             changed, parameters = [k for k, uri in enumerate(uris) if uri not in same], writer.parameters
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
-        kept = [uri for uri in lost if {uri, _file_of(uri)} & stay]
-        lost = {uri: place for uri, place in lost.items() if not {uri, _file_of(uri)} & stay}
+        kept = [uri for uri in lost if stays(uri) or stays(_file_of(uri))]
+        staying = set(kept)
+        lost = {uri: place for uri, place in lost.items() if uri not in staying}
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
         new = [k for k in range(part.corpus.documents) if part.corpus.uri(k) not in existing]
         moved = _moved(map(writer.document, lost.values()), map(part.corpus.document, new if lost else ()))
