@@ -82,6 +82,8 @@ class Metrics:
         self.calls = self._counter("pyfast_llm_calls", "LLM calls", "system")
         kinds = "Tokens of LLM calls: prompt, cached (a part of prompt), completion"
         self.tokens = self._counter("pyfast_tokens", kinds, "system", "kind")
+        what = "Unusable replies after which a question continued with a simpler step"
+        self.fallbacks = self._counter("pyfast_fallbacks", what, "system", "prompt")
         self.key_requests = self._counter("pyfast_key_requests", "Requests by API key", "key", "state")
         self.key_tokens = self._counter("pyfast_key_tokens", "Tokens of LLM calls by API key", "key")
         admitted = Gauge("pyfast_questions_admitted", "Questions in progress or waiting", registry=self._registry)
@@ -329,6 +331,8 @@ class Service:
         counts = {"prompt": used.prompt_tokens, "cached": used.cached_tokens, "completion": used.completion_tokens}
         for kind, count in counts.items():
             metrics.tokens(system, kind).inc(count)
+        for prompt, times in used.fall_backs.items():
+            metrics.fallbacks(system, prompt).inc(times)
         key.use.add(tokens := used.prompt_tokens + used.completion_tokens)
         metrics.key_tokens(key.name).inc(tokens)
 

@@ -9,6 +9,9 @@ from http_server import TITAN, Gate, Served, serving, until
 
 from pyfast.errors import CallError, LLMUnavailableError
 from pyfast.llm import Completion, Request
+from pyfast.llm.instant import Instant
+from pyfast.retrieval import Index
+from pyfast.systems import load_system
 
 
 class Raising(Gate):
@@ -74,3 +77,22 @@ async def test_a_question_whose_client_leaves_is_counted_with_what_it_used(strea
         async with asyncio.timeout(20):
             while await ended(served, "cancelled") != 1:
                 await asyncio.sleep(0.01)
+
+
+class Planless(Instant):
+    """Its plans are no JSON."""
+
+    async def complete(self, request: Request) -> Completion:
+        (plan,) = (it for it in load_system("n2n").prompts if it.name == "plan")
+        if request.schema == plan.schema:
+            return Completion("I would search.", "stop")
+        return await super().complete(request)
+
+
+async def test_fallbacks_are_counted(small: Index) -> None:
+    """The answer has status 200, so a service would not see that no plan is usable."""
+    async with serving(small, Planless(), systems=["n2n"]) as served:
+        for _ in range(2):
+            status, *_ = await served.ask(model="n2n")
+            assert status == 200
+        assert await served.metric('pyfast_fallbacks_total{prompt="plan",system="n2n"}') == 2
