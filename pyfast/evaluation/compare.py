@@ -151,7 +151,8 @@ def compare(scored: Mapping[str, Sequence[Scored]], together: int = 0) -> tuple[
     draws = max(DRAWS, _DRAWS_EACH * max(together, sum(map(len, shared.values()))))
     for (a, b), both in shared.items():
         differences += _differences(a, b, scored[a], scored[b], both, draws)
-        flips += [_flips(a, b, scored[a], scored[b], name) for name in both[:1] if _is_binary(scored[a], name)]
+        binary = (name for name in both[:1] if _is_binary(scored[a], name) and _is_binary(scored[b], name))
+        flips += [_flips(a, b, scored[a], scored[b], name) for name in binary]
     corrected = holm([one.p for one in differences])
     return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)], flips
 

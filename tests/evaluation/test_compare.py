@@ -147,7 +147,7 @@ def test_folders_tell_their_seconds(tmp_path: Path) -> None:
 
 
 def test_holm_counts_only_the_figures_asked_for() -> None:
-    names = [f"item {k}" for k in range(12)]
+    names = [f"item {k:02}" for k in range(12)]
     gold = [{"id": name, "answers": [name]} for name in names]
     a, b = in_memory(dict.fromkeys(names, "no")), in_memory({name: name for name in names})
     whole, few = pyfast.compare([a, b], gold), pyfast.compare([a, b], gold, figures=["f1", "em"])
@@ -385,4 +385,6 @@ def test_permutations_are_those_of_scipy() -> None:
 def test_a_figure_with_parts_is_not_mcnemars() -> None:
     a = scored([0.5, 1, 0, 1])
     (one,), flips = compare({"a": a, "b": [replace(x, shares={"em": (1.0, 1.0)}) for x in a]})
+    whole = scored([1, 1, 0, 1])
+    assert compare({"whole": whole, "parts": a})[1] == compare({"parts": a, "whole": whole})[1] == []
     assert one.test == "permutation" and flips == [] and one.difference == pytest.approx(0.375)
