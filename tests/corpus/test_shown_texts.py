@@ -214,3 +214,46 @@ def test_struck_runs_of_a_cell(tmp_path: Path) -> None:
     book.save(tmp_path / "a.xlsx")
     (table,), _ = found(tmp_path / "a.xlsx")
     assert isinstance(table, Table) and table.rows == (("Lamp", "~~99~~ 89"),)
+
+
+A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+
+
+def test_the_automatic_numbers_of_slides_are_read(tmp_path: Path) -> None:
+    """Each list counts for itself, and so does each level below a number."""
+    pptx = pytest.importorskip("pptx")
+    file = pptx.Presentation()
+    slide = file.slides.add_slide(file.slide_layouts[1])
+    slide.shapes.title.text = "Drill"
+    frame = slide.placeholders[1].text_frame
+    lines = [
+        ("Ring the bell.", 0, {"type": "arabicPeriod"}),
+        ("Twice.", 1, {"type": "alphaLcParenR"}),
+        ("Loudly.", 1, {"type": "alphaLcParenR"}),
+        ("Close the doors.", 0, {"type": "arabicPeriod"}),
+        ("Again twice.", 1, {"type": "alphaLcParenR"}),
+        ("A note.", 0, None),
+        ("Fourth.", 0, {"type": "romanUcParenBoth", "startAt": "4"}),
+        ("Fifth.", 0, {"type": "romanUcParenBoth", "startAt": "4"}),
+        ("Circled.", 0, {"type": "circleNumDbPlain"}),
+    ]
+    for place, (said, level, numbered) in enumerate(lines):
+        paragraph = frame.paragraphs[0] if place == 0 else frame.add_paragraph()
+        paragraph.text, paragraph.level = said, level
+        if numbered is not None:
+            properties = paragraph._p.get_or_add_pPr()
+            properties.append(properties.makeelement(f"{{{A}}}buAutoNum", numbered))
+    file.save(tmp_path / "a.pptx")
+    (text,), _ = found(tmp_path / "a.pptx")
+    assert [line for line in text.text.split("\n") if line] == [  # type: ignore[union-attr]
+        "Drill",
+        "1. Ring the bell.",
+        "a) Twice.",
+        "b) Loudly.",
+        "2. Close the doors.",
+        "a) Again twice.",
+        "A note.",
+        "(IV) Fourth.",
+        "(V) Fifth.",
+        "Circled.",
+    ]

@@ -370,6 +370,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             said.text = shown_in(font, said.text or "", signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
+        _number_slide(slide._element)
         heading = slide.shapes.title
         title = with_strikes(heading.text_frame.text) if heading is not None else ""
         # A title may be hidden from people, and still be for screen readers.
@@ -406,6 +407,39 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
+
+
+_AUTOMATIC = re.compile(r"(arabic|alphaLc|alphaUc|romanLc|romanUc)(Period|ParenR|ParenBoth|Plain)")
+_FORMS = {
+    "arabic": "decimal",
+    "alphaLc": "lowerLetter",
+    "alphaUc": "upperLetter",
+    "romanLc": "lowerRoman",
+    "romanUc": "upperRoman",
+}
+_AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
+
+
+def _number_slide(slide: Any) -> None:
+    """Write the automatic number of each paragraph of a slide before its text."""
+    for body in slide.xpath(".//*[local-name()='txBody']"):
+        counts: dict[int, tuple[int, dict[str, str]]] = {}  # by level: the last number, and how it is made
+        for paragraph in body.findall(f"{_A}p"):
+            said = next((it for it in paragraph.iter(f"{_A}t") if (it.text or "").strip()), None)
+            if said is None:
+                continue
+            properties = paragraph.find(f"{_A}pPr")
+            level = 0 if properties is None else _whole(properties.get("lvl", ""))
+            counts = {at: count for at, count in counts.items() if at <= level}
+            made = None if properties is None else properties.find(f"{_A}buAutoNum")
+            kind = None if made is None else _AUTOMATIC.fullmatch(made.get("type", ""))
+            last, how = counts.pop(level, (0, {}))
+            if made is None or kind is None:
+                continue
+            same = how == dict(made.attrib)
+            number = last + 1 if same else max(_whole(made.get("startAt", "")), 1)
+            counts[level] = number, dict(made.attrib)
+            said.text = f"{_AROUND[kind[2]].format(written(number, _FORMS[kind[1]]))} {said.text}"
 
 
 def _said_in(shape: Any) -> bool:
