@@ -410,14 +410,14 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 _AUTOMATIC = re.compile(r"(arabic|alphaLc|alphaUc|romanLc|romanUc)(Period|ParenR|ParenBoth|Plain)")
-_FORMS = {
+_AUTOMATIC_FORMS = {
     "arabic": "decimal",
     "alphaLc": "lowerLetter",
     "alphaUc": "upperLetter",
     "romanLc": "lowerRoman",
     "romanUc": "upperRoman",
 }
-_AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
+_AUTOMATIC_SHAPES = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
 
 
 def _number_slide(slide: Any) -> None:
@@ -439,7 +439,9 @@ def _number_slide(slide: Any) -> None:
             same = how == dict(made.attrib)
             number = last + 1 if same else max(_whole(made.get("startAt", "")), 1)
             counts[level] = number, dict(made.attrib)
-            said.text = f"{_AROUND[kind[2]].format(written(number, _FORMS[kind[1]]))} {said.text}"
+            said.text = (
+                f"{_AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))} {said.text}"
+            )
 
 
 def _said_in(shape: Any) -> bool:
