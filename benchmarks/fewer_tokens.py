@@ -46,7 +46,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
-import psutil
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
@@ -231,12 +230,18 @@ class Recording:
     """How many words of each prompt were computed"""
 
 
+def recorded(path: Path) -> tuple[Row, list[list[Any]]]:
+    """Read what `record_one` has written: the questions and settings, and the calls."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        head, *calls = map(json.loads, file)
+    return head, calls
+
+
 def recording_of(path: Path, golds: dict[str, list[Unit]]) -> Recording:
     # Older versions, in which `record` runs too, do not have it.
     from pyfast.engine.journal.journal_reader import PrefixCache, words_of
 
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        head, *calls = map(json.loads, file)
+    head, calls = recorded(path)
     ids, cached = head["questions"], PrefixCache(inf)
     counts, texts = {it: Counter[str]() for it in (*ids, "")}, {it: [""] for it in (*ids, "")}
     by_prompt = Counter[str]()
@@ -351,6 +356,8 @@ def table(
 
 def processor_time() -> float:
     """The seconds that the processes of vLLM have computed."""
+    import psutil  # in vLLM's environment; the other commands do not need it
+
     times = (it.cpu_times() for it in psutil.Process().children(recursive=True))
     return sum(it.user + it.system for it in times)
 
@@ -360,8 +367,7 @@ async def replay_one(llm: Any, path: Path, keep: set[str], at_once: int) -> Row:
     one, in words of 4/3 tokens."""
     from pyfast.engine.journal.journal_reader import PrefixCache, words_of
 
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        _, *calls = map(json.loads, file)
+    _, calls = recorded(path)
     by_question: dict[str, list[tuple[tuple[Message, ...], int]]] = {}
     order = list[tuple[Message, ...]]()
     for question, _, messages, reply in calls:
@@ -431,8 +437,7 @@ async def replay_all(
         paths = [path for folder in folders if (path := folder / f"{name}-{system}.jsonl.gz").exists()]
         questions, left_out = list[str](), set[str]()
         for path in paths:
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                head, *calls = map(json.loads, file)
+            head, calls = recorded(path)
             questions = questions or head["questions"]
             sizes = ((id, len(words_of(Message(*it) for it in messages))) for id, _, messages, _ in calls)
             left_out |= {*head["failed"], *(id for id, words in sizes if words > most_words)}

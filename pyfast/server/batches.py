@@ -1,7 +1,7 @@
 """The batches of questions behind the path `/v1/batches`, and the files behind `/v1/files`. Each batch has a
 folder with a run, which outlives the server.
 
-        self._is_cancelled(batch.id)
+        self._stop_if_cancelled(batch.id)
         # Its questions belong neither to the request that started it nor to that request's span.
 
 If the server ends before a batch has, the batch continues when the server starts again, without repeating any LLM
@@ -178,8 +178,8 @@ class Batches:
         """
         name = token_hex(16) if key is None else _digest(key)
         id, told = f"batch_{name}", attrgetter("endpoint", "input_file_id", "metadata")
-        if id in self._known or self._stored(id) is not None:
-            if told(before := self.get(id)) != told(asked):
+        if (before := self._find(id)) is not None:
+            if told(before) != told(asked):
                 raise ApiError(409, "this Idempotency-Key belongs to a different request", "key_reused")
             return before
         self.files.get(asked.input_file_id)
@@ -198,12 +198,14 @@ class Batches:
 
     def get(self, id: str) -> schemas.BatchObject:
         """Return a batch. Raises `ApiError` 404 if no batch has this id."""
-        if id not in self._known:
-            stored = self._stored(id)
-            if stored is None:
-                raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
+        if (batch := self._find(id)) is None:
+            raise ApiError(404, f"there is no batch {id!r}", "batch_not_found")
+        return batch
+
+    def _find(self, id: str) -> schemas.BatchObject | None:
+        if id not in self._known and (stored := self._stored(id)) is not None:
             self._know(stored)  # Another server with the same folder has created it.
-        return self._known[id]
+        return self._known.get(id)
 
     def _stored(self, id: str) -> schemas.BatchObject | None:
         """Read a batch from disk."""
@@ -238,8 +240,8 @@ class Batches:
         self._known[id] = self._known[id].model_copy(update={"status": "cancelling", "cancelling_at": since})
         self._stops[id].set()
 
-    def _is_cancelled(self, id: str) -> bool:
-        """Return whether a client cancelled a batch, at this server or another one, and then stop it."""
+    def _stop_if_cancelled(self, id: str) -> bool:
+        """Stop a batch if a client cancelled it, at this server or another one. Return whether one did."""
         since = self._known[id].cancelling_at
         with contextlib.suppress(FileNotFoundError):
             since = int((self._folder / id / _CANCELLING).read_bytes())
@@ -248,7 +250,7 @@ class Batches:
         return since is not None
 
     async def _watch(self, id: str) -> None:
-        while not self._is_cancelled(id):
+        while not self._stop_if_cancelled(id):
             await asyncio.sleep(_LOOKS_S)
 
     def reads(self, file: str) -> bool:
@@ -257,7 +259,7 @@ class Batches:
 
     def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
-        self._is_cancelled(batch.id)
+        self._stop_if_cancelled(batch.id)
         # Its questions belong neither to the request that started it nor to that request's span.
         task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
@@ -335,7 +337,7 @@ class Batches:
                 since = before.cancelling_at or stored.cancelling_at
                 kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
                 self._known[id] = stored.model_copy(update=kept)
-                self._is_cancelled(id)
+                self._stop_if_cancelled(id)
             yield self._known[id].status in _OPEN
 
     async def _answer(self, id: str) -> bool:
@@ -377,7 +379,7 @@ class Batches:
     async def _finish(self, id: str, title: Titles) -> None:
         outputs = await asyncio.to_thread(self._write_out, self._known[id], self._folder / id, title)
         # Only now: a server that cancels the batch after this look finds it finalizing.
-        status: schemas.State = "cancelled" if self._is_cancelled(id) else "completed"
+        status: schemas.State = "cancelled" if self._stop_if_cancelled(id) else "completed"
         self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
@@ -421,7 +423,7 @@ class Batches:
             finally:
                 watching.cancel()
             done, failed = sum(run.status.states.values()), run.status.states.get("failed", 0)
-            is_cancelled = self._is_cancelled(id)
+            is_cancelled = self._stop_if_cancelled(id)
             if done < run.status.questions and not is_cancelled:
                 return  # the server ends: the batch continues when it starts again
             counts = schemas.RequestCounts(total=run.status.questions, completed=done - failed, failed=failed)

@@ -267,9 +267,8 @@ class Service:
         """Return what `settings` returns, as JSON types."""
         settings = self.settings(system, given)
         described = load_system(system).configure(settings).model_dump(mode="json")
-        return {
-            name: described.get(name, value) for name, value in settings.items()
-        }  # `preset` is not a setting itself.
+        # `preset` is not a setting itself.
+        return {name: described.get(name, value) for name, value in settings.items()}
 
     def narrowed(self, request: ChatRequest | RetrieveRequest, key: ApiKey) -> tuple[str, ...]:
         """Return the key's conditions, followed by the request's. Raises `ApiError` if a condition cannot be read,

@@ -432,16 +432,13 @@ def _number_slide(slide: Any) -> None:
             level = 0 if properties is None else _whole(properties.get("lvl", ""))
             counts = {at: count for at, count in counts.items() if at <= level}
             made = None if properties is None else properties.find(f"{_A}buAutoNum")
-            kind = None if made is None else _AUTOMATIC.fullmatch(made.get("type", ""))
-            last, how = counts.pop(level, (0, {}))
-            if made is None or kind is None:
-                continue
-            same = how == dict(made.attrib)
-            number = last + 1 if same else max(_whole(made.get("startAt", "")), 1)
-            counts[level] = number, dict(made.attrib)
-            said.text = (
-                f"{_AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))} {said.text}"
-            )
+            how = {} if made is None else dict(made.attrib)
+            last, before = counts.pop(level, (0, {}))
+            if kind := _AUTOMATIC.fullmatch(how.get("type", "")):
+                number = last + 1 if how == before else max(_whole(how.get("startAt")), 1)
+                counts[level] = number, how
+                label = _AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))
+                said.text = f"{label} {said.text}"
 
 
 def _said_in(shape: Any) -> bool:

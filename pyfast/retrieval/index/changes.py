@@ -202,8 +202,8 @@ def add_documents(
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
         kept = [uri for uri in lost if stays(uri) or stays(_file_of(uri))]
-        staying = set(kept)
-        lost = {uri: place for uri, place in lost.items() if uri not in staying}
+        for uri in kept:
+            del lost[uri]
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
         new = [k for k in range(part.corpus.documents) if part.corpus.uri(k) not in existing]
         moved = _moved(map(writer.document, lost.values()), map(part.corpus.document, new if lost else ()))
