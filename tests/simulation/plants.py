@@ -392,9 +392,10 @@ PLANTS |= {
             "                part.unlink()\n",
         ),
         "a second server does not see what the first one has done": (
-            "if not self._ended_elsewhere(id) and stored is not None and",
-            "if False and stored is not None and",
+            "if not self._ended_elsewhere(id) and stored is not None:\n",
+            "if False:\n",
         ),
+        "two servers work on one batch": ("with only_writer(folder, refuse):", "with contextlib.nullcontext():"),
         # To begin it again when the server starts is no fault any more: a batch that has ended is left alone then too.
         "a batch that another server has ended begins again": (
             "yield self._known[id].status in _OPEN",

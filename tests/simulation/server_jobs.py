@@ -149,7 +149,8 @@ def fault_of(jobs: Jobs, disk: Disk, trace: bool = False) -> str:
             folder, chance = disk.begin(image), Random(step.seed if step else jobs.seed)
             disk.set_clock(now)
             world.session, world.in_flight, client.life, client.servers = number, 0, number, []
-            loop = SimulatedLoop(chance, disk, now, jobs.shuffles, False)
+            is_slow = step is not None and Random(step.seed + 3).random() < 0.3
+            loop = SimulatedLoop(chance, disk, now, jobs.shuffles, is_slow)
             scenario.in_loop(loop)
             ending = step.ending if step else "end"
             first = int(10 ** chance.uniform(0, 2.6))
