@@ -21,6 +21,6 @@ SYSTEM = System(
     Answering,
     (DIRECT, LONG_DIRECT),
     needs_index=False,
-    summary="baseline: what the LLM knows, in one call, without evidence",
+    summary="baseline: the LLM's own knowledge, in one call, without evidence",
     paper="a baseline of SubQRAG",
 )

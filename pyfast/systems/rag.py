@@ -51,6 +51,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (ANSWER, LONG_ANSWER),
-    summary="baseline: one search, its list as it is, one call of the LLM",
+    summary="baseline: one search, whose results are used unchanged, and one LLM call",
     paper="a baseline of N2N-GQA",
 )

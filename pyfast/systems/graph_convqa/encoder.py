@@ -134,4 +134,4 @@ def token_table(folder: Path) -> torch.Tensor:
             for name in file.keys():  # noqa: SIM118 (it is no mapping)
                 if name.endswith(_TABLES):
                     return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
-    raise ModelNotFoundError(f"{folder} has no safetensors with token embeddings")
+    raise ModelNotFoundError(f"{folder} contains no safetensors file with token embeddings")

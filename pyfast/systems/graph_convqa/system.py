@@ -73,7 +73,7 @@ class Settings(system.Settings):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages retrieved by the search, in which pyfast then ranks the evidence items.",
+        description="Number of passages to retrieve. pyfast then ranks the evidence items in them.",
     )
     k: int = Field(
         default=20,

@@ -105,7 +105,7 @@ def train(
     """
     devices = open_devices()
     if devices.count > 1:
-        raise InputError("graph_convqa can train only in one process")
+        raise InputError("graph_convqa can be trained only in a single process")
     torch.manual_seed(schedule.seed)
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)

@@ -41,7 +41,7 @@ def _levels(given: Any) -> Any:
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
     names = [name.strip().upper() for name in given] if texts else []
     if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
-        raise ValueError(f"expected values without repetition, each one of {', '.join(Level.__members__).lower()}")
+        raise ValueError(f"expected distinct values, each one of {', '.join(Level.__members__).lower()}")
     return [Level[name] for name in names] or given
 
 

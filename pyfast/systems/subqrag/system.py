@@ -95,7 +95,7 @@ SYSTEM = system.System(
     (SUB_QUESTIONS, REWRITE, FROM_FACTS, JUDGE_FACTS, FROM_DOCUMENTS, EXTRACT_TRIPLES, FROM_MEMORY),
     opens=system.opens,
     resumes=resumes,
-    summary="ordered sub-questions, answered from triples, else from documents, whose new triples join the store",
+    summary="ordered sub-questions, answered from triples or from documents, whose triples join the graph",
     paper="SubQRAG: Sub-Question Driven Dynamic Graph RAG",
     presets=PRESETS,
 )
