@@ -1,5 +1,5 @@
-// NumPy arrays in and out of the core, without copies. The Python layer has fixed the dtypes. This layer checks
-// what memory safety needs: dimensions, contiguity, dtype. The core checks the contents.
+// NumPy arrays in and out of the core, without copies. The Python layer has set the dtypes, this layer checks
+// what memory safety needs (dimensions, contiguity, dtype), and the core checks the contents.
 #pragma once
 
 #include <pybind11/numpy.h>

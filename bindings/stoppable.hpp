@@ -1,4 +1,4 @@
-// Ops that may take long: they run without the GIL, and Ctrl-C stops them.
+// Potentially long-running ops: they run without the GIL, and Ctrl-C stops them.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -18,9 +18,9 @@
 
 namespace pyfast::python {
 
-// Calls work(stop) without the GIL. `operations` is an upper estimate of the work. If it is large, another thread
-// does the work, and this thread looks for signals meanwhile, because Python handles them here. An exception of a
-// signal's handler stops the work and is thrown.
+// Calls work(stop) without the GIL. `operations` is an upper bound on the work. If it is large, another
+// thread does the work while this one checks for signals, because Python handles them here. If a signal
+// handler raises an exception, the work stops and the exception is thrown.
 template <class Work>
 void stoppable(double operations, const Work& work) {
     constexpr double short_work = 5e8;  // at most a second
@@ -32,7 +32,7 @@ void stoppable(double operations, const Work& work) {
         try {
             done = std::async(std::launch::async, [&] { work(&stop); });
         } catch (const std::system_error&) {
-            // The system gives no more threads, so this one does the work, and signals wait.
+            // No more threads are available, so this one does the work, and signals wait.
         }
     }
     if (!done.valid()) {

@@ -1,4 +1,4 @@
-"""The native core. A test compares the parameters' names with those that the module's own docstrings give."""
+"""The native core. A test compares the parameter names with those in the module's own docstrings."""
 
 from typing import Any, TypeAlias
 
@@ -217,10 +217,12 @@ _Settings: TypeAlias = tuple[float, bool, float, int, _Memory | None]
 _Gradients: TypeAlias = tuple[_Memory, _Memory, _Memory]  # by x_src, x_dst, att; empty where not wanted
 
 class cuda:
-    """The ops on a GPU: a submodule, only where they are built. Results are written to memory of the caller's."""
+    """The ops on a GPU: a submodule that exists only where they are built. Results are written to the
+    caller's memory.
+    """
 
     class DeviceError(RuntimeError):
-        """The GPU, or its driver, refused."""
+        """The GPU or its driver rejected the call."""
 
     @staticmethod
     def devices() -> tuple[int, str]: ...  # how many, why there are none

@@ -1,4 +1,4 @@
-"""The systems: methods that answer questions. Each system has one file or folder. A system searches and calls
+"""The systems: methods that answer questions. Each system has its own file or folder, and searches and calls
 LLMs only through the `engine.Context` of its question.
 
 To add a system, register an entry point of `pyfast.systems`, or name the system `MODULE:NAME`. See

@@ -1,5 +1,5 @@
-"""Cascade: one search and one answer first. Only a question whose answer is not certain is passed on to systems
-that cost more, until an answer is sure or the question has cost enough."""
+"""Cascade: one search and one answer first. Only questions with an uncertain answer are passed on to more
+expensive systems, until an answer is certain or the question reaches its limit of calls or tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOR_EFFORT = 2  # steps more, if passages are chosen by `effort`
 
 
 def _listed(given: Any) -> Any:
-    """Split a text at its commas. Other values stay as they are."""
+    """Split a string at its commas. Return other values unchanged."""
     return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
 
 
@@ -38,7 +38,7 @@ def _different(given: tuple[Later, ...]) -> tuple[Later, ...]:
 
 
 class Settings(n2n.Settings):
-    """The settings of the first answer and of the confidence, beside those of `n2n`."""
+    """The settings of the first answer and of the confidence, in addition to those of `n2n`."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         *n2n.Settings.inert,
@@ -62,7 +62,7 @@ class Settings(n2n.Settings):
         le=2,
         allow_inf_nan=False,
         description="Above 0, the LLM writes the first answer a second time, at this temperature, to see whether "
-        "the two agree. 0: it writes only one.",
+        "the two agree. 0: only one answer.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),
@@ -84,14 +84,14 @@ class Settings(n2n.Settings):
     most_calls: int = Field(
         default=0,
         ge=0,
-        description="Maximum number of LLM calls of a question. A system starts only if the calls that are left "
-        "are enough for it, not counting repetitions after a reply of the wrong form. 0: no limit.",
+        description="Maximum number of LLM calls per question. A system starts only if the remaining calls suffice"
+        " for it, not counting retries after malformed replies. 0: no limit.",
     )
     most_tokens: int = Field(
         default=0,
         ge=0,
-        description="Maximum number of tokens of a question. A system starts only if the tokens that are left "
-        "are enough for its calls, at the mean of the question's calls so far. 0: no limit.",
+        description="Maximum number of tokens per question. A system starts only if the remaining tokens suffice"
+        " for its calls, at the mean size of the question's calls so far. 0: no limit.",
     )
 
 
@@ -101,16 +101,16 @@ class Stage:
 
     answer: Callable[[Question, Context, Settings], Coroutine[Any, Any, Answer]]
     last: Prompt[Any]
-    """The prompt without whose reply the system has no answer"""
+    """The prompt whose reply the system needs for an answer"""
     calls: int
-    """How many LLM calls it takes at most, if all replies are usable"""
+    """The maximum number of LLM calls, if all replies are usable"""
     steps: int
-    """How many steps it takes at most then"""
+    """The maximum number of steps, if all replies are usable"""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a system answered, and how sure the answer is. Or why it has none."""
+    """What a system answered and how certain the answer is, or why there is none."""
 
     by: str
     found: Answer
@@ -119,10 +119,10 @@ class Attempt:
     confidence: float = 0.0
     """From 0 to 1. 0 if there is no answer"""
     failed: str = ""
-    """Why no reply to the last prompt of the system was usable. Empty: a reply was"""
+    """Why no reply to the system's last prompt was usable. Empty: a reply was usable"""
 
     def doubt(self, sure: float) -> str:
-        """Return why the question should be passed on. The text is empty if the answer is certain."""
+        """Return why the question should be passed on, or an empty string if the answer is certain."""
         if self.failed or self.found.text is None:
             return self.failed or "it abstained"
         return "" if self.confidence > sure else f"the confidence {self.confidence:.4f} is not above {sure:g}"
@@ -136,8 +136,10 @@ class Attempt:
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question with the first system that is sure of its answer. If none is, the last answer counts."""
-    ctx.hold_text()  # A client must not see an answer that another one may replace.
+    """Answer a question with the first system whose answer is certain. If there is none, return the last
+    answer.
+    """
+    ctx.hold_text()  # A client must not see an answer that a later one may replace.
     attempts: list[dict[str, Any]] = []
     trace: dict[str, Any] = {"attempts": attempts}
     tried: list[Attempt] = []
@@ -168,7 +170,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def attempt(
     by: str, before: Sequence[Attempt], question: Question, ctx: Context, settings: Settings
 ) -> Attempt:
-    """Let a system answer, and compute how sure the answer is. `before` are the attempts of earlier systems."""
+    """Let a system answer, and compute how certain the answer is. `before` contains the attempts of earlier
+    systems.
+    """
     try:
         found = await STAGES[by].answer(question, ctx, settings)
     except AnswerError as error:
@@ -222,7 +226,7 @@ def _drafting(prompt: Prompt[AnswerFields]) -> Prompt[AnswerFields]:
 
 
 DRAFT = _drafting(ANSWER)
-"""The prompt of `rag`, in a role of its own, so that a smaller model can reply to it"""
+"""The prompt of `rag`, in a separate role, so that a smaller model can reply to it"""
 STAGES: Mapping[str, Stage] = {
     "draft": Stage(draft, DRAFT, calls=2, steps=5),
     "rag": Stage(_rag, ANSWER, calls=1, steps=5),
@@ -232,7 +236,7 @@ STAGES: Mapping[str, Stage] = {
 
 
 def lacking(by: str, ctx: Context, settings: Settings) -> str:
-    """Return what a question lacks for a system, in words. The text is empty if it lacks nothing."""
+    """Return in words which calls or tokens a question lacks for a system, or an empty string if it lacks none."""
     left, used, stage = ctx.remaining(), ctx.ledger, STAGES[by]
     calls = min(left.calls, settings.most_calls - used.llm_calls if settings.most_calls else inf)
     tokens = min(left.tokens, settings.most_tokens - used.tokens if settings.most_tokens else inf)

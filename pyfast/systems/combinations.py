@@ -17,7 +17,7 @@ PRESET = "preset"
 @dataclass(frozen=True, slots=True)
 class Inert:
     """Settings that have no effect if another setting has a certain value. The settings `names` have no
-    effect if the setting `where` has one of the `values`. If a user gives one of `names` in this case, pyfast
+    effect if the setting `where` has one of the `values`. If a user sets one of `names` in this case, pyfast
     raises an error.
 
     Example:
@@ -33,8 +33,7 @@ class Inert:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Several settings under one name, such as the settings of a row of a paper's table. They replace the
-    defaults.
+    """Several settings under one name, such as those of one row in a paper's table. They replace the defaults.
 
     Example:
         >>> from pyfast.systems import Preset
@@ -48,9 +47,9 @@ class Preset:
 
 
 def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Inert]) -> str | None:
-    """Return an error message if a setting that the user gave has no effect. Otherwise return None.
+    """Return an error message if a setting given by the user has no effect, and otherwise None.
 
-    `given` has the names of the settings that the user gave. All other settings are not checked.
+    `given` contains the names of the settings that the user gave. No other settings are checked.
     """
     for row in table:
         value = getattr(settings, row.where)
@@ -63,7 +62,7 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
 
 
 def as_text(value: Any) -> str:
-    """Write the value of a setting as a user writes it on the command line."""
+    """Format a setting's value as on the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Enum):
@@ -74,11 +73,11 @@ def as_text(value: Any) -> str:
 
 
 def _others(row: Inert, annotation: Any) -> list[str]:
-    """Return the values of the setting `row.where` with which the settings of `row` have an effect. Each has the
-    form of the command line, such as `graph=on`.
+    """Return the values of the setting `row.where` with which the settings of `row` have an effect, as on the
+    command line, such as `graph=on`.
 
-    `annotation` is the type of the setting `row.where`. If the values of this type cannot be listed, the result
-    is one text, such as `another graph`.
+    `annotation` is the type of the setting `row.where`. If the values of this type cannot be listed, the
+    result is a single string, such as `another graph`.
     """
     if annotation is bool:
         choices: Sequence[Any] = (True, False)

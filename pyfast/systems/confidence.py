@@ -1,5 +1,6 @@
-"""How sure an answer is, from what costs little: whether its words stand in the evidence, beside those of the
-question, whether it agrees with other answers, and how far the best passage of the search is above the second."""
+"""How certain an answer is, from cheap signals: whether its words occur in the evidence, next to those of the
+question, whether it agrees with other answers, and how far the best passage of the search scores above the
+second."""
 
 from __future__ import annotations
 
@@ -21,14 +22,14 @@ from pyfast.utils.stop_words import ENGLISH
 from pyfast.utils.text_forms import normalise
 
 FEATURES = ("bias", "later", "support", "coverage", "agreement", "gap")
-"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system. `coverage`
+"""What a confidence depends on. `bias` is always 1. `later` is 1 for the answer of a later system; `coverage`
 and `gap`, which show whether one search suffices, are then 0"""
 Weights = tuple[float, float, float, float, float, float]
 """The weight of each feature, in the order of `FEATURES`"""
 
 
 def gap_of(pool: Pool) -> float:
-    """Return how far the best passage of a search is above the second, as a share of its score, from 0 to 1."""
+    """Return how far a search's best passage scores above the second, as a share of its score, from 0 to 1."""
     first, second = [*pool.scores[:2].tolist(), 0.0, 0.0][:2]
     return min(max((first - second) / first, 0.0), 1.0) if first > 0 else 0.0
 
@@ -36,10 +37,10 @@ def gap_of(pool: Pool) -> float:
 def support_of(
     index: Index, items: Sequence[tuple[str, str, ScoredSegments | bytes | None]]
 ) -> list[tuple[float, float]]:
-    """Look for answers in their evidence. An item is (question, answer, evidence).
+    """Look for answers in their evidence. Each item is (question, answer, evidence).
 
-    Returns two shares for each item. Support: how many of the answer's words stand in one piece of the evidence.
-    Coverage: how many of the question's words stand beside them, in one of the pieces with the highest support.
+    Returns two shares for each item. Support: how many of the answer's words occur in one piece of evidence.
+    Coverage: how many of the question's words occur with them, in one of the pieces with the highest support.
     """
     return [
         max(
@@ -69,20 +70,20 @@ def _share(text: str, piece: str) -> float:
 
 
 def agreement_of(one: str, other: str) -> float:
-    """Return how far two answers agree, from 0 to 1: Dice's coefficient of their sets of words."""
+    """Return how far two answers agree, from 0 to 1: the Dice coefficient of their word sets."""
     first, second = set(normalise(one).split()), set(normalise(other).split())
     return 2 * len(first & second) / max(len(first) + len(second), 1)
 
 
 def confidence_of(features: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the probability that an answer is correct, by the logistic function of the weighted features."""
+    """Return the probability that an answer is correct: the logistic function of the weighted features."""
     return 0.5 + 0.5 * tanh(sum(map(mul, features, weights)) / 2)
 
 
 def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights:
-    """Fit the weights of the confidence by logistic regression to answers that are known to be correct or wrong.
+    """Fit the weights of the confidence by logistic regression on answers that are known to be correct or wrong.
 
-    A penalty of half the sum of the squared weights (without the bias) makes the fit work with few answers.
+    An L2 penalty of half the sum of the squared weights (without the bias) makes the fit work with few answers.
 
     Args:
         features: [n, 6] the `FEATURES` of n answers.
@@ -102,8 +103,8 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
 
 
 def attempts_of(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the answers in the traces of `cascade`, including those that another answer replaced: by the system
-    that gave them, and by the id of the question."""
+    """Return the answers in the traces of `cascade`, including those that another answer replaced, by the
+    system that gave them and by the question's id."""
     attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
     for record in records:
         for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():
@@ -124,19 +125,20 @@ class Calibration:
     weights: Weights
     """The setting `weights` of `cascade`"""
     answers: int
-    """How many answers the weights were fitted to"""
+    """How many answers the weights were fitted on"""
     right: int
     """How many of them are correct"""
     loss: float
     """The mean log loss of the confidences, in nats"""
     constant_loss: float
-    """The mean log loss if each answer had the same confidence, the share of correct answers. If `loss` is not
-    much smaller, the confidences reveal little"""
+    """The mean log loss if each answer had the same confidence, the share of correct answers. Unless `loss`
+    is much smaller, the confidences say little"""
 
 
 def calibrated(features: Sequence[Sequence[float]], right: Sequence[float]) -> Calibration:
-    """Fit the confidence to answers. `features` has the `FEATURES` of each, and `right` 1 for a correct one and 0
-    for a wrong one. Raises `InputError` if all are correct, all are wrong, or there are none."""
+    """Fit the confidence on answers. `features` contains the `FEATURES` of each, and `right` is 1 for a
+    correct answer and 0 for a wrong one. Raises `InputError` if all are correct, all are wrong, or there are
+    none."""
     share = sum(right) / max(len(right), 1)
     if not 0 < share < 1:
         told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"

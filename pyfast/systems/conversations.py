@@ -1,9 +1,7 @@
-"""Conversations for systems that answer single questions. The LLM changes later turns so that they can be
-understood alone.
+"""Conversations for systems that answer single questions. The LLM makes later turns self-contained.
 
-There are two methods, rewriting and resolution (see `FollowUps`). Both are baselines in the paper of
-graph_convqa (table 2). The metrics of this paper need the entities of the evidence, so the trace also gets
-these entities.
+There are two methods, rewriting and resolution (see `FollowUps`). Both are baselines in graph_convqa's paper
+(table 2). The metrics of this paper need the entities in the evidence, so the trace also contains them.
 """
 
 from __future__ import annotations
@@ -72,9 +70,9 @@ PROMPTS: dict[FollowUps, tuple[Prompt[Any], ...]] = {
 async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups: FollowUps) -> Answer:
     """Answer one turn of a conversation.
 
-    Unless `follow_ups` is "off", a later turn is first rewritten as a question that can be understood alone.
-    The trace stores this question as `asked`. The trace also gets `entities`, the entities of the evidence.
-    The entities are left out if the budget does not allow another step.
+    Unless `follow_ups` is "off", a later turn is first rewritten as a self-contained question, which the trace
+    stores as `asked`. The trace also contains `entities`, the entities in the evidence, unless the budget does
+    not allow another step.
     """
     asked = question
     if follow_ups != "off" and ctx.past:
@@ -91,9 +89,9 @@ async def answer_turn(question: Question, ctx: Context, *, ask: Ask, follow_ups:
 
 
 async def on_its_own(text: str, ctx: Context, follow_ups: FollowUps) -> str:
-    """Change a turn's question so that it can be understood alone. With "rewrite", the LLM rewrites the
-    question. With "resolve", the LLM finds terms that the question leaves out, and the function adds them. If
-    the LLM's reply is not usable, the question stays unchanged."""
+    """Make a turn's question self-contained. With "rewrite", the LLM rewrites the question. With "resolve", the
+    LLM finds terms that the question leaves out, and the function adds them. If the LLM's reply is unusable, the
+    question stays unchanged."""
     turns = earlier(ctx.past)
     if follow_ups == "rewrite":
         try:
@@ -120,8 +118,8 @@ def earlier(past: Past) -> list[tuple[str, str]]:
 
 
 def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx: Context) -> str:
-    """Write the last turns, as many as fit into the context window. The window must also have room for
-    `prompt`, and for `text`, the question of the current turn."""
+    """Write as many of the last turns as fit into the context window, next to `prompt` and `text`, the
+    question of the current turn."""
     budget = ctx.text_budget(prompt) - len(text)
 
     def text_of(some: Sequence[tuple[str, str]]) -> str:
@@ -131,7 +129,7 @@ def _shown(turns: Sequence[tuple[str, str]], text: str, prompt: Prompt[Any], ctx
 
 
 async def entities_of(evidence: ScoredSegments | bytes | None, ctx: Context) -> list[str]:
-    """Find the entities that the evidence of an answer names, in the order of the evidence."""
+    """Find the entities that an answer's evidence names, in the order of the evidence."""
     if isinstance(evidence, ScoredSegments):
         return list((await ctx.call(linearise, evidence)).entities)
     snippets = tuple(str(item["snippet"]) for item in orjson.loads(evidence or b"[]"))

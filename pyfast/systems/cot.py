@@ -55,7 +55,7 @@ class Settings(Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question with one call of the LLM, which writes steps of reasoning and then the answer."""
+    """Answer a question with one LLM call, which writes steps of reasoning and then the answer."""
     if settings.long_answer:
         long = await ctx.generate(LONG_COT, question=question.text)
         return Answer(long_text(long.paragraphs), trace={"reasoning": long.reasoning})
@@ -66,7 +66,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 @cache
 def few_shot(prompt: Prompt[M], examples: int) -> Prompt[M]:
-    """Put worked examples before the question of a prompt whose reply has reasoning and an answer."""
+    """Put worked examples before the question in a prompt whose reply contains reasoning and an answer."""
     worked = "".join(
         f"Question: {question}\n{json.dumps({'reasoning': reasoning, 'answer': answer}, ensure_ascii=False)}\n\n"
         for question, reasoning, answer in EXAMPLES[:examples]

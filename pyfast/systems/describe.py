@@ -1,4 +1,4 @@
-"""Describe a system and its settings in words, for `pyfast systems` and the tables of the documentation."""
+"""Describe a system and its settings in words, for `pyfast systems` and the tables in the documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
 OWN = "pyfast's own"
-"""The value of `SettingDescription.paper` for a setting of pyfast's systems that is in no paper"""
+"""The value of `SettingDescription.paper` for a setting of pyfast's own systems that is in no paper"""
 
 _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
 
@@ -36,10 +36,10 @@ class SystemDescription:
     prompts: tuple[str, ...]
     """The names of the system's prompts"""
     roles: Mapping[Role, tuple[str, ...]]
-    """The roles of the system. Each role has the names of the prompts that the LLM of this role answers"""
+    """The roles of the system, each with the names of the prompts that its LLM answers"""
     presets: tuple[PresetDescription, ...] = ()
     replies: Mapping[str, str] = field(default_factory=dict)
-    """For each prompt, the form of the LLM's reply in JSON. Words stand for values, as in `{"entity":
+    """For each prompt, the structure of the LLM's reply in JSON. Words stand for values, as in `{"entity":
     text}`"""
 
 
@@ -49,19 +49,19 @@ class PresetDescription:
 
     name: str
     settings: str
-    """Settings as on the command line, such as `k=2 steps=4`"""
+    """The settings as on the command line, such as `k=2 steps=4`"""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
-    """One setting. All fields are text. Values have the form that the command line accepts."""
+    """One setting. All fields are text, with values as on the command line."""
 
     name: str
     type: str
     """The type of the values in plain words, such as `on/off` or `one of: a, b`"""
     default: str
-    """The default value. Empty if the setting must be given"""
+    """The default value. Empty if the setting is required"""
     range: str
     """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
@@ -78,7 +78,7 @@ def describe_system(system: str | System) -> SystemDescription:
             of the docstring of its `answer`.
 
     Returns:
-        The system's name, summary, paper, prompts, roles, presets and forms of replies, and whether it needs
+        The system's name, summary, paper, prompts, roles, presets and reply structures, and whether it needs
         an index.
 
     Raises:
@@ -108,9 +108,9 @@ def describe_system(system: str | System) -> SystemDescription:
 
 
 def _in_json(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> str:
-    """Describe the JSON replies that fit a schema, such as `{"hops": number from 1 to 3, "query": text}`.
+    """Describe the JSON replies that match a schema, such as `{"hops": number from 1 to 3, "query": text}`.
 
-    `parts` has the schemas to which a `$ref` in the schema refers, by name.
+    `parts` contains the schemas to which a `$ref` in the schema refers, by name.
     """
     if "$ref" in schema:
         return _in_json(parts[schema["$ref"].rpartition("/")[2]], parts)
@@ -138,8 +138,7 @@ def describe_systems() -> list[SystemDescription]:
     """Describe all installed systems.
 
     Returns:
-        The descriptions, sorted by the names of the systems. If a system cannot be loaded, its summary gives
-        the reason.
+        The descriptions, sorted by system name. If a system cannot be loaded, its summary gives the reason.
 
     Example:
         >>> from pyfast.systems import describe_systems
@@ -180,8 +179,8 @@ def settings_table(system: str | System) -> str:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        A table of the settings. If the system has presets, a table of them follows. If it has no settings,
-        the result is a sentence that says so.
+        A table of the settings, followed by a table of the presets if there are any. For a system without
+        settings, the result is a sentence that says so.
 
     Raises:
         InputError: There is no such system.
@@ -232,14 +231,13 @@ def _described(name: str, field: FieldInfo, table: Sequence[Inert], otherwise: s
 
 def _refused(name: str, table: Sequence[Inert]) -> str:
     """Return a sentence that names the values of other settings with which the setting `name` has no effect, such
-    as "Not with `graph=off`." The text is empty if the setting always has an effect."""
+    as "Not with `graph=off`.", or an empty string if it always has an effect."""
     beside = [f"`{row.where}={as_text(value)}`" for row in table if name in row.names for value in row.values]
     return f" Not with {' or '.join(beside)}." if beside else ""
 
 
 def _in_words(annotation: Any) -> str:
-    """Describe the type of a setting in plain words, such as "whole number". For an unknown type, return its
-    name."""
+    """Describe a setting's type in plain words, such as "whole number". For an unknown type, return its name."""
     if annotation in _PLAIN_TYPES:
         return _PLAIN_TYPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -263,7 +261,7 @@ def _one_of(values: list[str]) -> str:
 
 
 def _bounds(field: FieldInfo) -> str:
-    """Write the bounds of a setting in words, such as "1 to 20". The text is empty if there are no bounds."""
+    """Describe a setting's bounds in words, such as "1 to 20". Without bounds, the result is empty."""
     bounds = dict(_each_bound(field))
     low, high = bounds.get("ge"), bounds.get("le")
     if low is not None and high is not None:

@@ -8,7 +8,7 @@ from pyfast.systems.system import Answering, System
 
 
 async def answer(question: Question, ctx: Context, settings: Answering) -> Answer:
-    """Answer a question with one call of the LLM, without evidence."""
+    """Answer a question with one LLM call, without evidence."""
     if settings.long_answer:
         return Answer(long_text((await ctx.generate(LONG_DIRECT, question=question.text)).paragraphs))
     reply = await ctx.generate(unless_known(DIRECT, settings.abstain), question=question.text)
@@ -21,6 +21,6 @@ SYSTEM = System(
     Answering,
     (DIRECT, LONG_DIRECT),
     needs_index=False,
-    summary="baseline: what the LLM knows, in one call, without evidence",
+    summary="baseline: the LLM's own knowledge, in one call, without evidence",
     paper="a baseline of SubQRAG",
 )

@@ -1,9 +1,9 @@
-"""Effort by question: which passages of a ranking an LLM should read for a question.
+"""Effort by question: which of the ranked passages an LLM should read for a question.
 
-An LLM reads first the passages that are most likely to be evidence for their length, and stops when the rest are
-expected to contain too little evidence. The signals for this cost nothing: the passage's rank in the evidence
-graph and in the search, how many of the question's terms it has, and how many of them better passages have. The
-scores of a search add nothing to these signals.
+An LLM reads passages in order of expected evidence relative to length, until too little evidence is expected
+in the rest. The signals for this cost nothing: the passage's rank in the evidence graph and in the search,
+how many of the question's terms it contains, and how many of these better passages contain. Search scores add
+nothing to these signals.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pyfast.retrieval.index.index import of_index
 from pyfast.systems.system import Effort
 
 FEATURES = ("bias", "rank", "place", "share", "before", "new", "length")
-"""What the worth of a passage depends on: the logarithms of its rank and of its place in the search, which share
-of the question's terms it has (compared with the passage of the ranking that has the most), the share of the terms
-that better passages have, the share that only this passage adds, and the logarithm of its length in bytes. A rare
-term counts more than a frequent one"""
+"""What the worth of a passage depends on: the logarithms of its rank and of its place in the search, the
+share of the question's terms that it contains (compared with the ranked passage that contains the most), the
+share of the terms that better passages contain, the share that only this passage adds, and the logarithm of
+its length in bytes. A rare term counts more than a frequent one"""
 WEIGHTS = (-2.201, -1.613, 0.591, 2.396, 0.794, 2.985, -0.158)
 """The weight of each feature in the log odds that a passage is evidence. benchmarks/effort.py fits them"""
 UNREAD = 0.13
 """How many passages with evidence may be expected among those that `effort=auto` leaves out. With more, `n2n`
-would lose recall on two of the four sets to which benchmarks/effort.py fits it"""
+would lose recall on two of the four sets on which benchmarks/effort.py fits it"""
 NOT_FOUND = 100
 """The place of a passage that the search did not find"""
 
@@ -39,7 +39,7 @@ Item = tuple[Pool, Pool, str]
 
 
 def features_of(index: Index, items: Sequence[Item]) -> list[NDArray[np.float64]]:
-    """Compute the features of the passages of ranked pools: for each pool, float64[passages, FEATURES]."""
+    """Compute the features of the passages in ranked pools: for each pool, float64[passages, FEATURES]."""
     made = []
     passages = np.concatenate([np.empty(0, np.int32), *(ranked.passages for ranked, _, _ in items)])
     (offsets, _), places = index.lines(passages)
@@ -82,8 +82,8 @@ def worth_reading(index: Index, items: Sequence[Item], unread: float) -> list[Po
     Args:
         index: The index.
         items: For each question: its ranked pool, the pool as the search returned it, and the question.
-        unread: How many passages with evidence may be expected among those that are not chosen. The best passage
-            of a pool is always chosen.
+        unread: How many passages with evidence may be expected among those not chosen. The best passage of a
+            pool is always chosen.
 
     Returns:
         For each item, the chosen passages, best first, with their scores.
@@ -111,7 +111,7 @@ def worth_reading(index: Index, items: Sequence[Item], unread: float) -> list[Po
 
 
 def may_be_unread(effort: Effort, auto: float = UNREAD) -> float | None:
-    """Return how many passages with evidence may be expected among those that are left out: `auto` if the setting
+    """Return how many passages with evidence may be expected among those left out: `auto` if the setting
     `effort` is `auto`. None: nothing is left out."""
     return None if effort == "paper" else auto / (1.0 if effort == "auto" else effort)
 
@@ -119,7 +119,7 @@ def may_be_unread(effort: Effort, auto: float = UNREAD) -> float | None:
 async def passages_to_read(
     ranked: Pool, searched: Pool, question: str, effort: Effort, ctx: Context, unread: float = UNREAD
 ) -> Pool:
-    """Choose which passages of a ranked pool the LLM reads, as the setting `effort` says.
+    """Choose which passages of a ranked pool the LLM reads, according to the setting `effort`.
 
     Args:
         ranked: The ranked pool.

@@ -1,5 +1,5 @@
-"""N2N-GQA: the LLM plans hops (searches). An evidence graph ranks the passages of each hop. At the end,
-another evidence graph ranks the passages for the answer."""
+"""N2N-GQA: the LLM plans hops (searches). An evidence graph ranks the passages of each hop, and a final one
+ranks the passages for the answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from pyfast.systems.prompts import (
 
 ANYTHING = "name or value"
 _UNREAD_WITHOUT_GRAPHS = 0.05
-"""How much evidence `effort=auto` may leave out of a list that no evidence graph has ranked"""
+"""How much evidence `effort=auto` may leave out of a list not ranked by an evidence graph"""
 _PLACE = re.compile(r"\{entity([12])\}")
 
 
@@ -57,7 +57,7 @@ class Settings(system.Reading, system.Abstaining):
 
     decompose: bool = Field(
         default=True,
-        description="Let the LLM plan one to three hops. Off: there is one hop, whose query is the question.",
+        description="Let the LLM plan one to three hops. Off: there is a single hop, whose query is the question.",
         json_schema_extra={"paper": "Structured Query Planning"},
     )
     graph: bool = Field(
@@ -75,15 +75,15 @@ class Settings(system.Reading, system.Abstaining):
     expand: bool = Field(
         default=True,
         description="Add passages from the whole corpus that share terms with the best passages of a pool, and"
-        " also search for the answer with the names that the hops found. With `ranking=graph_rank` it is off,"
-        " because that ranking cannot use the added passages.",
+        " also search for the answer with the names that the hops found. Always off with `ranking=graph_rank`,"
+        " which cannot use the added passages.",
     )
     alpha: float = Field(
         default=0.85,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The balance in GraphRank between the semantic score and the structural score. 1: no "
+        description="The balance in GraphRank between the semantic and the structural score. 1: no "
         'structural score (the ablation "w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
@@ -126,8 +126,8 @@ class Settings(system.Reading, system.Abstaining):
         default=100,
         ge=1,
         le=10_000,
-        description="Number of passages and rows retrieved for the final answer, in addition to the passages"
-        " of the hops.",
+        description="Number of passages and rows retrieved for the final answer, in addition to the hops'"
+        " passages.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_unique: int = Field(
@@ -184,15 +184,15 @@ passages and nodes"""
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan: the queries of its hops. In a query, `{entity1}` and `{entity2}` stand for the entities that earlier
-    hops found.
+    """A plan: the queries of its hops, in which `{entity1}` and `{entity2}` stand for the entities that
+    earlier hops found.
     """
 
     queries: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
     entity_type: str = ANYTHING
     degraded: str | None = None
-    """Which part of the LLM's plan could not be used, and why."""
+    """Which part of the LLM's plan was unusable, and why."""
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
@@ -219,7 +219,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             path[-1]["alternatives"] = plan.alternatives
         if hop + 1 == len(plan.queries):
             path[-1] |= traced(pool)
-            break  # The passages of the last hop are the evidence for the answer.
+            break  # The last hop's passages are the evidence for the answer.
         path[-1]["retrieved"] = pool_ids(pool)
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
@@ -268,8 +268,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
-    If a hop of the plan is not usable, the plan ends before this hop. If no hop is usable, or only the first
-    of several hops is usable, the plan is one search for the question itself.
+    If a hop is unusable, the plan ends before this hop. If no hop, or only the first of several, is usable,
+    the plan is one search for the question itself.
     """
     if not settings.decompose:
         return Plan((question,))
@@ -293,7 +293,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
 
 
 def fill(template: str, entities: list[str]) -> str:
-    """Replace `{entity1}` and `{entity2}` in the query of a hop by the entities that earlier hops found."""
+    """Replace `{entity1}` and `{entity2}` in a hop's query with the entities that earlier hops found."""
     known = {str(number): entity for number, entity in enumerate(entities, start=1)}
     return _PLACE.sub(lambda place: known.get(place[1], place[0]), template)
 
@@ -318,8 +318,8 @@ async def reranked(
 
 
 def reasoning_path(path: list[dict[str, Any]]) -> str:
-    """Write the hops for the final prompt, with the entities that they found. The text is empty if there was
-    only one hop."""
+    """Write the hops for the final prompt, with the entities that they found. The result is empty if there
+    was only one hop."""
     if len(path) < 2:
         return ""
     lines = [

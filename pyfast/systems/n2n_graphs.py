@@ -1,5 +1,5 @@
-"""Compute the evidence graphs of a question of `n2n` again, from the run's index, with
-the terms that explain their edges."""
+"""Recompute the evidence graphs of an `n2n` question from the run's index, with the terms that explain their
+edges."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyfast.retrieval.rerank import TERMS, expand, segment_ids, strongest_shared
 from pyfast.systems.traces import Listed, Step
 
 HELD = 1 << 19
-"""If more pairs of passages than this number are in memory, all of them are forgotten"""
+"""The maximum number of passage pairs in memory. With more, all of them are dropped"""
 
 
 class SharedTerms:
-    """Finds the strongest shared terms of pairs of passages of one index, for each pair only once."""
+    """Finds the strongest shared terms of passage pairs in one index, only once per pair."""
 
     def __init__(self) -> None:
         self._forget()
@@ -46,7 +46,7 @@ class SharedTerms:
         return edge, terms[edge, place]
 
     def _add(self, X: csr_array, pairs: Int64) -> None:
-        """Find the terms of new pairs, which are sorted."""
+        """Find the terms of new pairs, given in sorted order."""
         pair, found = strongest_shared_terms(X, (pairs >> 32).astype(np.int32), pairs.astype(np.int32))
         terms = np.full((len(pairs), TERMS), -1, np.int32)
         terms[pair, np.arange(len(pair)) - np.searchsorted(pair, pair)] = found
@@ -56,7 +56,7 @@ class SharedTerms:
 
 
 STRONGEST = 2
-"""Each node keeps this many of its strongest edges. An edge is in the graph if at least one of its two nodes
+"""How many of its strongest edges each node keeps. An edge is in the graph if at least one of its two nodes
 keeps it"""
 Graph = dict[str, Any]
 """A graph in JSON types: its `step`, the ids of its `nodes`, and its edges in flat lists (see `_edges`)"""
@@ -67,7 +67,7 @@ class Pool:
     """The passages (nodes) of one evidence graph before pruning, in the order of retrieval."""
 
     question: int
-    """The number of the question among those whose graphs are computed together"""
+    """The question's number among those whose graphs are computed together"""
     step: str
     query: str
     retrieved: tuple[str, ...]
@@ -75,8 +75,8 @@ class Pool:
 
 
 def pools_of(steps: Sequence[Step], question: int, text: str) -> list[Pool]:
-    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph. `question`
-    is the number of the question, and `text` its text."""
+    """Find the pools that n2n ranked: one for each hop with a pruned pool, and one for the final graph.
+    `question` is the question's number, and `text` its text."""
     evidence = steps[-1].lists[-1].segments
     pools = []
     for step in steps:
@@ -103,7 +103,7 @@ def graphs_of(
     in this order: retrieved passages, passages that expansion added, all other kept passages. `segments` maps
     the id of each segment of the pools to its position in the corpus.
 
-    `index` must have only the documents that the questions could see.
+    `index` must contain only the documents that the questions could see.
     """
     rows = _rows(index, segments)
     pools = [pool for pool in pools if any(id in rows for id in pool.retrieved)]
@@ -153,12 +153,11 @@ def _expanded(
 def _edges(
     index: Index, pools: Sequence[Sequence[int]], masked: tuple[Int64, Int32] | None, shared_terms: SharedTerms
 ) -> list[dict[str, Any]]:
-    """For each node of each pool, compute its strongest edges. If `masked` is given, the terms in it do not
-    count as shared.
+    """Compute the strongest edges of each node in each pool. If `masked` is given, its terms do not count as
+    shared.
 
-    For each pool, `ends` has the two nodes of each edge, and `weights` the weight of each edge. `terms` has
-    the strongest shared terms of all edges, edge after edge, and `counts` the number of these terms for each
-    edge.
+    For each pool, `ends` contains the two nodes of each edge, and `weights` its weight. `terms` contains the
+    strongest shared terms of all edges, edge after edge, and `counts` the number of these terms per edge.
     """
     offsets, passages = stack(pools, np.int32)
     weight: Literal["sum", "dot"] = "sum" if masked is None else "dot"
@@ -188,8 +187,8 @@ def _edges(
 
 
 def with_joined(steps: Sequence[Step], graphs: Sequence[Graph]) -> list[Step]:
-    """Return the steps. If expansion added passages to the graph of a step, a list of these passages is
-    inserted after the first list of the step.
+    """Return the steps. If expansion added passages to a step's graph, a list of these passages is inserted
+    after the step's first list.
     """
     nodes = {graph["step"]: graph["nodes"] for graph in graphs}
     made = []

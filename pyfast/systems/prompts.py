@@ -86,22 +86,24 @@ class ReasonedFields(BaseModel):
 
 
 def short_so_far(fields: Mapping[str, Any]) -> str:
-    """Return the beginning of an answer whose reply has not ended (see `Prompt.streamed`). It is empty as long as
-    `final_text` may find that the LLM abstains."""
+    """Return the beginning of an answer from an unfinished reply (see `Prompt.streamed`). It is empty as long
+    as `final_text` may find that the LLM abstains."""
     answer = fields.get("answer")
     text = answer.strip() if isinstance(answer, str) else ""
     return "" if INSUFFICIENT.startswith(text.lower().rstrip(".")) else text
 
 
 def long_so_far(fields: Mapping[str, Any]) -> str:
-    """Return the beginning of a long answer whose reply has not ended. What is too long is cut, as in `mended`."""
+    """Return the beginning of a long answer from an unfinished reply. Texts that are too long are cut, as in
+    `mended`.
+    """
     given = fields.get("paragraphs")
     texts = given[:_PARAGRAPHS] if isinstance(given, list) else []
     return long_text(text[:_CHARACTERS] for text in texts if isinstance(text, str)) or ""
 
 
 def reasoned_so_far(so_far: Callable[[Mapping[str, Any]], str]) -> Callable[[Mapping[str, Any]], str]:
-    """Stream nothing of a reply that is refused because its reasoning is missing or too long."""
+    """Stream nothing of a reply that is rejected because its reasoning is missing or too long."""
     return lambda fields: so_far(fields) if 0 < len(str(fields.get("reasoning", ""))) <= _REASONING else ""
 
 
@@ -153,8 +155,8 @@ def _plan_prompt(most: int) -> Prompt[PlanFields]:
 
 
 def plan_prompt(question: str) -> Prompt[PlanFields]:
-    """Make the prompt for a plan of hops. The schema of the reply limits the length of each text. The limit
-    leaves enough room to repeat a question of up to 960 characters.
+    """Make the prompt for a plan of hops. The reply's schema limits the length of each text, but leaves
+    enough room to repeat a question of up to 960 characters.
 
     Without a limit, a small model that must follow a schema may never stop. The function uses only a few
     different limits, because an LLM must compile each schema.
@@ -176,7 +178,7 @@ EXTRACT = Prompt(
     ),
     user="Evidence:\n$context\n\nWhich $entity_type answers this? $question",
     answer=EntityFields,
-    max_tokens=80,  # A reply that is cut off is not used: in the next query it would do harm.
+    max_tokens=80,  # A truncated reply is not used: it would spoil the next query.
     role="extract",
 )
 
@@ -213,7 +215,7 @@ def answer_prompt(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> Prompt[
 def longest_answer(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> int:
     """Compute the maximum number of characters of an answer, by the LLM of a role, from the passages of a pool.
 
-    If the pool has passages of a knowledge graph, the answer may be longer than usual, because such a
+    If the pool contains knowledge graph passages, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.
     """
     listed = _characters_of_graphs(ctx.index, pool) if ctx.index.has_graphs else 0
@@ -224,15 +226,15 @@ def longest_answer(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> int:
 
 
 def _characters_of_graphs(index: Index, pool: Pool) -> int:
-    """Count the characters of those passages of a pool that are from knowledge graphs."""
+    """Count the characters of a pool's knowledge graph passages."""
     graph = pool.passages[index.corpus.in_graphs(index.passages[pool.passages])]
     offsets, _ = index.rendered
     return int((offsets[graph + 1] - offsets[graph]).sum()) if len(graph) else 0
 
 
 def longest_list(listed: int, window: float, shortest: int) -> int:
-    """Compute the maximum number of characters of an answer. The answer should have room for a list of
-    everything in a text of `listed` characters.
+    """Compute the maximum number of characters of an answer, with room to list everything in a text of
+    `listed` characters.
 
     The length is at most a quarter of the context window of `window` tokens, but at least `shortest`. The
     function uses only a few different lengths, because an LLM must compile a schema for each length.
@@ -314,7 +316,7 @@ LONG_COT = Prompt(
 
 
 def long_text(paragraphs: Iterable[str]) -> str | None:
-    """Join the paragraphs of a long answer with empty lines. Returns None if the answer has no paragraph."""
+    """Join the paragraphs of a long answer with empty lines, or return None if it has no paragraph."""
     return "\n\n".join(filter(None, map(str.strip, paragraphs))) or None
 
 
@@ -322,8 +324,8 @@ _MAY_ABSTAIN = re.compile(rf"\bIf [^.]*, the answer is '{INSUFFICIENT}'\.")
 
 
 def unless_known(prompt: Prompt[M], abstain: bool) -> Prompt[M]:
-    """Adapt a prompt for the case that the evidence has no answer. If `abstain` is True, the prompt stays
-    unchanged: the LLM may say that there is no answer. Otherwise the prompt asks for the most likely
+    """Adapt a prompt for the case that the evidence contains no answer. If `abstain` is True, the prompt
+    stays unchanged: the LLM may say that there is no answer. Otherwise the prompt asks for the most likely
     answer."""
     return prompt if abstain else _guessing(prompt)
 
@@ -354,11 +356,11 @@ def answers_in(texts: Iterable[str]) -> list[str]:
 
 
 def final_text(answer: str) -> str | None:
-    """Return the answer, or None if the LLM said that the evidence has no answer."""
+    """Return the answer, or None if the LLM said that the evidence contains none."""
     text = answer.strip()
     return None if text.lower().rstrip(".") in ("", INSUFFICIENT) else text
 
 
 def tidied(texts: Iterable[str]) -> list[str]:
-    """Clean up names or words that an LLM wrote: remove line breaks, empty texts and duplicates."""
+    """Clean up names or words that an LLM wrote: remove line breaks, empty strings and duplicates."""
     return [text for text in dict.fromkeys(map(tidy, texts)) if text]

@@ -10,7 +10,7 @@ from pyfast.systems import system
 from pyfast.systems.effort import passages_to_read
 from pyfast.systems.prompts import ANSWER, LONG_ANSWER, answer_prompt, final_text, long_text, unless_known
 
-_RANKED = 50  # With `effort=auto`, an evidence graph ranks so many passages, and at most `k` are read.
+_RANKED = 50  # With `effort=auto`, an evidence graph ranks this many passages, and at most `k` are read.
 
 
 class Settings(system.Reading, system.Answering):
@@ -20,7 +20,7 @@ class Settings(system.Reading, system.Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Search once for a question, and answer it from the passages found, with one call of the LLM."""
+    """Search once for a question, and answer it from the passages found, with one LLM call."""
     _, pool = await search(question.text, settings.k, settings.effort, ctx)
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool)))
     if settings.long_answer:
@@ -34,7 +34,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def search(question: str, k: int, effort: system.Effort, ctx: Context) -> tuple[Pool, Pool]:
-    """Search once for a question. Returns (the list of the search, the passages that the LLM reads: at most `k`).
+    """Search once for a question. Returns (the search results, the passages that the LLM reads: at most `k`).
 
     Unless `effort` is `paper`, the passages are ranked by their evidence graph, as in `n2n`.
     """
@@ -51,6 +51,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (ANSWER, LONG_ANSWER),
-    summary="baseline: one search, its list as it is, one call of the LLM",
+    summary="baseline: one search, whose results are used unchanged, and one LLM call",
     paper="a baseline of N2N-GQA",
 )

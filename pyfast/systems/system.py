@@ -1,4 +1,4 @@
-"""`System`: a method that answers questions, in the form that the engine and the API need."""
+"""`System`: a method for answering questions, as the engine and the API need it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     inert: ClassVar[tuple[Inert, ...]] = ()
-    """Settings that have no effect if another setting has a certain value. If a user gives such a setting
-    together with that value, pyfast raises an error"""
+    """Settings that have no effect if another setting has a certain value. If a user combines such a setting
+    with that value, pyfast raises an error"""
 
 
 class Abstaining(Settings):
@@ -53,20 +53,20 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="Allow the LLM to abstain if the evidence has no answer. Off: the prompt asks for the most"
-        " likely answer, so the LLM abstains only by replying that there is none. Use `off` for benchmarks,"
-        " because scores count an abstention as wrong.",
+        description="Allow the LLM to abstain if the evidence contains no answer. Off: the prompt asks for the"
+        " most likely answer, so the LLM abstains only by replying that there is none. Use `off` for benchmarks,"
+        " in which an abstention counts as wrong.",
     )
 
 
 class Answering(Abstaining):
-    """Base class of settings for systems that also answer open questions, with several paragraphs."""
+    """Base class of settings for systems that also answer open questions, in several paragraphs."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("abstain",), "long_answer", (True,)),)
 
     long_answer: bool = Field(
         default=False,
-        description="Answer with several paragraphs, for open questions. Off: answer with the name, number or"
+        description="Answer in several paragraphs, for open questions. Off: answer with the name, number or"
         " phrase that the question asks for.",
     )
 
@@ -90,9 +90,9 @@ class Sparing(Settings):
     effort: Effort = Field(
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
-        " allow. `auto`: at most as many, starting with those most likely to be evidence for their length, and"
-        " stopping when the rest are expected to contain too little evidence. A number N above 0: as `auto`, but"
-        " the rest may contain only 1/N as much evidence.",
+        " allow. `auto`: at most as many, in order of expected evidence relative to length, stopping when too"
+        " little evidence is expected in the rest. A number N above 0: as `auto`, but the rest may contain only"
+        " 1/N as much evidence.",
     )
 
 
@@ -120,7 +120,7 @@ class WithKnowledge(Abstaining):
 
 
 def opens(index: Index, settings: WithKnowledge, run: Path | None) -> Session:
-    """Open the knowledge graph of the index in the version with which the run started."""
+    """Open the index's knowledge graph in the version with which the run started."""
     return open_session(index, settings.embedder, run)
 
 
@@ -139,31 +139,31 @@ class System:
 
     name: str
     answer: Callable[..., Coroutine[Any, Any, Answer]]
-    """The coroutine `answer(question, context, settings)`, which answers a question"""
+    """The coroutine `answer(question, context, settings)` that answers a question"""
     settings: type[Settings]
     prompts: tuple[Prompt[Any], ...]
     needs_index: bool = True
     opens: Callable[[Index, Any, Path | None], Session] | None = None
-    """A function `opens(index, settings, run)` that opens the knowledge graph of the index. Its result
-    becomes the argument `session` of `answer`. `run` is the folder of the run. If `opens` is None, the system
-    needs no knowledge graph
+    """A function `opens(index, settings, run)` that opens the index's knowledge graph. Its result becomes the
+    argument `session` of `answer`. `run` is the run's folder. If `opens` is None, the system needs no
+    knowledge graph
     """
     reads_summaries: bool = False
-    """Whether the system reads the summaries of an index (`pyfast corpus summarize`). An experiment can make them
-    for such a system"""
+    """Whether the system reads an index's summaries (`pyfast corpus summarize`). An experiment can create
+    them for such a system"""
     resumes: Callable[[Session, Any, Path], None] | None = None
     """A function `resumes(session, settings, answers)` that is called before a run resumes. `session` is the
-    result of `opens`. `answers` is the file with the answers that the run already has
+    result of `opens`. `answers` is the file with the run's answers so far
     """
     summary: str = ""
     """What the system does, in one line"""
     paper: str = ""
     """The title of the system's paper"""
     presets: Mapping[str, Preset] = field(default_factory=dict)
-    """Presets by name. The setting `preset` chooses one, so no setting of the system can have this name"""
+    """Presets by name. The setting `preset` selects one, so no setting of the system can have this name"""
     requests: Mapping[str, Role] = field(default_factory=dict)
-    """The role of each stage in which the system calls `Context.complete`, by the name of the stage.
-    `Context.complete` calls an LLM without a `Prompt`"""
+    """By name, the role of each stage in which the system calls `Context.complete`, which calls an LLM
+    without a `Prompt`"""
 
     @property
     def roles(self) -> Mapping[Role, tuple[str, ...]]:
@@ -178,21 +178,21 @@ class System:
 
     @property
     def code(self) -> str:
-        """A checksum of the system's code, empty for pyfast's own systems. A run resumes only with the
-        same code."""
+        """A checksum of the system's code, or an empty string for pyfast's own systems. A run resumes only
+        with the same code."""
         return "" if self.answer.__module__.startswith("pyfast.") else source_digest(self.answer)
 
     def configure(self, given: Mapping[str, Any]) -> Settings:
-        """Make the settings from the defaults, a preset, and the values `given` by name.
+        """Build the settings from the defaults, a preset, and the values `given` by name.
 
         Args:
-            given: Values by name, as text like on the command line (`{"k": "5", "graph": "off"}`), or as
-                Python values (`{"k": 5, "graph": False}`). `preset` names one of the system's `presets`. Its
-                settings replace the defaults, and the other values in `given` replace both.
+            given: Values by name, as strings like on the command line (`{"k": "5", "graph": "off"}`), or as
+                Python values (`{"k": 5, "graph": False}`). `preset` names one of the system's `presets`, whose
+                settings replace the defaults. The other values in `given` replace both.
 
         Raises:
-            InputError: A setting or preset does not exist, a value is not valid, or a setting has no effect
-                because of the value of another setting.
+            InputError: A setting or preset does not exist, a value is invalid, or a setting has no effect
+                because of another setting's value.
         """
         known = self.settings.model_fields
         values = dict(given)
@@ -234,7 +234,7 @@ async def _ask_with(
     question: Question,
     ctx: Context,
 ) -> Answer:
-    """Answer a question with the triples of `session` that come from documents which the question may use."""
+    """Answer a question with those triples of `session` that come from documents available to the question."""
     return await answer(question, ctx, settings=settings, session=session.within(ctx.index))
 
 
@@ -243,7 +243,7 @@ def _is_number(setting: FieldInfo) -> bool:
 
 
 def source_digest(function: Any) -> str:
-    """Return a checksum of the file that has the function. If there is no such file, return a checksum of the
+    """Return a checksum of the file that contains the function or, if there is no such file, of the
     function's code."""
     path = inspect.getsourcefile(function)
     if path is not None and Path(path).is_file():

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines in parallel, and return their results in order. If one of them raises an error, the
-    others are cancelled."""
+    """Run coroutines in parallel, and return their results in order. If one of them raises an error, cancel
+    the others."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))

@@ -18,12 +18,12 @@ class Listed:
     name: str
     segments: tuple[str, ...]
     chosen: bool = False
-    """Whether this list has the segments that the step kept.
+    """Whether this list contains the segments that the step kept.
 
-    Only such a list can lose a segment: the segment is in an earlier list, but not in this list
+    Only such a list can lose a segment, which is then in an earlier list but not in this one
     """
     items: Sequence[Any] = ()
-    """The items of the trace's list: ids, or objects. Empty if the list does not come from the trace"""
+    """The items of the trace's list: ids or objects. Empty if the list does not come from the trace"""
 
     @property
     def scores(self) -> tuple[float | None, ...]:
@@ -45,13 +45,13 @@ class Step:
     """All other values of the step in the trace, by name"""
 
     def as_json(self) -> dict[str, Any]:
-        """The step in JSON types, without its notes and scores."""
+        """The step as JSON values, without its notes and scores."""
         lists = [{"name": each.name, "segments": each.segments} for each in self.lists]
         return {"name": self.name, "query": self.query, "lists": lists}
 
 
 def segments_in(steps: Sequence[Step]) -> list[str]:
-    """Return the ids of all segments in the lists of these steps."""
+    """Return the ids of all segments in these steps' lists."""
     return [id for step in steps for each in step.lists for id in each.segments]
 
 
@@ -59,11 +59,10 @@ Trace = Mapping[str, Any]
 
 
 def steps_of(system: str, trace: Trace, evidence: Sequence[tuple[str, float | None]]) -> list[Step]:
-    """Return the steps of a question, in order. The last step is the evidence of the answer: segments and their
-    scores.
+    """Return the steps of a question, in order. The last step is the answer's evidence: segments and their scores.
 
-    If the trace has lists that belong to no step, they become the lists of an additional first step. The name
-    of this step is `trace`, or `turn` in a conversation.
+    Lists in the trace that belong to no step become the lists of an additional first step, named `trace`, or
+    `turn` in a conversation.
     """
     first = "turn" if system == "graph_convqa" else "trace"
     make, used = _STEPS.get(system, (_nested, None))
@@ -94,9 +93,9 @@ def _are_segments(value: Any) -> bool:
 
 
 def _step(name: str, fields: Trace, names: Mapping[str, str] | None = None, kept: str = "") -> Step:
-    """Make a step from a part of a trace. `names` has the keys of its lists in the trace, each with the name of
-    the list in the report. None: every list of segments becomes a list of the step. `kept` is the key of the list
-    with the segments that the step kept.
+    """Make a step from a part of a trace. `names` maps the keys of its lists in the trace to their names in
+    the report. None: every list of segments becomes a list of the step. `kept` is the key of the list with
+    the segments that the step kept.
     """
     if names is None:
         names = {key: key for key, value in fields.items() if _are_segments(value)}
@@ -114,9 +113,7 @@ def _are_steps(value: Any) -> bool:
 
 
 def _nested(trace: Trace) -> list[Step]:
-    """Return the steps of a system that is not pyfast's own: each object in the trace's lists of objects is a
-    step.
-    """
+    """Return the steps of a system that is not pyfast's own: each object in the trace's object lists is a step."""
     return [
         _step(f"{name} {number}", one)
         for name, value in trace.items()
@@ -171,6 +168,5 @@ _STEPS: dict[str, tuple[Callable[[Trace], list[Step]], frozenset[str]]] = {
     **dict.fromkeys(("mtqa", "tot", "rat", "ratt", "coa"), (_mtqa, frozenset({"columns"}))),
     "hseq": (_hseq, frozenset({"steps"})),
 }
-"""For each of pyfast's own systems: the function that makes the steps from a trace, and the keys of the trace
-that it uses
+"""For each of pyfast's own systems: the function that turns a trace into steps, and the trace keys that it uses
 """

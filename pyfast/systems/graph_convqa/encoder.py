@@ -17,7 +17,7 @@ from pyfast.systems.graph_convqa.graph import TokenGraph
 
 WEIGHTS, SHAPE = "encoder.safetensors", "encoder.json"
 FORMAT = 1
-"""The number of the format of an encoder"""
+"""The version number of the encoder's format"""
 _TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 
@@ -26,7 +26,7 @@ class Shape:
     """The size of an encoder and its options (graph_convqa's paper, table 4)."""
 
     hidden: int
-    """The LLM's hidden size: the size of the token embeddings that the encoder reads, and of its results"""
+    """The LLM's hidden size: the size of the token embeddings that the encoder reads and writes"""
     layers: int = 2
     heads: int = 2
     dropout: float = 0.5
@@ -34,16 +34,16 @@ class Shape:
     residual: bool = True
     """Whether the encoder's output is added to the token embeddings. False: it replaces them, as in the paper"""
     model: str = ""
-    """A digest of the LLM with which the encoder was trained. Empty if it is not known"""
+    """A digest of the LLM with which the encoder was trained. Empty if unknown"""
 
 
 class GraphEncoder(torch.nn.Module):
-    """The neural network that computes new embeddings for the nodes of a graph. It reads the token embeddings
-    of the nodes, [nodes, hidden], and the edges of the graph. Its output has the shape [nodes, hidden] too.
+    """The neural network that computes new embeddings for the nodes of a graph, [nodes, hidden], from the
+    nodes' token embeddings, [nodes, hidden], and the graph's edges.
 
-    The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the attention
-    heads are concatenated. After each layer comes an ELU (σ in equation 5 of the paper). `ops.gatv2` computes
-    the attention.
+    The weights have the layout of PyTorch Geometric's `GATv2Conv` with self-loops. The outputs of the
+    attention heads are concatenated, and each layer is followed by an ELU (σ in equation 5 of the paper).
+    `ops.gatv2` computes the attention.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -106,9 +106,10 @@ def save_encoder(encoder: GraphEncoder, folder: Path, model: str = "") -> None:
 
 
 def load_encoder(folder: Path) -> GraphEncoder:
-    """Load an encoder that `save_encoder` wrote.
+    """Load an encoder written by `save_encoder`.
 
-    Raises `InputError` if a file is missing or damaged, and `OtherBuildError` if the encoder has another format.
+    Raises `InputError` if a file is missing or damaged, and `OtherBuildError` if the encoder has a different
+    format.
     """
     for name in (SHAPE, WEIGHTS):
         if not (folder / name).is_file():
@@ -125,12 +126,12 @@ def load_encoder(folder: Path) -> GraphEncoder:
 
 
 def token_table(folder: Path) -> torch.Tensor:
-    """Read the token embeddings from the folder of a model, float32 [vocabulary, hidden]. Raises
-    `ModelNotFoundError` if the folder has none.
+    """Read the token embeddings from a model folder, float32 [vocabulary, hidden]. Raises
+    `ModelNotFoundError` if there are none.
     """
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 (it is no mapping)
                 if name.endswith(_TABLES):
                     return torch.as_tensor(file.get_tensor(name), dtype=torch.float32)
-    raise ModelNotFoundError(f"{folder} has no safetensors with token embeddings")
+    raise ModelNotFoundError(f"{folder} contains no safetensors file with token embeddings")

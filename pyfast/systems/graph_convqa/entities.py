@@ -1,4 +1,4 @@
-"""Find known names in evidence, by comparing strings (graph_convqa, section 4.3)."""
+"""Find known names in evidence, by string matching (graph_convqa, section 4.3)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class Entities:
     def spans(self, text: str) -> list[Span]:
         """Find where names occur in a text. Only whole words count.
 
-        If two names overlap, only the first counts. If both start at the same character, only the longer
-        counts.
+        Of two overlapping names, only the first counts or, if both start at the same character, the longer one.
         """
         spans: list[Span] = []
         end_before = 0
@@ -47,7 +46,7 @@ class Entities:
         return spans
 
     def named(self, spans: Iterable[Span]) -> dict[str, None]:
-        """Return the names at these places, without duplicates."""
+        """Return the names at these positions, without duplicates."""
         return dict.fromkeys(self.names[entity] for _, _, entity in spans)
 
 
@@ -58,7 +57,7 @@ def _is_edge(text: str, place: int) -> bool:
 
 @lru_cache(maxsize=4)
 def known_entities(index: Index) -> Entities:
-    """Collect the known names: heads and tails of the corpus's triples, and titles of documents."""
+    """Collect the known names: heads and tails of the corpus's triples, and document titles."""
     corpus = index.corpus
     graphs = (corpus.triples(i) for i in np.flatnonzero(corpus.level == Level.SUBGRAPH).tolist())
     ends = (name for triples in graphs for triple in triples for name in (triple.head, triple.tail))
@@ -72,7 +71,7 @@ class Linear:
     lines: tuple[str, ...]
     """The text of each item"""
     spans: tuple[tuple[Span, ...], ...]
-    """For each line: the positions of known names in it"""
+    """For each line: the positions of the known names in it"""
     entities: tuple[str, ...]
     """All entities that the items name, without duplicates, in the order of their first mention"""
 
@@ -82,7 +81,7 @@ def names_in(index: Index, items: Sequence[Sequence[str]]) -> list[tuple[str, ..
 
     Args:
         index: The index. The known names come from its corpus (see `known_entities`).
-        items: Lists of texts. A text with tabs is a table row, with a tab between two cells.
+        items: Lists of texts. A text with tabs is a table row whose cells are separated by tabs.
 
     Returns:
         For each list: the known names in its texts, and the cells of its table rows, without duplicates.
@@ -107,8 +106,8 @@ def linearise(index: Index, items: Sequence[ScoredSegments]) -> list[Linear]:
         items: Lists of segments.
 
     Returns:
-        For each list: the lines, where known names stand in each line, and all entities that the lines name. The
-        cells of table rows count as entities too.
+        For each list: the lines, the positions of known names in each line, and all entities that the lines
+        name. The cells of table rows count as entities too.
     """
     known, corpus = known_entities(index), index.corpus
     pieces = []

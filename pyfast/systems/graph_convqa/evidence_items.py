@@ -20,16 +20,16 @@ from pyfast.retrieval.terms import WORDS, Analysis
 def find_evidence_items(index: Index, queries: Sequence[str], passages: int, k: int) -> list[ScoredSegments]:
     """Find at most `k` evidence items for each query, best first.
 
-    There are two stages (section 4.1 of graph_convqa's paper): a search returns passages, then BM25
-    ranks the items in these passages. BM25 uses the document frequencies of the whole corpus, because in the
-    found passages every word of the query is frequent. Items without a word of the query are left out. Items
-    with equal scores keep the order of the passages.
+    There are two stages (section 4.1 of graph_convqa's paper): a search returns passages, then BM25 ranks the
+    items in these passages. BM25 uses the document frequencies of the whole corpus, because every query word
+    is frequent in the retrieved passages. Items that contain no query word are left out. Items with equal
+    scores keep the order of the passages.
 
     Args:
         index: The index.
         queries: The queries.
         passages: The number of passages that the search returns.
-        k: The maximum number of items for a query.
+        k: The maximum number of items per query.
 
     Returns:
         The items of each query, with their BM25 scores.
@@ -53,16 +53,16 @@ def _best(index: Index, query: str, pool: Pool, k: int) -> ScoredSegments:
 def bm25_scores(
     frequencies: Mapping[str, int], documents: int, texts: Sequence[str], analysis: Analysis = WORDS
 ) -> Float32:
-    """Compute Lucene's BM25 score of each text for the words of a query.
+    """Compute Lucene's BM25 score of each text for a query's words.
 
-    The function does not use the library bm25s, because bm25s would count the frequencies in `texts`. Words that
-    are in no document do not count.
+    The function does not use the bm25s library, which would count the frequencies in `texts`. Words that
+    occur in no document are ignored.
 
     Args:
-        frequencies: For each word of the query, the number of documents that contain it.
-        documents: The number of all documents.
+        frequencies: For each query word, the number of documents that contain it.
+        documents: The total number of documents.
         texts: The texts.
-        analysis: How texts are divided into words.
+        analysis: How texts are split into words.
 
     Returns:
         The score of each text.

@@ -33,23 +33,22 @@ class MemoryQuery:
     evidence: ScoredSegments
     past: tuple[ScoredSegments, ...]
     turn: str
-    """The id of the turn. If the memory is `random`, the id is the seed of the random numbers"""
+    """The id of the turn, which is also the random seed if the memory is `random`"""
 
 
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace the worst-ranked evidence of a turn by evidence of earlier turns (graph_convqa's paper,
-    equation 2).
+    """Replace a turn's worst-ranked evidence with evidence of earlier turns (graph_convqa's paper, equation 2).
 
-    E_t is the evidence of turn t. Its memory M_t is the evidence of all earlier turns. The function replaces
-    the worst-ranked items of E_t by items of M_t. The other items of E_t stay, and are not added a second
-    time. If M_t has too few items that E_t does not keep, the function replaces fewer items of E_t.
+    E_t is the evidence of turn t, and its memory M_t the evidence of all earlier turns. The function replaces
+    the worst-ranked items of E_t with items of M_t. The other items of E_t stay, and are not added a second
+    time. If M_t contains too few items that E_t does not keep, fewer items of E_t are replaced.
 
     Args:
         index: The index.
         items: For each turn, its query, its evidence and the evidence of earlier turns.
-        memory: `on`: the items of M_t that are most similar to the query, by the cosine of sentence embeddings.
+        memory: `on`: the items of M_t most similar to the query, by the cosine of sentence embeddings.
             `random`: random items of M_t. `off`: nothing is replaced.
         model: The embedding model for `on`: its name or folder.
         share: The share of E_t to replace, rounded down to whole items.
@@ -75,7 +74,7 @@ def replaceable(items: int, share: float) -> int:
     """Compute how many evidence items the memory may replace.
 
     Args:
-        items: The number of evidence items of the turn.
+        items: The turn's number of evidence items.
         share: The share of them to replace.
 
     Returns:
@@ -87,8 +86,8 @@ def replaceable(items: int, share: float) -> int:
 def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
     """Return (how many items of this turn are replaced, the items that may replace them).
 
-    The number is at most `most`. The items are the evidence of earlier turns, in the order of the turns and
-    without duplicates. Items that this turn keeps are left out.
+    The number is at most `most`. The items are the evidence of earlier turns, in turn order and without
+    duplicates. Items that this turn keeps are left out.
     """
     found = item.evidence.segments.tolist()
     seen = dict.fromkeys(chain.from_iterable(evidence.segments.tolist() for evidence in item.past))
@@ -100,8 +99,8 @@ def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
 
 
 def _nearness(index: Index, queries: Sequence[str], earlier: Sequence[Int64], model: str) -> list[Float32]:
-    """Compute the cosine between each query and each of the items `earlier` for this query. Returns an array of
-    cosines for each query. A text that occurs several times is embedded once."""
+    """Compute the cosine between each query and each of its items `earlier`. Returns an array of cosines for
+    each query. A text that occurs several times is embedded only once."""
     asked = [query for query, segments in zip(queries, earlier, strict=True) if len(segments)]
     known = _vectors(index, model)
     if len(known) > _MOST_KEPT:
@@ -125,8 +124,7 @@ def embedder(model: str, hardware: Hardware = HARDWARE_DEFAULTS) -> Embedder:
 
 @lru_cache(maxsize=4)
 def _vectors(index: Index, model: str) -> dict[int, Float32]:
-    """Return the cache of vectors for an index and a model: the vector of each segment that was embedded
-    before."""
+    """Return the vector cache for an index and a model: the vector of each segment embedded so far."""
     return {}
 
 

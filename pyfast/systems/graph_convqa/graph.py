@@ -1,6 +1,6 @@
-"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task. Or build the graph of
-the turn's evidence: each item of evidence is a chain of tokens, and edges join the places where items name the
-same entity. The other parts of the prompt are converted to tokens too.
+"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task. Or build the graph
+of the turn's evidence, in which each evidence item is a chain of tokens, and edges join mentions of the same
+entity; the other parts of the prompt are tokenized too.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _TOKENS_FOR_INSTRUCTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt as text, with the numbers of earlier turns and evidence items that it contains."""
+    """A prompt as text, and how many earlier turns and evidence items it contains."""
 
     messages: tuple[Message, ...]
     items: int
-    """How many evidence items the prompt contains. They are the best-ranked items"""
+    """How many evidence items the prompt contains, from the best-ranked on"""
     turns: int
     """How many earlier turns the prompt contains. They are the most recent turns"""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Two parts of the user's message: the text before the evidence, and the text after the evidence."""
+    """Two parts of the user's message: the text before and the text after the evidence."""
 
     before: str
     after: str
@@ -64,10 +64,10 @@ def query_of(history: History, question: str) -> str:
 
 
 def parts(history: History, question: str) -> Parts:
-    """Write two parts of the prompt: the text before the evidence, and the text after the evidence
-    (graph_convqa's paper, section 4.5).
+    """Write two parts of the prompt: the text before and the text after the evidence (graph_convqa's paper,
+    section 4.5).
 
-    If a user or a model wrote a control token of the LLM, the token becomes plain text.
+    Control tokens of the LLM in a user's or model's text become plain text.
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
@@ -81,13 +81,13 @@ def parts(history: History, question: str) -> Parts:
 
 
 def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Message, ...]:
-    """Write the prompt with the evidence as text, for LLMs that get no graph (figure 5 of graph_convqa's
+    """Write the prompt with the evidence as text, for LLMs that receive no graph (figure 5 of graph_convqa's
     paper).
 
     Args:
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
-        facts: The evidence, one line for each item.
+        facts: The evidence, one line per item.
 
     Returns:
         The messages for the LLM.
@@ -98,7 +98,7 @@ def messages(history: History, question: str, facts: Sequence[str]) -> tuple[Mes
 
 
 def text_prompt(history: History, question: str, facts: Sequence[str], max_tokens: int) -> TextPrompt:
-    """Write the prompt with the evidence as text, within a limit of tokens.
+    """Write the prompt with the evidence as text, within a token limit.
 
     The conversation gets at most half of the tokens: if it is longer, the oldest turns are left out. The
     evidence gets the rest: the lowest-ranked items that do not fit are left out. The function estimates the
@@ -111,7 +111,7 @@ def text_prompt(history: History, question: str, facts: Sequence[str], max_token
         max_tokens: The maximum length of the prompt, in tokens.
 
     Returns:
-        The messages, with the numbers of evidence items and earlier turns that they contain.
+        The messages, and how many evidence items and earlier turns they contain.
     """
     most = int((max_tokens - _TOKENS_FOR_INSTRUCTIONS) * CHARACTERS_PER_TOKEN)
     kept = most_recent(history, question, most // 2, len)
@@ -126,7 +126,7 @@ def most_recent(history: History, question: str, max_tokens: int, size: Callable
         history: The (question, answer) pairs of the earlier turns.
         question: The question of this turn.
         max_tokens: The maximum size of the prompt without the evidence, in the unit of `size`.
-        size: A function that returns the size of a text, for example in tokens.
+        size: A function that returns a text's size, for example in tokens.
 
     Returns:
         The last pairs that fit, in the order of the conversation.
@@ -141,7 +141,7 @@ def most_recent(history: History, question: str, max_tokens: int, size: Callable
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """An item of evidence as a chain of the LLM's tokens."""
+    """An evidence item as a chain of the LLM's tokens."""
 
     tokens: tuple[int, ...]
     mentions: tuple[tuple[int, int, int], ...] = ()
@@ -155,25 +155,25 @@ class TokenGraph:
     tokens: Int32
     """[nodes] the LLM's token ids"""
     indptr: Int64
-    """[nodes + 1] the position in `indices` at which the incoming edges of each node start"""
+    """[nodes + 1] the position in `indices` at which each node's incoming edges start"""
     indices: Int32
-    """[edges] the nodes from which edges lead to node i are `indices[indptr[i]:indptr[i + 1]]`, ascending"""
+    """[edges] the source nodes of the edges to node i are `indices[indptr[i]:indptr[i + 1]]`, ascending"""
     items: int
-    """How many chains are in the graph: the best-ranked chains. If not even the first chain fits, the graph
-    has only the beginning of this chain"""
+    """How many chains are in the graph, from the best-ranked on. If not even the first chain fits, the graph
+    contains only its beginning"""
 
 
 def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
     """Build the graph of a turn's evidence (section 4.3 of graph_convqa's paper).
 
-    A chain is one item of evidence. Each token of a chain has an edge to the next token. A mention is a place
+    A chain is one evidence item. Each token of a chain has an edge to the next token. A mention is a place
     where a chain names an entity. The last token of a mention has an edge to the first token of every other
     mention of the same entity.
 
     Args:
-        chains: The items of evidence, best first.
-        max_nodes: The maximum number of nodes. If the chains have more tokens, the function leaves out the
-            last chains. If the first chain alone is too long, the function leaves out the end of this chain.
+        chains: The evidence items, best first.
+        max_nodes: The maximum number of nodes. If the chains have more tokens, the last chains are left out.
+            If the first chain alone is too long, its end is left out.
 
     Returns:
         The graph. Its nodes are the tokens of the chains, in order.
@@ -185,7 +185,7 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
         inside = tuple(mention for mention in first.mentions if mention[1] < max_nodes)
         chains, items = [Chain(first.tokens[:max_nodes], inside)], 1
     tokens: list[int] = []
-    pairs = [np.empty((2, 0), np.int64)]  # of nodes: the source and the destination of each edge
+    pairs = [np.empty((2, 0), np.int64)]  # the source and destination node of each edge
     mentions: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for chain in chains[:items]:
         begin = len(tokens)
@@ -205,7 +205,7 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
     return TokenGraph(np.array(tokens, np.int32), indptr, (edges % max(nodes, 1)).astype(np.int32), items)
 
 
-# a private character of Unicode that marks where the graph's nodes go; only the first one counts
+# a private-use Unicode character that marks where the graph's nodes go; only the first one counts
 _GRAPH = "\ue000"
 
 
@@ -217,7 +217,7 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
         around: The texts before and after the evidence.
 
     Returns:
-        The tokens before the graph and the tokens after the graph.
+        The tokens before and after the graph.
     """
     text = chat(tokenizer, dialogue(f"{around.before}{_GRAPH}{around.after}", SYSTEM))
     before, _, after = text.partition(_GRAPH)
@@ -225,19 +225,19 @@ def frame(tokenizer: Any, around: Parts) -> tuple[list[int], list[int]]:
 
 
 def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
-    """Make a chain from each line of the evidence.
+    """Turn each line of the evidence into a chain.
 
     Args:
         tokenizer: The tokenizer of the LLM.
         linear: The evidence as lines, best first.
 
     Returns:
-        For each line: its tokens, including that of its line end, and the places where tokens name an entity.
+        For each line: its tokens, including that of the line end, and the places where tokens name an entity.
     """
     if not linear.lines:
         return []
     lines = [f"{line}\n" for line in linear.lines]
-    # Special tokens are split: the text of a document must not end a turn.
+    # Special tokens are split: a document's text must not end a turn.
     cut = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True)
     return [
         Chain(tuple(tokens), tuple(mentions(offsets, spans)))
@@ -246,10 +246,10 @@ def chains(tokenizer: Any, linear: Linear) -> list[Chain]:
 
 
 def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[tuple[int, int, int]]:
-    """Find the tokens of each span of characters. A token belongs to a span if they share a character.
+    """Find the tokens of each character span. A token belongs to a span if they share a character.
 
     Args:
-        offsets: For each token: the position of its first character, and the position after its last one.
+        offsets: For each token: the position of its first character, and that after its last one.
         spans: The spans of the entities.
 
     Returns:

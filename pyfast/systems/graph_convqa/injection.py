@@ -1,7 +1,7 @@
 """Compute the embeddings that the LLM reads for a turn (graph_convqa, equation 6).
 
-The LLM reads three parts, one after the other: the prompt before the graph (H_prefix), the graph (H_g), and the
-prompt after the graph (H_suffix).
+The LLM reads three parts in turn: the prompt before the graph (H_prefix), the graph (H_g), and the prompt
+after the graph (H_suffix).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyfast.systems.graph_convqa.entities import Linear
 from pyfast.systems.graph_convqa.graph import History, TokenGraph, chains, frame, most_recent, parts, token_graph
 
 MODEL = "model"
-"""The folder of the trained LLM, inside the folder of a training"""
+"""The folder of the trained LLM, inside the training's output folder"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """The input for the prompt of a turn: its question, the conversation so far, and its evidence."""
+    """The input for a turn's prompt: its question, the conversation so far, and its evidence."""
 
     linear: Linear
     history: History
@@ -60,8 +60,8 @@ class Framed:
 def open_trained(folder: str, device: str = "cpu") -> Trained:
     """Open the folder that `pyfast train graph-convqa` wrote.
 
-    Raises `InputError` if the folder has no usable graph encoder, or if the encoder was trained with another
-    LLM than the LLM in the folder. Raises `ModelNotFoundError` if the folder has no LLM.
+    Raises `InputError` if the folder contains no usable graph encoder, or if the encoder was trained with a
+    different LLM than the one in the folder. Raises `ModelNotFoundError` if the folder contains no LLM.
     """
     from transformers import AutoTokenizer
 
@@ -79,9 +79,9 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
 
 
 def check_llm(folder: str, device: str, weights: str) -> None:
-    """Raise `InputError` if the encoder in `folder` was trained with another LLM than the LLM that answers.
-    `weights` is the digest of the LLM that answers. If it is empty, or the encoder stores no digest, nothing
-    is compared.
+    """Raise `InputError` if the encoder in `folder` was trained with a different LLM than the one that answers.
+    `weights` is the digest of the answering LLM. If it is empty, or the encoder stores no digest, nothing is
+    compared.
     """
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
@@ -92,7 +92,7 @@ def check_llm(folder: str, device: str, weights: str) -> None:
 
 
 def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Framed:
-    """Build the prompt of a turn, with at most `max_tokens` tokens and at most `max_nodes` nodes of the graph.
+    """Build the prompt of a turn, with at most `max_tokens` tokens and `max_nodes` graph nodes.
 
     The conversation gets at most half of the tokens: if it is longer, the oldest turns are left out. The
     evidence gets the rest: the lowest-ranked items that do not fit are left out.
@@ -109,8 +109,8 @@ def framed(tokenizer: Any, turn: Turn, max_tokens: int, max_nodes: int) -> Frame
 
 
 def embedded(framed: Framed, table: torch.Tensor, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the embeddings of a whole prompt, [tokens, hidden]. In training, gradients flow from these
-    embeddings to the encoder's weights."""
+    """Compute the embeddings of a whole prompt, [tokens, hidden]. In training, gradients flow from them to
+    the encoder's weights."""
     prefix, nodes, suffix = (
         torch.nn.functional.embedding(torch.as_tensor(tokens, dtype=torch.int64, device=table.device), table)
         for tokens in (framed.prefix, framed.graph.tokens, framed.suffix)

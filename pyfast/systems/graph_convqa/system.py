@@ -1,5 +1,5 @@
 """graph_convqa answers the questions of conversations. In place of the evidence's text, the LLM reads
-embeddings of the nodes of an evidence graph."""
+embeddings of an evidence graph's nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number,
 
 
 class Settings(system.Settings):
-    """The parameters of graph_convqa's paper. Some settings choose variants of the method."""
+    """The parameters of graph_convqa's paper. Some settings select variants of the method."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("trained", "nodes"), "graph", (False,)),
@@ -35,13 +35,13 @@ class Settings(system.Settings):
 
     trained: str = Field(
         default="",
-        description="The folder that `pyfast train graph-convqa` made. It is required with `graph=on`. Use"
+        description="The folder written by `pyfast train graph-convqa`, required with `graph=on`. Use"
         " its subfolder `model` as `--llm`, with `vllm:` or `transformers:`.",
     )
     graph: bool = Field(
         default=True,
-        description="Give the LLM the embeddings of the evidence graph's nodes. Off: give the LLM the evidence"
-        " as text. Any LLM can read text, trained or not.",
+        description="Give the LLM the embeddings of the evidence graph's nodes. Off: give it the evidence as text,"
+        " which any LLM can read, trained or not.",
         json_schema_extra={"paper": "sections 4.3 to 4.5; table 2"},
     )
     memory: Memory = Field(
@@ -60,8 +60,7 @@ class Settings(system.Settings):
     )
     embedder: str = Field(
         default=DEFAULT,
-        description="The model of sentence-transformers that finds the nearest items for `memory=on`: its name"
-        " or"
+        description="The sentence-transformers model that finds the nearest items for `memory=on`: its name or"
         " folder.",
         json_schema_extra={"paper": "section 4.2"},
     )
@@ -74,20 +73,20 @@ class Settings(system.Settings):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages that a search finds. pyfast then ranks the evidence items in them.",
+        description="Number of passages to retrieve. pyfast then ranks the evidence items in them.",
     )
     k: int = Field(
         default=20,
         ge=0,
         le=10_000,
-        description="Number of evidence items for a turn: sentences, rows, infobox pairs, triples.",
+        description="Number of evidence items per turn: sentences, rows, infobox pairs, triples.",
         json_schema_extra={"paper": "section 4.1"},
     )
     nodes: int = Field(
         default=4096,
         ge=0,
         le=1_000_000,
-        description="Maximum number of nodes of a graph. The LLM's context window may limit it further.",
+        description="Maximum number of nodes in a graph. The LLM's context window may limit it further.",
     )
 
     @model_validator(mode="after")
@@ -101,8 +100,8 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def weights(self) -> str:
-        """A checksum of the weights of the graph's encoder. Empty without a graph. A run resumes only with
-        the same weights."""
+        """A checksum of the graph encoder's weights. Empty without a graph. A run resumes only with the same
+        weights."""
         path = Path(self.trained) / "encoder.safetensors"
         if not self.graph or not path.is_file():
             return ""
@@ -111,7 +110,7 @@ class Settings(system.Settings):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def embedder_weights(self) -> str:
-        """A checksum of the weights of the embedding model with which `memory=on` finds evidence. Empty for
+        """A checksum of the weights of the embedding model that finds evidence for `memory=on`. Empty for
         other values of `memory`."""
         return embedder(self.embedder).fingerprint if self.memory == "on" else ""
 
@@ -151,8 +150,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def history_of(past: Past, settings: Settings) -> History:
-    """Return (question, answer) for each earlier turn. The setting `history` chooses between the system's
-    answers and gold answers. The answer is empty if there is none."""
+    """Return (question, answer) for each earlier turn, with an empty answer if there is none. The setting
+    `history` selects the system's answers or the gold answers."""
     if settings.history == "gold":
         return tuple((turn.text, turn.answers[0] if turn.answers else "") for turn, _ in past)
     return tuple((turn.text, (answer.text if answer is not None else None) or "") for turn, answer in past)
@@ -161,9 +160,9 @@ def history_of(past: Past, settings: Settings) -> History:
 async def with_graph(
     question: str, history: History, linear: Linear, ctx: Context, settings: Settings, trace: dict[str, object]
 ) -> Request:
-    """Make the prompt with embeddings of the graph's nodes in place of the evidence's text. `linear` has the
-    evidence items as lines of text. `trace` gets the number of nodes and edges, and how many evidence items
-    and turns did not fit into the prompt.
+    """Build the prompt with embeddings of the graph's nodes in place of the evidence's text. `linear`
+    contains the evidence items as lines of text. The numbers of nodes and edges, and of evidence items and
+    turns that did not fit into the prompt, are added to `trace`.
     """
     from pyfast.systems.graph_convqa.injection import Turn, build_graph, check_llm, encode_graph
 
@@ -178,8 +177,9 @@ async def with_graph(
 
 
 def as_text(question: str, history: History, linear: Linear, ctx: Context, trace: dict[str, object]) -> Request:
-    """Make the prompt with the evidence as text, without a graph. `linear` has the evidence items as lines of
-    text. `trace` gets the numbers of evidence items and turns that did not fit into the prompt."""
+    """Build the prompt with the evidence as text, without a graph. `linear` contains the evidence items as
+    lines of text. The numbers of evidence items and turns that did not fit into the prompt are added to
+    `trace`."""
     prompt = text_prompt(history, question, linear.lines, ctx.context_window_of("answer") - MOST_TOKENS)
     trace |= {"items_dropped": len(linear.lines) - prompt.items, "turns_dropped": len(history) - prompt.turns}
     return Request(prompt.messages, MOST_TOKENS)

@@ -39,16 +39,15 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The options of a training of graph_convqa: what is trained, and on which data. The length of the
-    training is in its `Schedule`.
+    """The options for training graph_convqa: what is trained, and on which data. The length of training is in
+    the `Schedule`.
 
     `passages`, `k`, `memory`, `memory_share` and `embedder` mean the same as in the system's settings.
     `layers`, `heads` and `residual` mean the same as in the encoder's `Shape`.
     """
 
     graph: bool = True
-    """Whether to train with the graph. False: the evidence is in the prompt as text, and there is no
-    encoder"""
+    """Whether to train with the graph. False: the prompt contains the evidence as text, and there is no encoder"""
     passages: int = 50
     k: int = 20
     memory: Memory = "on"
@@ -65,8 +64,8 @@ class Recipe:
     lora_alpha: int = 32
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if an option with a value other than its default has no effect, because of the
-        value of another option."""
+        """Raise `InputError` if an option with a non-default value has no effect because of another option's
+        value."""
         for one in fields(self):
             where, value = _INERT.get(one.name, ("", None))
             if where and getattr(self, where) == value and getattr(self, one.name) != one.default:
@@ -77,7 +76,7 @@ class Recipe:
 class Example:
     """One training example: a turn's prompt (with the graph, or as text), and the tokens of the gold answer.
 
-    The last token of the answer is the token that ends a reply of the LLM.
+    The last token of the answer is the one that ends a reply of the LLM.
     """
 
     prompt: Framed | tuple[int, ...]
@@ -96,17 +95,17 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     on_step: Callable[[Point, int], None] = lambda point, total: None,
 ) -> list[Point]:
-    """Train the graph encoder and the LLM on the gold answers of conversations, or resume the training in the
+    """Train the graph encoder and the LLM on the gold answers of conversations, or resume training in the
     folder `out`. Returns the learning curve.
 
-    The folder `out` gets the checkpoint and the learning curve. When the training ends or `stop` stops it,
-    `out` also gets `model` (the LLM with merged updates) and `recipe.json`. If the recipe has `graph`, `out`
-    also gets the encoder (`encoder.safetensors` and `encoder.json`). Raises the errors of `fit`, `open_model`
+    The checkpoint and the learning curve are written to the folder `out`. When training ends or `stop` stops
+    it, `model` (the LLM with merged updates) and `recipe.json` are added and, if the recipe has `graph`, the
+    encoder (`encoder.safetensors` and `encoder.json`). Raises the errors of `fit`, `open_model`
     and `with_lora`, and `InputError` if several processes train together.
     """
     devices = open_devices()
     if devices.count > 1:
-        raise InputError("graph_convqa can train only in one process")
+        raise InputError("graph_convqa can be trained only in a single process")
     torch.manual_seed(schedule.seed)
     model, tokenizer = open_model(model_folder)
     examples = make_examples(index, turns, tokenizer, recipe)
@@ -148,7 +147,7 @@ def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
 
 
 def _digest(examples: Sequence[Example]) -> str:
-    """Return a digest of all examples: of the numbers in their arrays, and of the lengths of the arrays."""
+    """Return a digest of all examples: of the numbers in their arrays, and of the arrays' lengths."""
     made = blake2b(digest_size=16)
     for example in examples:
         prompt = example.prompt
@@ -170,7 +169,7 @@ def completion_loss(
 ) -> torch.Tensor:
     """Compute the mean cross-entropy of a completion's tokens (int64[c]) after a prompt of embeddings [p, hidden].
 
-    Tokens of the prompt do not count (graph_convqa, equation 8), and their logits are not computed. With
+    Prompt tokens do not count (graph_convqa, equation 8), and their logits are not computed. With
     `weights` (float32[c]), the result is the sum of the weighted losses, divided by c.
     """
     every = torch.ones(len(completion), device=prompt.device) if weights is None else weights
@@ -178,8 +177,8 @@ def completion_loss(
 
 
 def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor:
-    """Compute the cross-entropy of the answer's tokens (equation 8 of graph_convqa's paper). The tokens of
-    the prompt do not count."""
+    """Compute the cross-entropy of the answer's tokens (equation 8 of graph_convqa's paper). Prompt tokens do
+    not count."""
     table = model.get_input_embeddings().weight
     if isinstance(example.prompt, Framed):
         prompt = embedded(example.prompt, table, encoder)
@@ -189,8 +188,8 @@ def loss_of(example: Example, model: Any, encoder: GraphEncoder) -> torch.Tensor
 
 
 def make_examples(index: Index, turns: Sequence[Question], tokenizer: Any, recipe: Recipe) -> list[Example]:
-    """Make an example for each turn with a gold answer. The prompt of an example is the prompt that the
-    system would send, with gold answers as the answers of earlier turns.
+    """Make an example for each turn with a gold answer. Its prompt is the one that the system would send,
+    with gold answers as the answers of earlier turns.
     """
     prepared = list(_prepared(turns))
     queries = [query_of(history, turn.text) for turn, history in prepared]
@@ -214,8 +213,8 @@ def _prepared(turns: Sequence[Question]) -> Iterator[tuple[Question, History]]:
 def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
-    """Return the evidence of each turn. `pools` has the evidence that a search found for each turn. Unless
-    memory is off, `apply_memory` replaces a part of this evidence by evidence of earlier turns.
+    """Return the evidence of each turn. `pools` contains the evidence that a search found for each turn.
+    Unless memory is off, `apply_memory` replaces a part of it with evidence of earlier turns.
 
     `apply_memory` runs once for all second turns, once for all third turns, and so on.
     """

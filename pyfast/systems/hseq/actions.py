@@ -1,5 +1,5 @@
-"""The action of the policy in one step of HSEQ: its JSON schema, and the prompt that asks the LLM for an
-action. The schema depends on the size of the window."""
+"""The policy's action in one step of HSEQ: its JSON schema, which depends on the window size, and the prompt
+that asks the LLM for an action."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.engine import Prompt
 
 Strategy = Literal["guided_topk", "children", "parent", "row", "column", "relation"]
 """What an action does. `guided_topk` only picks segments. All other strategies also add neighbours of the
-picked segments to the next window. The name of such a strategy is the kind of neighbours"""
+picked segments to the next window, and are named after the kind of neighbours"""
 
 
 class Args(BaseModel):
@@ -50,11 +50,11 @@ sufficiency: true only if all picked evidence, from now and before, is enough to
 
 @cache  # An LLM compiles a schema once for each schema object.
 def select_prompt(width: int, k: int) -> Prompt[Action]:
-    """Make the prompt that asks the LLM for an action, for a window of `width` segments (at least 1). The LLM
-    picks at most `k` of them.
+    """Make the prompt that asks the LLM for an action, for a window of `width` segments (at least 1), of
+    which the LLM picks at most `k`.
 
-    The schema of the reply allows only the labels 1 to `width`. The schema depends only on `width` and `k`,
-    so that a run has few different schemas.
+    The reply's schema allows only the labels 1 to `width`. It depends only on `width` and `k`, so that a run
+    needs few different schemas.
     """
     labels: Any = Literal[tuple(range(1, width + 1))]
     only: Any = Literal[k]
@@ -70,7 +70,7 @@ def select_prompt(width: int, k: int) -> Prompt[Action]:
 
 
 def action_text(labels: Sequence[int], sufficient: bool, k: int, strategy: Strategy = "guided_topk") -> str:
-    """Write an action in the form in which the LLM should reply: JSON on one line."""
+    """Write an action as the LLM should reply: JSON on one line."""
     kind: Literal["select", "expand"] = "select" if strategy == "guided_topk" else "expand"
     args = Args(segment_ids=list(labels), strategy=strategy, top_k=k)
     return json.dumps(Action(type=kind, args=args, sufficiency=sufficient).model_dump())

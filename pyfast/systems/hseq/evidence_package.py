@@ -1,4 +1,4 @@
-"""Write segments as an evidence package of HSEQ (the function kappa of its paper, A.3.5)."""
+"""Turn segments into an evidence package of HSEQ (the function kappa in its paper, A.3.5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyfast.systems.hseq.views import TableView, TextView, view
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidencePackage:
-    """The evidence from which HSEQ makes an answer, in the order of uris and offsets, without duplicates."""
+    """The evidence from which HSEQ answers, ordered by uri and offsets, without duplicates."""
 
     segments: tuple[int, ...]
     """The positions of the items in the corpus"""
@@ -28,27 +28,27 @@ class EvidencePackage:
 
     def json(self) -> bytes:
         """Return the items as a JSON array. In each object, the key `segment` replaces `id`, and the key
-        `score` is added, with the value null. HSEQ computes no scores, but the evidence of other systems has
-        this key.
+        `score` is added with the value null: HSEQ computes no scores, but other systems' evidence has this
+        key.
         """
         renamed = ({"segment" if name == "id" else name: it for name, it in item.items()} for item in self.items)
         return orjson.dumps([{**item, "score": None} for item in renamed])
 
 
 def canonicalize(index: Index, items: Sequence[Sequence[int]]) -> list[EvidencePackage]:
-    """Make an evidence package from each list of segments (HSEQ's kappa).
+    """Turn each list of segments into an evidence package (HSEQ's kappa).
 
     The package does not depend on the order in which the segments were picked.
 
     Items are ordered by uri, then by offsets, then by position in the corpus. If several segments of a text
-    or table have the same uri and offsets, only the first of them in the corpus stays: it contains the
-    others. Segments of knowledge graphs have no offsets, so all distinct segments stay.
+    or table have the same uri and offsets, only the first of them in the corpus is kept, because it contains
+    the others. Segments of knowledge graphs have no offsets, so all distinct ones are kept.
 
     In texts, `offsets` are the positions of the first character (from 0) and of the character after the last.
     In tables they are [row, column], where -1 stands for all rows or columns. In knowledge graphs they are
-    [-1, -1]. `meta` has `schema` (the header of a table), `time` (the time of each triple), `source_version`
-    (the fingerprint of the corpus) and `sha1` (a checksum of the snippet). `schema` is null outside of
-    tables, and `time` is null if no time is known.
+    [-1, -1]. `meta` contains `schema` (the header of a table), `time` (the time of each triple),
+    `source_version` (the corpus's fingerprint) and `sha1` (a checksum of the snippet). `schema` is null
+    outside of tables, and `time` is null if no time is known.
 
     Args:
         index: The index.

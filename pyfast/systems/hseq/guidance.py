@@ -1,5 +1,5 @@
-"""Guidance: a short plan, made before the first step of HSEQ. The head (an LLM) writes it, or it is a fixed
-text (section 4.2, A.3.3 of the paper)."""
+"""Guidance: a short plan, written by the head (an LLM) or a fixed text, before the first step of HSEQ
+(section 4.2, A.3.3 of the paper)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPLATES = {
     "factoid": "Short statements that hold the answer itself come first. Stop at a clear one.",
     "default": "What names the question's entities and relations comes first. Stop once the answer is stated.",
 }
-# The first match decides, so the order counts: many questions for a number contain "which".
+# The first match decides, so the order matters: many questions for a number contain "which".
 _PATTERNS = {
     "binary": re.compile(r"^\W*(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I),
     "numeric": re.compile(
@@ -38,8 +38,7 @@ def pattern(question: str) -> str:
 
 
 def template(question: str) -> str:
-    """Return the fixed guidance for a question. It depends only on the kind of the question (see
-    `pattern`)."""
+    """Return the fixed guidance for a question, which depends only on its kind (see `pattern`)."""
     return f"{_START} {_TEMPLATES[pattern(question)]}"
 
 

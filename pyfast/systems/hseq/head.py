@@ -1,5 +1,5 @@
 """The head of HSEQ: an LLM that answers from the evidence package alone. A verifier can then look for a
-contradiction. If it finds one, the policy selects more evidence, and the head answers again."""
+contradiction; if it finds one, the policy selects more evidence, and the head answers again."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""The minimum number of tokens for a call of the head: for instructions, answer, and a few short lines of
-evidence"""
+"""The minimum number of tokens for a call of the head: room for instructions, answer, and a few short lines
+of evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
 """The maximum number of characters in an answer that is not a list"""
-FRAME = 6  # characters of a line without its text
+FRAME = 6  # characters in a line, besides its text
 
 
 class HeadFields(BaseModel):
@@ -40,8 +40,7 @@ class VerdictFields(BaseModel):
 
 @cache  # An LLM compiles a schema once for each schema object.
 def head_prompt(items: int, characters: int = _SHORT) -> Prompt[HeadFields]:
-    """Make the head's prompt for evidence items with the labels 1 to `items`. The head can cite only these
-    labels.
+    """Make the head's prompt for evidence items labelled 1 to `items`. The head can cite only these labels.
 
     The answer has at most `characters` characters.
     """
@@ -83,9 +82,9 @@ VERIFY = Prompt(
 async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstain: bool) -> HeadFields | None:
     """Ask the head for the answer. Returns None if the budget is too small for a call with evidence.
 
-    If `abstain` is True, the head may say that the evidence has no answer. If a reply has the wrong form, the
+    If `abstain` is True, the head may say that the evidence contains no answer. If a reply is malformed, the
     function asks again, but only if the budget certainly allows another call. Raises `CallError` if the call
-    fails, and `AnswerError` if no reply has the right form.
+    fails, and `AnswerError` if no reply is well-formed.
     """
     left = ctx.remaining()
     graph = (line for line, item in zip(package.lines, package.items, strict=True) if item["source_type"] == "kg")
@@ -103,7 +102,7 @@ async def ask_head(question: str, package: EvidencePackage, ctx: Context, abstai
 
 def affordable(ctx: Context, left: Remaining, characters: int) -> int | None:
     """Return how many attempts the budget allows for a prompt with `characters` characters of text. `left` is
-    the rest of the budget.
+    the remaining budget.
 
     None: the budget certainly allows the usual number of attempts. 1: the budget may be too small for a
     second attempt.

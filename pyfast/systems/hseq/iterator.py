@@ -1,5 +1,5 @@
-"""The iterator of HSEQ (algorithm 1), for any policy. In each step, it shows the next window of segments to
-the policy, and the policy decides."""
+"""The iterator of HSEQ (algorithm 1), for any policy. In each step, it shows the policy the next window of
+segments, and the policy decides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Decision:
     labels: tuple[int, ...]
     """The labels of the picked segments, best first. Only the first `Limits.k` labels count"""
     score: float
-    """How sufficient the evidence seems with the picked segments: from 0 (not at all) to 1 (fully)"""
+    """How sufficient the evidence seems, including the picked segments, from 0 (not at all) to 1 (fully)"""
     expand: Neighbors | None = None
     note: str | None = None
     """If the lexical policy decided in place of the LLM: the reason, for the trace. Otherwise None"""
@@ -53,14 +53,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one question has done so far, between two steps."""
+    """The progress of one question, between two steps."""
 
     guidance: str
     view: View
     selected: tuple[Candidate, ...] = ()
     """The picked segments, in the order of picking"""
     next: Move | None = None
-    """The move to the next window, which the next step carries out first"""
+    """The move to the next window, with which the next step starts"""
     steps: tuple[dict[str, Any], ...] = ()
     """A record of each step, for the trace"""
     ended: str = ""
@@ -68,8 +68,8 @@ class Progress:
     was reached. `exhausted`: the stream has no more segments. `budget`: the budget is spent. `off`: there was
     no iteration"""
     source: str = ""
-    """What wrote the guidance, for the trace: `head`, `template` or `off`. If the head's reply was not
-    usable: `template: ` and the error message"""
+    """The source of the guidance, for the trace: `head`, `template` or `off`. If the head's reply was
+    unusable: `template: ` and the error message"""
 
 
 async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limits, reserve: int) -> Progress:
@@ -78,10 +78,10 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
     `reserve` is how many steps of the budget are reserved for the head's answer. If a policy picks fewer than
     k segments, all segments leave the window. Otherwise only the picked segments leave, and new segments fill
-    the window. So each step picks or skips at least k segments. This gives lemma 1 of the paper: if all
-    evidence is among the first L segments, a policy that picks all of it needs at most ceil(L / k) steps. After
-    these steps, the iterator stops (proposition 1 of the paper). Steps that pick neighbours of earlier picks (an
-    expansion) do not count in this lemma.
+    the window. Each step therefore picks or skips at least k segments, from which lemma 1 of the paper
+    follows: if all evidence is among the first L segments, a policy that picks all of it needs at most ceil(L
+    / k) steps, after which the iterator stops (proposition 1 of the paper). Steps that pick neighbours of
+    earlier picks (an expansion) do not count in this lemma.
     """
     for t in range(1, limits.max_steps + 1):
         if ctx.remaining().steps < STEP_COST + reserve:
@@ -102,8 +102,8 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """Return the answer for the record in case the question fails. It has no text, and its evidence is the
-    segments picked so far.
+    """Return the answer for the record in case the question fails, without text, and with the segments picked
+    so far as evidence.
     """
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}

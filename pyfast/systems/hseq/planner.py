@@ -1,5 +1,5 @@
-"""A system that only makes HSEQ's guidance. The training of the policy uses this system to make guidance for
-the training questions."""
+"""A system that only writes HSEQ's guidance. Training the policy uses it to write guidance for the training
+questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyfast.systems.hseq.guidance import GUIDE, guidance_text
 
 
 async def plan(question: Question, ctx: Context, settings: system.Settings) -> Answer:
-    """Return the guidance as the answer. If the LLM's reply has the wrong form, the answer has no text."""
+    """Return the guidance as the answer. If the LLM's reply is malformed, the answer has no text."""
     try:
         return Answer(guidance_text(await ctx.generate(GUIDE, question=question.text)))
     except AnswerError as error:

@@ -1,7 +1,7 @@
-"""The two policies of HSEQ's iterator. One asks the LLM. The other, the lexical policy, compares segments
-with the words of the question.
+"""The two policies of HSEQ's iterator. One asks the LLM; the other, the lexical policy, compares segments
+with the question's words.
 
-The lexical policy is an ablation. It also decides in place of the LLM if the LLM's reply is not usable.
+The lexical policy is an ablation, and the fallback if the LLM's reply is unusable.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pyfast.systems.hseq.state import State, prompt_fields
 from pyfast.systems.hseq.windows import select_lexically
 
 _SHORTEST = 40  # the minimum number of characters of a segment that is worth showing
-_FRAME = 24  # characters of a line without its text: label and level
+_FRAME = 24  # characters in a line, besides its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Make a policy that picks at most `k` segments of a window, one after the other, by the question's
-    words. Each time, it picks the segment with the highest value.
+    """Make a policy that picks at most `k` segments of a window by the question's words, one after the other,
+    always the one with the highest value.
 
-    Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum of
-    the weights of the question's words in it. The weight of a word counts twice if no picked segment has the
-    word. The score of a decision is the weight of the question's words in the picked segments, divided by the
-    weight of all words of the question.
+    Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum
+    of the weights of the question's words in it, in which words that no picked segment contains count twice.
+    The score of a decision is the weight of the question's words in the picked segments, divided by the
+    weight of all the question's words.
     """
 
     async def policy(state: State) -> Decision:
@@ -43,9 +43,8 @@ def llm_policy(ctx: Context, k: int, characters: int, head_tokens: int) -> Polic
     is sufficient, and 0 otherwise.
 
     The policy reserves one call and `head_tokens` tokens of the budget for the head, which writes the answer.
-    If the rest of the budget is too small for a call, the policy stops with the segments picked so far. If no
-    segment is picked yet, the lexical policy picks. The lexical policy also picks if the LLM's reply is not
-    usable.
+    If the remaining budget is too small for a call, the policy stops with the segments picked so far. The
+    lexical policy picks if no segment is picked yet, and if the LLM's reply is unusable.
     """
     lexical = lexical_policy(ctx, k)
 
@@ -78,9 +77,9 @@ def decision_of(action: Action) -> Decision:
 
 
 def fitted(state: State, k: int, characters: int, budget: int) -> dict[str, str] | None:
-    """Make the fields of the policy's prompt. Each segment is cut to at most `characters` characters, and to
-    fewer if the fields would not fit into `budget` characters. Returns None if too few characters would be
-    left of each segment."""
+    """Make the fields of the policy's prompt. Each segment is cut to at most `characters` characters, or to
+    fewer if the fields would otherwise exceed `budget` characters. Returns None if too little would be left
+    of each segment."""
     shown = len(state.window) + len(state.selected)
     each = (budget - len(state.question) - len(state.guidance)) // shown - _FRAME
     return prompt_fields(state, k, min(characters, each)) if each >= _SHORTEST else None

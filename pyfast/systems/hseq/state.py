@@ -1,4 +1,4 @@
-"""The state of one question before a step of HSEQ, and its form in the prompt for the policy."""
+"""The state of one question before a step of HSEQ, and how the policy's prompt shows it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class State:
     """The guidance, or "" if there is none"""
     selected: tuple[Candidate, ...]
     window: tuple[Candidate, ...]
-    """The segments of the window. Label j stands for the j-th segment, counted from 1"""
+    """The segments of the window. Label j denotes the j-th segment, counted from 1"""
 
 
 def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
-    """Make the fields that fill the prompt of `select_prompt`. Each segment is cut to at most `characters`
-    characters."""
+    """Make the fields of `select_prompt`'s prompt. Each segment is cut to at most `characters` characters."""
     words = list(dict.fromkeys(_WORD.findall(state.question.lower())))
     window, selected = (
         [f"{it.level.name.lower()}: {excerpt(it.text, words, characters)}\n" for it in candidates]
@@ -43,9 +42,9 @@ def prompt_fields(state: State, k: int, characters: int) -> dict[str, str]:
 def excerpt(text: str, words: Sequence[str], characters: int) -> str:
     """Shorten a text to at most `characters` characters (4 or more).
 
-    A longer text is cut to two parts: its beginning (a third of `characters`), and the later part that has the
-    most of `words`. If each word occurs soon after the beginning, or not at all after it, the result has only one
-    part: the first `characters` characters. The words must be in lower case.
+    A longer text is cut to two parts: its beginning (a third of `characters`), and the later part that
+    contains the most of `words`. If each word occurs soon after the beginning, or not at all after it, the
+    result is a single part: the first `characters` characters. The words must be in lower case.
     """
     if len(text) <= characters:
         return text
@@ -66,5 +65,5 @@ def excerpt(text: str, words: Sequence[str], characters: int) -> str:
 
 
 def chosen(state: State, labels: Iterable[int], k: int) -> tuple[Candidate, ...]:
-    """Return the segments of the window that have these labels: at most `k`, without duplicates."""
+    """Return the window's segments with these labels: at most `k`, without duplicates."""
     return tuple(state.window[label - 1] for label in list(dict.fromkeys(labels))[:k])

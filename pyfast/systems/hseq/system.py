@@ -30,18 +30,18 @@ _UNREAD = 0.4
 questions of benchmarks/fewer_tokens.py (`--odd`)"""
 _CHARACTERS = 400
 """The default of `characters` unless `effort` is `paper`. Windows then have fewer segments, which may be longer"""
-_CONCLUSION = 2  # steps that are left for the package and for the head's answer
+_CONCLUSION = 2  # steps reserved for the package and for the head's answer
 
 
 def _levels(given: Any) -> Any:
-    """Convert names of levels to levels. `given` is a list of names, or a text with commas between them.
+    """Convert level names to levels. `given` is a list of names, or a comma-separated string.
     Raises `ValueError` for an unknown or repeated name."""
     if isinstance(given, str):
         given = given.split(",")
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
     names = [name.strip().upper() for name in given] if texts else []
     if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
-        raise ValueError(f"expected values without repetition, each one of {', '.join(Level.__members__).lower()}")
+        raise ValueError(f"expected distinct values, each one of {', '.join(Level.__members__).lower()}")
     return [Level[name] for name in names] or given
 
 
@@ -57,28 +57,28 @@ class Settings(system.Sparing, system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="How segments are picked. `llm`: by the LLM. `lexical`: by a comparison with the question's"
+        description="How segments are picked. `llm`: by the LLM. `lexical`: by comparison with the question's"
         " words, without an LLM. `off`: none are picked, and the evidence is the first window (LLM-only).",
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
         description="How the guidance (a plan that the LLM follows when it picks segments) is written. `head`: by"
-        " the head. `template`: as a fixed text for each kind of question. `off`: no guidance.",
+        " the head. `template`: a fixed text for each kind of question. `off`: no guidance.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
         default=16,
         ge=1,
         le=256,
-        description="Number of segments shown in a step (W).",
+        description="Number of segments shown per step (W).",
         json_schema_extra={"paper": "section 3.4, algorithm 1"},
     )
     k: int = Field(
         default=3,
         ge=1,
         le=64,
-        description="Maximum number of segments picked in a step. It cannot be larger than `window`.",
+        description="Maximum number of segments picked per step, not larger than `window`.",
         json_schema_extra={"paper": "algorithm 1; table 7"},
     )
     steps: int = Field(
@@ -92,7 +92,7 @@ class Settings(system.Sparing, system.Abstaining):
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min). It cannot be"
+        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min), not"
         " larger than `steps`.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
@@ -110,20 +110,20 @@ class Settings(system.Sparing, system.Abstaining):
         ge=0,
         le=10_000,
         description="Number of passages and rows from a search that the policy sees first. Then come other "
-        "segments of their documents (at most 1,024), and then all other segments, both in the order `order`. "
+        "segments of their documents (at most 1,024), and then all other segments, both in the order of `order`. "
         "0: no search, as in the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of segments (ρ), as a list of their levels.",
+        description="The order of segments (ρ), as a list of levels.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown of a segment. If a segment is longer, pyfast shows its"
+        description="Maximum number of characters shown per segment. Of a longer segment, pyfast shows the"
         " beginning and the part that contains the most words of the question. Unless `effort` is `paper`, the"
         " default is 400.",
         json_schema_extra={"paper": "A.3.2"},
@@ -169,7 +169,7 @@ class Settings(system.Sparing, system.Abstaining):
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
     """Answer a question (HSEQ's paper, equation 1).
 
-    The policy selects segments, which become the evidence package. The head answers from this package.
+    The policy selects segments, which become the evidence package, from which the head answers.
     """
     if ctx.remaining().steps < 1 + _CONCLUSION:
         return Answer(None, trace={"ended": "budget"})
@@ -193,7 +193,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
             progress = replace(progress, guidance=tightened(guidance, settle))
             limits = replace(settings.limits(), max_steps=settings.refine, min_steps=1)
             progress = await iterate(progress, policy, ctx, limits, _CONCLUSION)
-            first = package, reply  # This one stays if no later one is better.
+            first = package, reply  # This one is kept if no later one is better.
             try:
                 package, reply = await conclude(question.text, progress, ctx, settings.abstain)
             except AnswerError as error:
@@ -210,9 +210,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, str]:
-    """Make the guidance, and return (its source, the guidance). The head writes the guidance only if the
-    budget also allows the later calls: one for the policy and one for the answer. Otherwise the guidance is a
-    fixed text. The result is ("off", "") if the setting `guidance` is `off`, or the policy is lexical.
+    """Write the guidance, and return (its source, the guidance). The head writes it only if the budget also allows
+    the later calls: one for the policy and one for the answer. Otherwise, it is a fixed text. The result is
+    ("off", "") if the setting `guidance` is `off`, or the policy is lexical.
     """
     if settings.guidance == "off" or settings.iterator != "llm":
         return "off", ""
@@ -236,7 +236,7 @@ async def guide(question: str, ctx: Context, settings: Settings) -> tuple[str, s
 
 
 def policy_of(ctx: Context, settings: Settings) -> Policy:
-    """Return the policy that the setting `iterator` chooses: the LLM policy or the lexical policy."""
+    """Return the policy that the setting `iterator` selects: the LLM policy or the lexical policy."""
     if settings.iterator == "llm":
         return llm_policy(ctx, settings.k, settings.characters, TOKENS)
     return lexical_policy(ctx, settings.k)
@@ -254,9 +254,9 @@ async def conclude(
 
 
 async def contradiction(question: str, package: EvidencePackage, reply: HeadFields, ctx: Context) -> str | None:
-    """Ask the verifier if the evidence contradicts itself or the answer. Return the verifier's advice on how
-    to settle the contradiction. Return None in three cases: there is no contradiction, the reply is not
-    usable, or the budget does not allow a second round of selection."""
+    """Ask the verifier whether the evidence contradicts itself or the answer. Return its advice on how to
+    settle the contradiction, or None if there is no contradiction, the reply is unusable, or the budget does
+    not allow a second round of selection."""
     left = ctx.remaining()
     budget = ctx.text_budget(VERIFY, left.tokens - 3 * TOKENS) - len(question) - len(reply.answer)
     lines = cut_evenly(package.lines, budget, FRAME)

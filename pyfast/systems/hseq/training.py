@@ -1,5 +1,5 @@
-"""Train HSEQ's iterator with LoRA (sections 4.1 and A.3 of its paper). An example for the training is one
-step of a trajectory: a state, and the correct action in this state.
+"""Train HSEQ's iterator with LoRA (sections 4.1 and A.3 of its paper). A training example is one step of a
+trajectory: a state, and the correct action in this state.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(LoraRecipe):
-    """The options of a training of HSEQ's iterator: what is trained, and on which data (A.3.4 and table 7 of
-    HSEQ's paper). The length of the training is in its `Schedule`."""
+    """The options for training HSEQ's iterator: what is trained, and on which data (A.3.4 and table 7 of
+    HSEQ's paper). The length of training is in the `Schedule`."""
 
     settings: Settings
     """The settings of the system that will use the iterator, such as `window` and `k`"""
     max_positives: int = 4
-    """The maximum number of positives for a question (u in the paper)"""
+    """The maximum number of positives per question (u in the paper)"""
     lexical_weight: float = 0.3
-    """The weight that a positive has in the loss if it only shares words with the question. 0: such positives
-    are not used"""
+    """The weight in the loss of a positive that only shares words with the question. 0: such positives are
+    not used"""
     verdict_weight: float = 1.0
-    """The weight of the verdict's tokens in the loss (lambda in the paper). The verdict says whether the
-    evidence is sufficient. All other tokens of an action have the weight 1"""
+    """The weight in the loss of the verdict's tokens (lambda in the paper). The verdict says whether the
+    evidence is sufficient. All other tokens of an action have weight 1"""
     size: int = 512
-    """The number of examples from all sources together. An example is one step of the iterator. A source is
+    """The total number of examples from all sources. An example is one step of the iterator, and a source is
     an index with its questions"""
     weights: tuple[float, ...] = ()
-    """The weight of each source (an index with its questions). The number of examples from a source is in
-    proportion to its weight. Empty: all weights are equal"""
+    """The weight of each source (an index with its questions), to which its number of examples is
+    proportional. Empty: all weights are equal"""
 
     guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The head's guidance for each question, if the setting `guidance` is `head`"""
 
     def as_json(self) -> dict[str, Any]:
-        """The recipe in JSON types, without `guidance`."""
+        """The recipe as JSON values, without `guidance`."""
         fields = {name: value for name, value in asdict(self).items() if name != "guidance"}
         return {**fields, "settings": self.settings.model_dump(mode="json")}
 
@@ -90,12 +90,13 @@ def train(
     on_step: Callable[[Point, int], None] = lambda point, total: None,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train the iterator on the questions of each source (an index with its questions), or resume the
-    training in the folder `out`. Returns the learning curve.
+    """Train the iterator on the questions of each source (an index with its questions), or resume training in
+    the folder `out`. Returns the learning curve.
 
     If `accelerate launch` started several processes, each process trains on its share of the examples, on its
-    own device. The folder `out` gets the checkpoint, the learning curve, the folder `adapter` in peft's
-    format, and `recipe.json`. The examples are always in the order of `curriculum`, even if the schedule has
+    own device. The checkpoint, the learning curve, the folder `adapter` in peft's format, and `recipe.json`
+    are written to the folder `out`. The examples are always in the order of `curriculum`, even if the
+    schedule has
     another `order`. Raises the errors of `fit`, `open_model`, `with_lora` and `mixed`.
     """
     schedule = replace(schedule, order="given")
@@ -118,7 +119,7 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """Estimate by two trials how much time and memory `train` needs on this device. Raises the errors of
+    """Estimate with two trial runs how much time and memory `train` needs on this device. Raises the errors of
     `open_model`, `with_lora` and `mixed`, and torch's error if the largest batch does not fit into memory.
     """
     schedule, devices = replace(schedule, order="given"), open_devices()
@@ -136,8 +137,8 @@ def estimate(
 def prepared(
     sources: Sources, model_folder: Path, recipe: Recipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, list[Example]]:
-    """Return the model and the training examples. The model has new low-rank updates, and is on the device of
-    this process.
+    """Return the model and the training examples. The model has new low-rank updates, and is on this
+    process's device.
     """
     model, tokenizer = open_with_lora(model_folder, recipe, compute, seed, devices)
     targets = [list(targets_of(index, golds, recipe)) for index, golds in sources]
@@ -157,9 +158,7 @@ def targets_of(index: Index, golds: Sequence[Gold], recipe: Recipe) -> Iterable[
 
 
 def example_of(target: Target, tokenizer: Any, recipe: Recipe) -> Example:
-    """Turn a target into tokens: the prompt in the model's chat template, the action, and the token that ends
-    a reply.
-    """
+    """Tokenize a target: the prompt in the model's chat template, the action, and the token that ends a reply."""
     prompt, fields = target.prompt(recipe.settings)
     asked = chat_tokens(tokenizer, prompt.request(fields, temperature=0.0, seed=0).messages)
     action = target.answer(recipe.settings)

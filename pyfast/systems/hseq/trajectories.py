@@ -32,15 +32,14 @@ class Target:
     """The number of the step, from 1"""
     state: State
     labels: tuple[int, ...]
-    """The labels of the segments to pick. A label is the place of a segment in the window, from 1"""
+    """The labels of the segments to pick. A label is a segment's place in the window, from 1"""
     sufficient: bool
     """Whether the evidence is sufficient after this step"""
     weight: float
     """The mean weight of the positives to pick. 1 if there is nothing to pick"""
 
     def prompt(self, settings: Settings) -> tuple[Prompt[Action], dict[str, str]]:
-        """Make the prompt for this state as the system makes it. Returns the prompt, and the values for the
-        fields of the prompt."""
+        """Make the prompt for this state as the system does. Returns the prompt, and the values of its fields."""
         fields = prompt_fields(self.state, settings.k, settings.characters)
         return select_prompt(len(self.state.window), settings.k), fields
 
@@ -50,8 +49,8 @@ class Target:
 
 
 def target(question: str, t: int, state: State, positives: Positives, k: int) -> Target:
-    """Choose the correct action in a state: to pick at most `k` positives (correct segments) from the window,
-    those with the highest weights first.
+    """Choose the correct action in a state: pick at most `k` positives (correct segments) from the window, in
+    order of descending weight.
 
     The evidence counts as sufficient when all positives are picked.
     """
@@ -76,8 +75,8 @@ def trajectories(
     All questions advance together, window by window. A question ends when its positives are picked, the maximum
     number of steps is reached, or the stream ends.
 
-    `head` has the guidance that the head gave for each question, by the question's text. For a question that
-    is not in `head`, the guidance comes from the template. If the setting `guidance` is `off`, there is no
+    `head` contains the guidance that the head wrote for each question, by the question's text. For questions
+    not in `head`, the guidance comes from the template. If the setting `guidance` is `off`, there is no
     guidance.
     """
     limits = settings.limits()
@@ -107,7 +106,7 @@ def trajectories(
 
 
 def quotas(weights: Sequence[float], size: int) -> list[int]:
-    """Divide `size` into whole numbers in proportion to the weights, by the method of largest remainders.
+    """Divide `size` into whole numbers in proportion to the weights, by the largest remainder method.
 
     Raises `InputError` if a weight is negative or no weight is positive.
     """
@@ -120,14 +119,14 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
 
 
 def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: int, seed: int) -> list[Target]:
-    """Draw `size` steps from all sources together. Return these steps in the order of `curriculum`. A source
+    """Draw a total of `size` steps from all sources, and return them in the order of `curriculum`. A source
     is the list of steps from one data set.
 
-    The number of steps from a source is in proportion to the source's weight. Without weights, all sources
-    have the same weight. A step is drawn again only after all other steps of its source have been drawn.
+    The number of steps from a source is proportional to its weight. Without weights, all sources have the
+    same weight. A step is drawn again only after all other steps of its source have been drawn.
 
-    Raises `InputError` if a source from which steps are drawn has no step, if the numbers of weights and
-    sources differ, or if `quotas` refuses the weights.
+    Raises `InputError` if a source from which steps are drawn has none, if the numbers of weights and sources
+    differ, or if `quotas` rejects the weights.
     """
     generator = np.random.default_rng(seed)
     chosen: list[Target] = []
@@ -145,11 +144,11 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
 
 
 def curriculum(chosen: Sequence[Target], generator: np.random.Generator) -> list[Target]:
-    """Order the steps by a random time for each step.
+    """Order the steps by random times.
 
-    Let t be the number of a step in its trajectory (from 1), and T the largest t of all these steps. The step
-    gets a random time after the first (t - 1) / T of the training. So later steps of trajectories tend to
-    come later in the training, but first steps occur until the end.
+    Let t be the number of a step in its trajectory (from 1), and T the largest t of all these steps. The
+    step's time is random, but after the first (t - 1) / T of training. Later steps of trajectories therefore
+    tend to come later in training, but first steps occur until the end.
     """
     longest = max((target.t for target in chosen), default=1)
     first = np.array([(target.t - 1) / longest for target in chosen])

@@ -1,8 +1,8 @@
 """What HSEQ sees of a corpus.
 
-Views show a segment (HSEQ, A.3.5) as text, as a part of a table, or as triples. Entity links are links between
-segments that name the same entity: two triples are linked if they share a head or a tail, and a table cell is
-linked to the document to which its link leads.
+Views show a segment (HSEQ, A.3.5) as text, as a part of a table, or as triples. Entity links connect segments
+that name the same entity: two triples are linked if they share a head or a tail, and a table cell is linked
+to the document to which its hyperlink leads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ _EACH = 16
 @dataclass(frozen=True, slots=True)
 class TextView:
     """A part of a text: the offset of its first character, the offset after its last character, and the
-    positions of its section and its paragraph in the corpus. A position is None if there is no section or
-    paragraph around the part.
+    positions in the corpus of the section and paragraph around it, or None if there is none.
     """
 
     start: int
@@ -41,8 +40,8 @@ class TextView:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A part of a table: the header of the table, the number of the row (None for the whole table), the
-    numbers of its columns, and its cells as (row, column). Numbers count from 0.
+    """A part of a table: the table's header, the row number (None for the whole table), the column numbers,
+    and its cells as (row, column). Numbers count from 0.
     """
 
     schema: tuple[str, ...]
@@ -53,7 +52,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The triples in a part of a knowledge graph. A triple has its time, if the time is known."""
+    """The triples in a part of a knowledge graph, with their times if known."""
 
     triples: tuple[Triple, ...]
 
@@ -106,28 +105,28 @@ class EntityLinks:
     triplets: Int64
     """[triplets] the position of each triplet in the corpus"""
     entity: Int32
-    """[triplets, 2] the numbers of the entities that are the head and tail of each triplet. Names with the
-    same form (`text_forms.name_form`) are the same entity"""
+    """[triplets, 2] the numbers of each triplet's head and tail entities. Names with the same form
+    (`text_forms.name_form`) are the same entity"""
     entity_offsets: Int64
-    """[entities + 1] the position in `entity_triplets` at which the triplets of each entity start"""
+    """[entities + 1] the position in `entity_triplets` at which each entity's triplets start"""
     entity_triplets: Int64
     """The triplets that name each entity, entity by entity, as ascending positions in `triplets`"""
     links: tuple[Int64, Int64]
-    """(rows, documents), two arrays [links]: the position of the table row that has the link, and the number of
-    the document to which the link leads. Links are sorted by row"""
+    """(rows, documents), two arrays [links]: the position of the table row that contains the link, and the
+    number of the document to which it leads, sorted by row"""
     linked: tuple[Int64, Int64]
     """(documents, rows): the same links, sorted by document"""
 
     def of(self, i: int) -> Iterator[int]:
         """Find the segments that name an entity of segment `i`.
 
-        The result can contain a segment twice. It has at most 16 segments for each entity, and at most 16
-        for each document to which a link leads.
+        The result can contain a segment twice. It contains at most 16 segments per entity, and at most 16 per
+        document to which a link leads.
 
-        For a triplet or subgraph, the result is the other triplets that name the head or a tail of this segment.
-        The triplets that name a tail come first, because a chain of facts continues from a tail. For a table
-        row or cell, the result is the paragraphs of the documents to which the row links. For any other
-        segment, the result is the table rows that link to the segment's document.
+        For a triplet or subgraph, the result is the other triplets that name the segment's head or a tail.
+        Those that name a tail come first, because a chain of facts continues from a tail. For a table row or
+        cell, the result is the paragraphs of the documents to which the row links. For any other segment, it
+        is the table rows that link to the segment's document.
         """
         level = int(self.corpus.level[i])
         if level in _FACTS:
@@ -173,7 +172,7 @@ def entity_links(corpus: Corpus) -> EntityLinks:
     source, row, target = _links(corpus)
     rows = np.flatnonzero(corpus.level == Level.TABLE_ROW)
     first, stop = (np.searchsorted(corpus.source[rows], source, side) for side in ("left", "right"))
-    there = (target >= 0) & (row < stop - first)  # Links to documents that are not in the corpus are left out.
+    there = (target >= 0) & (row < stop - first)  # Links to documents outside the corpus are left out.
     row, target = rows[(first + row)[there]], target[there]
     by_row, by_target = (np.argsort(keys, kind="stable") for keys in (row, target))
     return EntityLinks(
@@ -188,8 +187,8 @@ def entity_links(corpus: Corpus) -> EntityLinks:
 
 
 def _links(corpus: Corpus) -> tuple[Int64, ...]:
-    """Find all links. Returns three arrays [links]: the document with the link, the row (from 0) in this
-    document, and the target document.
+    """Find all links. Returns three arrays [links]: the document that contains the link, the row (from 0) in
+    this document, and the target document.
 
     If the target is not in the corpus, its number is -1.
     """

@@ -21,13 +21,13 @@ _VERDICTS = {" yes ", " no "}
 
 
 class Gold(BaseModel):
-    """A question with its gold answers, from one line of a file of questions."""
+    """A question with its gold answers, from one line of a question file."""
 
     id: str
     question: str = Field(min_length=1)
     answers: tuple[str, ...] = ()
     supporting: tuple[str, ...] = ()
-    """The uris of the gold documents, if they are known"""
+    """The uris of the gold documents, if known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,12 @@ class Candidate:
 Positives = Mapping[int, float]
 """The weight of each positive segment, by its position in the corpus (the set P* of HSEQ's paper).
 
-A segment that only shares words with the question has the weight `lexical_weight`. All other segments have
-the weight 1
+A segment that only shares words with the question has the weight `lexical_weight`, all others have the weight 1
 """
 
 
 def read_gold(path: Path) -> list[Gold]:
-    """Read the questions of a file, with their gold answers. If a line is not valid, an `InputError` names
-    the line.
-    """
+    """Read the questions in a file, with their gold answers. If a line is invalid, an `InputError` names it."""
     golds: dict[str, Gold] = {}
     for place, line in read_question_records(path):
         try:
@@ -86,13 +83,13 @@ def weak_positives(
     """Find the positive segments of a question (the set P* of HSEQ's paper, A.2).
 
     A passage that contains an answer is positive. If the question has gold documents, only passages of these
-    documents can be positive. If the question has one to five gold documents, and one of them has only one
-    passage, this passage is positive even if it contains no answer. If more than `max_positives` passages are
-    positive, the function keeps those that share the most words with the question (Jaccard).
+    documents can be positive. If it has one to five gold documents, and one of them has only one passage,
+    this passage is positive even if it contains no answer. If more than `max_positives` passages are
+    positive, the function keeps those most similar to the question (Jaccard).
 
-    If no passage is positive by these rules, the passage that shares the most words with the question is
-    positive, with the weight `lexical_weight`. The function chooses this passage among the passages of gold
-    documents, or among all passages if none is from a gold document. If `lexical_weight` is 0, no passage is
+    If no passage is positive by these rules, the passage most similar to the question is positive, with the
+    weight `lexical_weight`. It is chosen among the passages of gold documents, or among all passages if none
+    is from a gold document. If `lexical_weight` is 0, no passage is
     positive.
     """
     candidates = list(passages)
@@ -117,8 +114,8 @@ def words(text: str) -> str:
 def holds(text: str, answers: Iterable[str], named: bool) -> bool:
     """Return whether the text contains one of the answers. Apply `words` to each answer first.
 
-    The answers yes and no never count. An answer of one or two characters counts only if `named` is true: if
-    the question has gold documents.
+    The answers yes and no never count. An answer of one or two characters counts only if `named` is true,
+    that is, if the question has gold documents.
     """
     present = words(text)
     telling = (it for it in answers if it.strip() and it not in _VERDICTS)

@@ -1,5 +1,5 @@
-"""Divide the segments of a corpus into the windows that HSEQ shows for a question (section 3.4). Pick evidence of
-a window by the words of the question, in place of an LLM. A few native calls serve a batch of questions.
+"""Divide a corpus's segments into the windows that HSEQ shows for a question (section 3.4), and pick evidence
+from a window by the question's words, in place of an LLM. A few native calls serve a batch of questions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyfast.systems.effort import worth_reading
 from pyfast.systems.hseq.views import EntityLinks, entity_links
 
 Priority = tuple[Level, ...]
-_HOPS = 64  # the maximum number of neighbours by shared entities or by position that are examined
+_HOPS = 64  # the maximum number of neighbours, by shared entities or by position, that are examined
 _BESIDE = 1024  # the maximum number of segments of the documents that a search found
 # the maximum number of bytes of a neighbour: the parent of a row may be a table with millions of rows
 _LARGEST = 1 << 14
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The current window of a question, and how far the question is in the stream of segments."""
+    """A question's current window, and its progress in the stream of segments."""
 
     question: str
     cursor: Cursors
@@ -50,7 +50,7 @@ class View:
     """The segments of an expansion. They come before the segments of the stream"""
     window: tuple[Candidate, ...]
     only: frozenset[int] | None = None
-    """The segments of the stream that are worth reading. None: all segments of the stream are shown"""
+    """The segments of the stream that are worth reading. None: all segments are shown"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +61,7 @@ class Move:
     done: tuple[int, ...]
     """The segments that are not shown again, because they were picked or skipped"""
     expand: Neighbors | None = None
-    """The kind of expansion: which neighbours come next. They are neighbours of the segments in the field
-    `of`. None: no expansion"""
+    """The kind of expansion: which neighbours of the segments in the field `of` come next. None: no expansion"""
     of: tuple[int, ...] = ()
 
 
@@ -73,8 +72,8 @@ def open_window(
     """Make the first window of each question (Window in HSEQ's paper).
 
     A question sees first the `prior` best passages of a search, then other segments of their documents (at
-    most 1,024), then all other segments. Within each of the last two groups, the segments are ordered by
-    their levels, as in `priority`.
+    most 1,024), then all other segments. Within each of the last two groups, segments are ordered by level,
+    as in `priority`.
 
     Args:
         index: The index.
@@ -82,8 +81,8 @@ def open_window(
         width: The number of segments in a window (W in the paper).
         prior: The number of passages from the search.
         priority: The order of levels (rho in the paper).
-        unread: If given, an evidence graph ranks the passages of the search, and a question sees only those that
-            are worth reading: `unread` passages with evidence are expected among those that are left out.
+        unread: If given, an evidence graph ranks the passages of the search, and a question sees only those
+            that are worth reading: `unread` passages with evidence are expected among those left out.
 
     Returns:
         The first window of each question.
@@ -105,8 +104,8 @@ def open_window(
 
 
 def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
-    """Return at most `_BESIDE` other segments of the passages' documents. Their levels are in the order
-    `priority`. Within a level, they are in the order of the documents.
+    """Return at most `_BESIDE` other segments of the passages' documents, ordered by level as in `priority`,
+    and within a level in document order.
 
     Of a large document, only the first `_BESIDE` segments are considered.
     """
@@ -124,10 +123,10 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Move each question to its next window (Refresh in HSEQ's paper).
 
-    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the
-    neighbours come first and fill at most half of the window. If there are too many neighbours, the window
-    gets the first of them. For the kind `relation`, the window gets those that share the most words with the
-    question instead. Very large neighbours, such as whole documents, are left out.
+    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, these come
+    first and fill at most half of the window. If there are too many, the window takes the first of them or,
+    for the kind `relation`, those that share the most words with the question. Very large neighbours, such as
+    whole documents, are left out.
 
     Args:
         index: The index.
@@ -191,7 +190,7 @@ def candidates(index: Index, segments: Iterable[int]) -> Iterable[Candidate]:
 def _neighbours(
     index: Index, stream: ops.Stream, moves: Sequence[Move], cursors: Cursors, limit: int
 ) -> list[list[int]]:
-    """Return the segments of each move's expansion, without the segments that were already picked or skipped."""
+    """Return the segments of each move's expansion, without those already picked or skipped."""
     near: list[list[int]] = [[] for _ in moves]
     for kind in dict.fromkeys(move.expand for move in moves if move.expand is not None):
         which = [at for at, move in enumerate(moves) if move.expand == kind]
@@ -220,8 +219,8 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
     only rows that share a cell value with this row are neighbours.
 
     The neighbours of a paragraph are the paragraphs before and after it, the nearest first. The neighbours of
-    a sentence are the paragraphs before and after the paragraph of this sentence. Of rows and paragraphs,
-    only the `_HOPS` nearest are considered. For segments of other levels, the result is empty.
+    a sentence are the paragraphs before and after the paragraph of this sentence. Only the `_HOPS` nearest
+    rows and paragraphs are considered. For segments of other levels, the result is empty.
     """
     corpus = index.corpus
     if corpus.level[i] == Level.TABLE_CELL:
@@ -239,8 +238,7 @@ def _across(index: Index, stream: ops.Stream, kind: Literal["row", "column"], i:
 
 
 def _before(index: Index, i: int) -> Iterator[int]:
-    """Yield the segments before a segment, the nearest first. All of them have the level and the parent of
-    this segment."""
+    """Yield the segments before a segment that share its level and parent, the nearest first."""
     corpus = index.corpus
     parent, at = corpus.parent[i], i - 1
     while at > parent:
@@ -252,8 +250,7 @@ def _before(index: Index, i: int) -> Iterator[int]:
 
 
 def _after(index: Index, i: int) -> Iterator[int]:
-    """Yield the segments after a segment, the nearest first. All of them have the level and the parent of
-    this segment."""
+    """Yield the segments after a segment that share its level and parent, the nearest first."""
     corpus = index.corpus
     stop, at = int(corpus.subtree_end[corpus.parent[i]]), int(corpus.subtree_end[i])
     while at < stop:
@@ -265,7 +262,7 @@ def _after(index: Index, i: int) -> Iterator[int]:
 def _related(index: Index, move: Move, gone: set[int], limit: int) -> list[int]:
     """Return segments that name an entity of the segments in `move.of` (see `EntityLinks.of`).
 
-    The function takes the first `_HOPS` segments that it finds, without the segments in `gone`. If these are more
+    The function takes the first `_HOPS` segments that it finds, without those in `gone`. If these are more
     than `limit`, it returns the `limit` segments that share the most words with the question.
     """
     hops = chain.from_iterable(links_of(index).of(i) for i in move.of)
@@ -287,7 +284,7 @@ def links_of(index: Index) -> EntityLinks:
         index: The index.
 
     Returns:
-        The links, which are found on the first call.
+        The links, which the first call computes.
     """
     if index not in _LINKS:
         _LINKS[index] = entity_links(index.corpus)
@@ -304,9 +301,7 @@ def _split(offsets: Int64, segments: Int64) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class LexicalSelection:
-    """The texts picked from a window, best first, and how much of the question is covered by the texts picked
-    so far.
-    """
+    """The texts picked from a window, best first, and how much of the question all picked texts cover so far."""
 
     picked: tuple[int, ...]
     """The positions of the picked texts in the window, from 0"""
@@ -317,9 +312,7 @@ class LexicalSelection:
 
 
 class _Words:
-    """The words of a question, each with its idf as weight. Stop words, and words that are not in the index,
-    are left out.
-    """
+    """The words of a question, weighted by idf. Stop words, and words that are not in the index, are left out."""
 
     def __init__(self, index: Index, question: str) -> None:
         self._analysis = index.analysis
@@ -328,7 +321,7 @@ class _Words:
         self.idf: dict[str, float] = {word: idf for word, idf in zip(asked, idfs, strict=True) if idf}
 
     def within(self, text: str) -> set[str]:
-        """Return the words of the question that occur in the text."""
+        """Return the question's words that occur in the text."""
         return self.idf.keys() & set(self._analysis.tokens(text))
 
     def weight(self, words: set[str]) -> float:
@@ -343,12 +336,12 @@ def select_lexically(
     """Pick at most `k` more texts for each question, one after the other. The next text is always the one
     with the highest value.
 
-    The value of a text is the weight of the question's words in it. A word that is in no picked text counts twice.
-    Of several texts with the same value, the first is picked. A text without a word of the question is never
-    picked.
+    The value of a text is the weight of the question's words in it, in which words that occur in no picked
+    text count twice. Of several texts with the same value, the first is picked. A text without any of the
+    question's words is never picked.
 
     Args:
-        index: The index, whose idf weighs the words.
+        index: The index, whose idf weights the words.
         items: For each question: its text, the texts picked before, the texts of the window.
         k: The maximum number of texts to pick.
 

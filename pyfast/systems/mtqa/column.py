@@ -1,4 +1,4 @@
-"""A column of the matrix of thought: its texts, their form in prompts, and their form in the trace."""
+"""A column of the matrix of thought: its texts, and how prompts and the trace show them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.retrieval import Index, ScoredSegments, segment_ids
 from pyfast.systems.mtqa.knowledge_units import KnowledgeUnit
 
 NUMBER = 6
-"""The maximum number of characters of a knowledge unit's number in a prompt"""
+"""The maximum length of a knowledge unit's number in a prompt, in characters"""
 
 
 @dataclass(slots=True)
@@ -33,28 +33,28 @@ class Column:
     """The paragraphs of the summary node"""
     answer: str = ""
     orders: list[list[str]] = field(default_factory=list)
-    """The knowledge units in the question's prompts so far, as text. All columns share this list"""
+    """The knowledge units in the question's prompts so far, as text, shared by all columns"""
     earlier_units: bool = False
-    """Whether a prompt may have knowledge units of earlier prompts, for a longer common beginning"""
+    """Whether a prompt may contain knowledge units of earlier prompts, for a longer common beginning"""
     shown: dict[KnowledgeUnit, None] = field(default_factory=dict)
-    """The knowledge units that fitted into one of the prompts"""
+    """The knowledge units that fitted into at least one prompt"""
     degraded: list[str] = field(default_factory=list)
-    """An error message for each reply of the LLM that had the wrong form"""
+    """An error message for each malformed reply of the LLM"""
 
 
 def communicated(thought: Sequence[str], weight: float) -> list[str]:
     """Return the paragraphs of a thought that the next node sees (MTQA's paper, equation 8).
 
-    Of n paragraphs, they are the last ⌈weight · n⌉, because the conclusion is at the end.
+    Of n paragraphs, these are the last ⌈weight · n⌉, because the conclusion is at the end.
     """
     count = ceil(round(weight * len(thought), 9))  # 0.3 * 10 can be 3.0000000000000004.
     return list(thought[len(thought) - count :])
 
 
 def continuing(texts: Sequence[str], orders: list[list[str]], room: int = 0) -> list[str]:
-    """Order knowledge units, so that an LLM server has the longest possible beginning in its prefix cache: first
-    those with which an earlier prompt of the question begins, then the others, best first. Adds the result to
-    `orders`. This beginning can have other units too, with at most `room` characters."""
+    """Order knowledge units so that the longest possible beginning is in an LLM server's prefix cache: first
+    those with which an earlier prompt of the question begins, then the others, best first. This beginning can
+    contain further units, of at most `room` characters. Adds the result to `orders`."""
     given, first, most = set(texts), list[str](), 0
     for order in orders:
         own = other = 0
@@ -70,19 +70,17 @@ def continuing(texts: Sequence[str], orders: list[list[str]], room: int = 0) -> 
 
 
 def under(heading: str, texts: Sequence[str]) -> str:
-    """Write texts under a heading, one per line. If there are no texts, the result is empty."""
+    """Write texts under a heading, one per line. Without texts, the result is empty."""
     return "\n".join(("", heading, *texts, "")) if texts else ""
 
 
 def paragraphs(given: Iterable[str]) -> list[str]:
-    """Remove blanks around paragraphs, and empty paragraphs. A text with empty lines becomes several
-    paragraphs."""
+    """Remove blanks around paragraphs, and empty paragraphs. Texts are split into paragraphs at empty lines."""
     return [part.strip() for text in given for part in text.split("\n\n") if part.strip()]
 
 
 def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
-    """Collect the source passages of all knowledge units, as the evidence. The passages of the last summary
-    come first."""
+    """Collect the source passages of all knowledge units as the evidence, those of the last summary first."""
     best: dict[int, float] = {}
     for column in reversed(columns):
         for unit in (*column.correcting, *column.units):
@@ -91,9 +89,8 @@ def evidence(columns: Sequence[Column], ctx: Context) -> ScoredSegments:
 
 
 def traced(column: Column, triples: bool, index: Index | None) -> dict[str, Any]:
-    """Describe a column for the trace, in JSON types. If `triples` is true, the description has the triples
-    in the column's prompts. If `index` is not None, the description has the segment ids of the knowledge
-    units."""
+    """Describe a column for the trace, as JSON values. If `triples` is true, the description includes the
+    triples in the column's prompts. If `index` is not None, it includes the knowledge units' segment ids."""
     lists = {"units": column.units, "correcting": column.correcting, "shown": column.shown}
     fields = {
         "thoughts": column.thoughts,

@@ -1,5 +1,5 @@
-"""Knowledge units. A knowledge unit is a source text, together with triples from this text that a search for
-keywords found."""
+"""Knowledge units. A knowledge unit is a source text, together with the triples from it that a keyword search
+found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pyfast.knowledge.store import IN_TEXT, Knowledge
 from pyfast.ops.arrays import Float32, Int32
 
 DECAY = 0.8
-"""The factor by which the score of a fact of the second hop is multiplied"""
-# the maximum number of neighbours whose facts are examined: those with the fewest facts first, which say most
+"""The factor by which the score of a second-hop fact is multiplied"""
+# the maximum number of neighbours whose facts are examined: those with the fewest facts first, because they
+# are the most specific
 MAX_NEIGHBOURS = 1000
 MAX_TRIPLES = 100  # the maximum number of triples of a fact or relation key
 
@@ -33,7 +34,7 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeUnit:
-    """A source text, with the triples and entities of this text that a search found."""
+    """A source text, with its triples and entities that a search found."""
 
     passage: int
     """The number of the passage in the index"""
@@ -41,15 +42,15 @@ class KnowledgeUnit:
     score: float
     """The score of the best search result (a fact, an entity or a theme) that led to this source text"""
     descriptions: tuple[str, ...] = ()
-    """For each triple, a sentence that describes it. The sentence is empty if no LLM has written one"""
+    """For each triple, a sentence that describes it, or an empty string if no LLM has written one"""
     entities: tuple[tuple[str, str, str], ...] = ()
     """(name, kind, description) of entities that the text describes"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lead:
-    """One result of a search: a fact, the segments that describe an entity, or the segments that have a theme
-    (what a text is about)."""
+    """One search result: a fact, the segments that describe an entity, or the segments with a theme (what a
+    text is about)."""
 
     score: float
     fact: int | None = None
@@ -79,21 +80,19 @@ def knowledge_units(
     - facts about the neighbours of the matched entities (second hop)
     - facts about the heads and tails of the triples that have a matched key (second hop)
 
-    The score of a fact is the product of two cosines. One is the cosine of the fact with all keywords of the
-    search, joined into one text. The other is the cosine of the matched entity or key with its keyword. If
-    several matches lead to the same fact, the best match counts. For the second hop, the score is also
-    multiplied by `DECAY`.
+    A fact's score is the product of two cosines: that of the fact and all keywords of the search, joined into
+    one text, and that of the matched entity or key and its keyword. If several matches lead to the same fact,
+    the best match counts. For the second hop, the score is also multiplied by `DECAY`.
 
-    The texts that state these facts become knowledge units. Two other kinds of texts become knowledge units
-    too: texts that describe a matched entity, if this entity has no triples, and texts that have a matched key
-    as their theme (what a text is about).
+    The texts that state these facts become knowledge units, and so do texts that describe a matched entity
+    without triples, and texts with a matched key as their theme (what a text is about).
 
     Args:
         items: The keywords of each search.
-        session: The session of the run, with its knowledge graph.
+        session: The run's session, with its knowledge graph.
         entities: The number of entities that each detailed keyword matches.
         relations: The number of keys that each general keyword matches.
-        units: The number of units to return for each search.
+        units: The number of units to return per search.
 
     Returns:
         For each search, its knowledge units, best first.
@@ -109,10 +108,10 @@ def knowledge_units(
 
 
 def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: int) -> list[dict[int, float]]:
-    """Find the `k` entities or keys that are nearest to each keyword. `what` is "entities" or "keys".
+    """Find the `k` entities or keys nearest to each keyword. `what` is "entities" or "keys".
 
-    Returns a mapping for each search: from the number of an entity or key to the highest cosine with a keyword
-    of this search. One vector search serves all keywords.
+    Returns for each search a mapping from the number of an entity or key to its highest cosine with one of
+    the search's keywords. One vector search serves all keywords.
     """
     texts = list(dict.fromkeys(word for words in keywords for word in words))
     row = {text: i for i, text in enumerate(texts)}
@@ -129,8 +128,8 @@ def _matched(store: Knowledge, what: str, keywords: Sequence[Sequence[str]], k: 
 
 
 def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Find the facts of a search, best first. Of facts with equal scores, the fact with the lower number
-    comes first.
+    """Find the facts of a search, best first. Of facts with equal scores, the one with the lower number comes
+    first.
 
     `names` are the matched entities and `keys` the matched keys, as `_matched` returns them.
     """
@@ -151,8 +150,8 @@ def _facts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 
 
 def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict[int, float]) -> list[_Lead]:
-    """Find the segments that have a matched key as a theme (what a text is about). If a matched entity has no
-    facts, also find the segments that describe this entity. The best come first."""
+    """Find the segments with a matched key as a theme (what a text is about), and the segments that describe
+    matched entities without facts, best first."""
     about = store.facts.about_offsets
     alone = [entity for entity in names if about[entity] == about[entity + 1]]
     cosines = store.cosines(alone, query, "entities").tolist()
@@ -174,11 +173,11 @@ def _texts(store: Knowledge, query: Float32, names: dict[int, float], keys: dict
 def _neighbours(
     store: Knowledge, names: dict[int, float], keys: dict[int, tuple[float, Int32]]
 ) -> dict[int, float]:
-    """Return entities for the second hop of a search: the neighbours of the matched entities, and the entities
-    in the triples of the matched keys. (These keys are names of relations, and phrases for relations.)
+    """Return the entities for a search's second hop: the neighbours of the matched entities, and the entities
+    in the triples of the matched keys (names of relations, and phrases for relations).
 
-    Only the `MAX_NEIGHBOURS` entities with the fewest facts are returned. Each has the cosine of the match that
-    leads to it. If several matches lead to it, the highest cosine counts.
+    Only the `MAX_NEIGHBOURS` entities with the fewest facts are returned, each with the highest cosine of the
+    matches that lead to it.
 
     Args:
         store: The knowledge graph.
@@ -197,9 +196,8 @@ def _neighbours(
 
 
 def _gathered(session: Session, facts: Sequence[_Lead], texts: Sequence[_Lead], limit: int) -> list[KnowledgeUnit]:
-    """Make the knowledge units of a search, best first: at most `limit`. `facts` comes from `_facts`, and
-    `texts` from `_texts`. If several results lead to the same source text, this text still gets only one
-    unit."""
+    """Build at most `limit` knowledge units of a search, best first. `facts` comes from `_facts`, and `texts`
+    from `_texts`. Several results that lead to the same source text become a single unit."""
     units: dict[int, _Gathered] = {}
     for lead in merge(facts, texts, key=lambda lead: -lead.score):
         if lead.fact is not None:

@@ -23,9 +23,8 @@ async def retrieve(
 ) -> list[KnowledgeUnit]:
     """Retrieve knowledge units (step 2 of MTQA).
 
-    The LLM reads the question and `thoughts`, which are paragraphs of earlier nodes, and writes keywords. A
-    search for the keywords finds the knowledge units. If the LLM's reply is not usable, the search is for the
-    question itself.
+    The LLM reads the question and `thoughts` (paragraphs of earlier nodes) and writes keywords, with which a
+    search finds the knowledge units. If the LLM's reply is unusable, the search is for the question itself.
     """
     if not settings.retrieval:
         return []
@@ -56,12 +55,11 @@ async def fill(
 ) -> None:
     """Fill the thought nodes of a column (equations 7 and 8 of MTQA).
 
-    If a node sees a part of the node above, it waits for that node. Nodes that see nothing of the node above
-    do not wait: they start together, in parallel.
+    A node that sees a part of the node above waits for that node. Nodes that see nothing of the node above
+    start together, in parallel.
 
-    `passed` has a number for each node: how much it sees of the node above, from 0 (nothing) to 1 (all).
-    `number` is the number of the column: the random seeds of the nodes depend on it. `draft` is the
-    summary of the previous column.
+    `passed` contains for each node how much it sees of the node above, from 0 (nothing) to 1 (all). `number`
+    is the column's number, on which the nodes' random seeds depend. `draft` is the previous column's summary.
     """
 
     async def chain(rows: range) -> None:
@@ -86,14 +84,14 @@ async def think(
 ) -> list[str]:
     """Let the LLM write one thought node (equation 8 of MTQA).
 
-    The LLM sees `draft`, the summary of the previous column, and `seen`, the last paragraphs of the node
-    above. If the reply is not usable, the node stays empty, and the node below sees nothing of it.
+    The LLM sees `draft`, the previous column's summary, and `seen`, the last paragraphs of the node above. If
+    the reply is unusable, the node stays empty, and the node below sees nothing of it.
     """
     prompt = THOUGHT if settings.retrieval else THOUGHT_ALONE
     budget = ctx.text_budget(prompt)
     try:
         reply = await ctx.generate(
-            unless_known(prompt, settings.abstain or settings.long_answer),  # as the summary: one beginning
+            unless_known(prompt, settings.abstain or settings.long_answer),  # like the summary: a shared beginning
             Sampling(settings.temperature, seed),
             **knowledge(column, column.units, budget // 2, ctx, settings),
             question=question.text,
@@ -110,11 +108,10 @@ async def think(
 async def summarise(
     question: Question, draft: Sequence[str], column: Column, ctx: Context, settings: Units
 ) -> None:
-    """Let the LLM write the summary of a column and check it with knowledge units (equation 11 of MTQA).
+    """Let the LLM write a column's summary and check it with knowledge units (equation 11 of MTQA).
 
-    If the LLM's reply is not usable, the last usable thought of the column replaces the summary, and the
-    column has no short answer. If no thought is usable, `draft` (the summary of the previous column) replaces
-    the summary.
+    If the LLM's reply is unusable, the column's last usable thought replaces the summary, and the column has
+    no short answer. If no thought is usable, `draft` (the previous column's summary) replaces it.
     """
     prompt = SUMMARY if settings.retrieval else SUMMARY_ALONE
     budget = ctx.text_budget(prompt)
@@ -141,8 +138,8 @@ async def summarise(
 def knowledge(
     column: Column, units: Sequence[KnowledgeUnit], budget: int, ctx: Context, settings: Units
 ) -> dict[str, str]:
-    """Make the prompt field `context` with knowledge units, as many as fit into `budget` characters.
-    `column.shown` gets these units. Without retrieval, the prompt has no such field."""
+    """Make the prompt field `context` with as many knowledge units as fit into `budget` characters, and add
+    them to `column.shown`. Without retrieval, the prompt has no such field."""
     if not settings.retrieval:
         return {}
     texts = fit(narrated(units, ctx, settings), budget - NUMBER * len(units), first="cut")
@@ -155,9 +152,9 @@ def knowledge(
 
 
 def narrated(units: Sequence[KnowledgeUnit], ctx: Context, settings: Units) -> list[str]:
-    """Write knowledge units as source texts. After each text come the triples and the entities of the unit, with
-    their descriptions, in an order that does not depend on the search. With `source_text=off`, the texts are
-    missing. With `triples=off`, the triples and entities are missing."""
+    """Write knowledge units as source texts, each followed by the unit's triples and entities with their
+    descriptions, in an order that does not depend on the search. With `source_text=off`, the texts are left
+    out; with `triples=off`, the triples and entities."""
     blocks = []
     for unit in units:
         text = ctx.index.text(unit.passage) if settings.source_text else ""

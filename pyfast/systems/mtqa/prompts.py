@@ -1,5 +1,5 @@
-"""The prompts of MTQA. All nodes have the same system message, and their task comes after the knowledge. So an LLM
-server computes the knowledge that nodes share once (prefix cache).
+"""The prompts of MTQA. All nodes have the same system message, and their task comes after the knowledge, so
+that an LLM server computes the knowledge that nodes share only once (prefix cache).
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from pyfast.systems.mtqa.weights import DRAWN, SEED, Weights, communication_weig
 
 
 def _as_text(given: Any) -> Any:
-    """Convert a matrix of weights that is given as lists to the text that the command line accepts."""
+    """Convert a weight matrix given as lists to the text form that the command line accepts."""
     return orjson.dumps(given).decode() if isinstance(given, list | tuple) else given
 
 
 class Units(system.WithKnowledge):
-    """What systems with knowledge units share: the retrieval of the units, and the form of the answer."""
+    """What systems with knowledge units share: the retrieval of units, and the kind of answer."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
@@ -62,7 +62,7 @@ class Units(system.WithKnowledge):
         default=10,
         ge=1,
         le=1000,
-        description="Number of knowledge units that a retrieval returns.",
+        description="Number of knowledge units that each retrieval returns.",
         json_schema_extra={"paper": "step 2"},
     )
     long_answer: bool = Field(
@@ -88,7 +88,7 @@ class Thinking(Units):
         le=2,
         allow_inf_nan=False,
         description="The LLM's temperature for thought nodes. Each node has its own seed. At 0, nodes that do"
-        " not see each other are all the same.",
+        " not see each other are identical.",
     )
 
 
@@ -119,22 +119,22 @@ class Settings(Thinking):
     )
     earlier_units: bool = Field(
         default=False,
-        description="Let a prompt begin with knowledge units of an earlier prompt for the same question,"
-        " including units that its own retrieval did not return (up to as much text as its own units have). The"
-        " LLM reads more, but a server with a prefix cache computes less.",
+        description="Let a prompt begin with knowledge units from an earlier prompt for the same question,"
+        " including units that its own retrieval did not return (at most as much text as its own units contain)."
+        " The LLM reads more, but a server with a prefix cache computes less.",
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
         description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
         " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S with numbers from 0 to 1, such as `const-0.5`. You"
-        " can also give (rows - 1) lists in JSON, each with one number for each column.",
+        " can also give (rows - 1) lists in JSON, each with one number per column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     weights_seed: int = Field(
         default=SEED,
         ge=0,
         le=2**31,
-        description="The seed of the random weights `uniform` and `gaussian`.",
+        description="The seed for the random weights `uniform` and `gaussian`.",
         json_schema_extra={"paper": "figure 3"},
     )
     communication: bool = Field(
@@ -152,17 +152,17 @@ class Settings(Thinking):
         return self
 
     def matrix(self) -> Weights:
-        """Return the weights of equation 9: how much each node sees of the node above, from 0 (nothing) to 1
+        """Return the weights in equation 9: how much each node sees of the node above, from 0 (nothing) to 1
         (all)."""
         weights = self.weights if self.communication else "const-0"
         return communication_weights(weights, self.rows, self.columns, self.weights_seed)
 
 
 def shares_of(settings: Mapping[str, Any]) -> list[list[float]] | None:
-    """Return a matrix [row][column] with the share of each thought that the thought below sees. It has no row
-    for the last row of thoughts. None if the settings are from another release of pyfast and not valid.
+    """Return a matrix [row][column] with the share of each thought that the thought below sees, without the
+    last row of thoughts. None if the settings are from another release of pyfast and invalid.
     """
-    with contextlib.suppress(ValueError, InputError):  # of a release with other settings
+    with contextlib.suppress(ValueError, InputError):  # from a release with other settings
         matrix: list[list[float]] = np.asarray(Settings(**settings).matrix()).tolist()
         return matrix
     return None

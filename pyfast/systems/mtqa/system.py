@@ -16,8 +16,7 @@ from pyfast.systems.prompts import final_text, long_text
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
     """Answer a question (algorithm 1 of MTQA).
 
-    The prompts of a column contain the summary of the previous column. The prompt of a thought contains a
-    part of the thought above.
+    A column's prompts contain the previous column's summary, and a thought's prompt a part of the thought above.
     """
     weights = settings.matrix()
     columns: list[Column] = []

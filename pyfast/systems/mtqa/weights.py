@@ -9,8 +9,8 @@ from statistics import NormalDist
 import orjson
 
 Weights = tuple[tuple[float, ...], ...]
-"""[rows - 1][columns]: how much each node sees of the node above, from 0 (nothing) to 1 (all). The first line
-of numbers is for the second row of nodes, because the first row has no node above"""
+"""[rows - 1][columns]: how much each node sees of the node above, from 0 (nothing) to 1 (all). The first row
+of numbers is for the second row of nodes, because the first has no node above"""
 
 SEED = 1
 DRAWN = ("uniform", "gaussian")
@@ -20,15 +20,15 @@ _DIGITS = 9  # Sums such as 0.1 + 0.2 have rounding errors beyond these digits.
 
 
 def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) -> Weights:
-    """Compute the communication weights of `rows` x `columns` nodes. `name` is a scheme of the paper's figure
+    """Compute the communication weights of `rows` x `columns` nodes. `name` is a scheme in the paper's figure
     3, or the numbers themselves in JSON.
 
     `const-C`: all weights are C. `vert-S`: the weights are S in the first row, 2 S in the second, and so on.
     `hor-S`: the weights are S in the first column, 2 S in the second, and so on. `vert&hor-S`: the weight
-    grows by S with each row and with each column. These rows are the rows of `Weights`: the first is for the
-    second row of nodes. A weight above 1 becomes 1. `uniform` and `gaussian`: random weights from the seed.
+    grows by S with each row and each column. Rows are those of `Weights`, the first of which is for the
+    second row of nodes. Weights are capped at 1. `uniform` and `gaussian`: random weights from the seed.
     Those of `gaussian` are normalised to [0, 1]. Raises `ValueError` if there is no such scheme, or if the
-    numbers in JSON have another shape.
+    numbers in JSON have the wrong shape.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)
@@ -51,8 +51,8 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
 
 
 def _normalised(drawn: list[list[float]]) -> list[list[float]]:
-    """Convert uniform random numbers to normally distributed numbers, min-max normalised to [0, 1]. If all
-    numbers are equal, each becomes 1."""
+    """Convert uniform random numbers to normally distributed ones, min-max normalised to [0, 1]. If all are
+    equal, each becomes 1."""
     normal = NormalDist()
     values = [[normal.inv_cdf(value) for value in line] for line in drawn]
     flat = [value for line in values for value in line]

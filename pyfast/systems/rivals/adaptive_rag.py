@@ -1,5 +1,5 @@
-"""Adaptive-RAG: a classifier decides how complex a question is. The LLM then answers it from what it knows, from
-one search, or in several steps."""
+"""Adaptive-RAG: a classifier decides how complex a question is. The LLM then answers from its own knowledge,
+from one search, or in several steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Settings(system.Abstaining):
         default=5,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows that the search for a question of class B finds.",
+        description="Number of passages and table rows retrieved for a question of class B.",
         json_schema_extra={"paper": "5 in the authors' code"},
     )
     step_k: int = Field(
@@ -85,7 +85,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def complexity_of(question: Question, ctx: Context) -> Complexity:
-    """Let the LLM classify a question. If its reply is not usable, the question counts as complex."""
+    """Let the LLM classify a question. If its reply is unusable, the question counts as complex."""
     reply = await usable(ctx, CLASSIFY, question=question.text)
     return reply.complexity if reply else "C"
 

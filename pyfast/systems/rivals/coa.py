@@ -1,5 +1,5 @@
-"""CoA: a chain of agents. Each agent reads a part of the knowledge and the notes of the agent before it, and
-writes notes for the next one. A manager answers from the last notes."""
+"""CoA: a chain of agents. Each agent reads a part of the knowledge and the previous agent's notes, and writes
+notes for the next one. A manager answers from the last notes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Settings(Units):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question by a chain of agents, each of which reads a part of the knowledge units."""
+    """Answer a question with a chain of agents, each of which reads a part of the knowledge units."""
     written = Column()
     columns = [written]
     ctx.so_far(lambda: result(None, columns, ctx, settings))
@@ -106,7 +106,7 @@ async def passed_on(
     ctx: Context,
     settings: Settings,
 ) -> str:
-    """Let an agent read a part of the knowledge. If its reply is not usable, the notes before it are passed on."""
+    """Let an agent read a part of the knowledge. If its reply is unusable, the previous notes are passed on."""
     before: dict[str, Any] = {"notes": under("Notes of the reader before you:", [notes] if notes else [])}
     room = max(ctx.text_budget(NOTES) - len(question.text) - len(notes), 0)
     context = knowledge(written, part, room, ctx, settings)

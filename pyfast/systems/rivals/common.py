@@ -1,4 +1,4 @@
-"""What several rivals share: the prompt of a reader that reasons, and a list of passages that grows."""
+"""What several rivals share: the prompt of a reader that reasons, and a growing list of passages."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ NOTHING = Pool(np.empty(0, np.int32), np.empty(0, np.float32))
 
 @cache
 def unstreamed(prompt: Prompt[M]) -> Prompt[M]:
-    """Return the prompt for a reply that is not yet the answer to the question. Clients of a server do not get the
-    text of such a reply."""
+    """Return the prompt for a reply that is not yet the answer to the question. A server's clients do not
+    receive the text of such a reply."""
     return replace(prompt, streamed=None)
 
 
 def joined(collected: Pool, found: Pool, most: int = sys.maxsize) -> Pool:
-    """Append the passages of a search that are not collected yet, in their order, up to `most` passages.
+    """Append a search's passages that are not collected yet, in order, up to `most` passages.
 
-    The scores of passages stay those of the search that found them first.
+    Passages keep the scores of the search that found them first.
     """
-    held = set(collected.passages.tolist())  # For short lists, this is much faster than a function of NumPy.
+    held = set(collected.passages.tolist())  # For short lists, this is much faster than a NumPy function.
     new = [passage not in held for passage in found.passages.tolist()]
     return Pool(
         np.concatenate([collected.passages, found.passages[new]])[:most],
@@ -107,7 +107,7 @@ CONCLUDE = Prompt(
 
 
 async def usable(ctx: Context, prompt: Prompt[M], **fields: str) -> M | None:
-    """Let the LLM fill in a reply. None: it wrote no usable one, which counts as a fallback."""
+    """Let the LLM write a reply. None: no reply was usable, which counts as a fallback."""
     try:
         return await ctx.generate(prompt, **fields)
     except AnswerError as error:
@@ -122,22 +122,22 @@ async def conclusion(question: Question, notes: str, ctx: Context, abstain: bool
 
 
 async def answer_from(pool: Pool, question: Question, ctx: Context, abstain: bool) -> str | None:
-    """Let the LLM answer from passages, at once."""
+    """Let the LLM answer from passages, in a single call."""
     prompt = unless_known(answer_prompt(ctx, pool), abstain)
     context = await ctx.narrative(pool, prompt)
     return final_text((await ctx.generate(prompt, context=context, path="", question=question.text)).answer)
 
 
 class Layers(NamedTuple):
-    """How summaries are made, layer by layer. A layer is a run, whose questions each ask for a summary."""
+    """How summaries are made, layer by layer. A layer is a run in which each question asks for a summary."""
 
     prompt: Prompt[Any]
     ask: Callable[[Question, Context], Coroutine[Any, Any, Answer]]
     plan: Callable[[Path, int], Path | None]
-    """Writes the file of questions of a layer (its folder, its number from 1). None: there is no such layer"""
+    """Writes the question file of a layer, given its folder and its number from 1. None: there is no such layer"""
     written: Callable[[Path, int], list[TextDocument]]
-    """Reads the summaries that a finished layer has, as documents. A summary that failed is left out"""
+    """Reads the summaries of a finished layer as documents. Failed summaries are left out"""
     begun: Mapping[str, Any] = MappingProxyType({})
-    """On what the plans depend, in addition to the documents and the embedder"""
+    """What the plans depend on, besides the documents and the embedder"""
     finish: Callable[[Path], None] = lambda made: None
-    """Completes the index that has the documents and the summaries"""
+    """Completes the index of the documents and summaries"""

@@ -1,4 +1,4 @@
-"""What an agent does in the corpus: it searches, and looks words up in the documents that it found."""
+"""An agent's actions in the corpus: searching, and looking words up in the documents found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyfast.retrieval.index.index import of_index
 from pyfast.systems.rivals.common import NOTHING, joined
 
 _LONGEST = 1024
-"""The maximum number of passages of a document in which words are looked up"""
+"""The maximum number of a document's passages in which words are looked up"""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Episode:
     page: Pool = NOTHING
     """The passages of the last search"""
     looked_up: dict[str, int] = field(default_factory=dict)
-    """How often words were looked up since the last search"""
+    """How often words have been looked up since the last search"""
 
     def result(self, text: str | None, ctx: Context) -> Answer:
-        """Return the answer with all passages that the agent saw, in the order in which it saw them."""
+        """Return the answer with all passages that the agent saw, in that order."""
         return Answer(text, ctx.evidence(self.collected), {"steps": self.steps})
 
     async def search(self, query: str, ctx: Context, k: int, characters: int) -> str:
@@ -59,7 +59,7 @@ class Episode:
 
 @of_index
 def look_up(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
-    """For each pool, find the passages of its documents that have certain words, in the order of the documents."""
+    """For each pool, find the passages of its documents that contain certain words, in document order."""
     return [_with_words(index, pool, words.casefold()) for pool, words in items]
 
 

@@ -1,5 +1,5 @@
-"""FLARE: active retrieval that looks forward. The LLM writes the next sentence of its reasoning. If it is not sure
-of the sentence, the sentence becomes a query, and the LLM writes it again from what the search finds."""
+"""FLARE: forward-looking active retrieval. The LLM writes the next sentence of its reasoning. If it is unsure
+of the sentence, the sentence becomes a query, and the LLM rewrites it from the search results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Settings(system.Abstaining):
         default=2,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows that a search finds.",
+        description="Number of passages and table rows retrieved per search.",
         json_schema_extra={"paper": "2 documents for 2WikiMultihopQA"},
     )
     sentences: int = Field(
@@ -103,11 +103,11 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question sentence by sentence, with a search for each sentence of which the LLM is not sure."""
+    """Answer a question sentence by sentence, with a search for each sentence of which the LLM is unsure."""
     steps: list[dict[str, Any]] = []
     written: list[str] = []
     trace = {"steps": steps, "sentences": written}
-    # The passages of the question are for the first sentence alone.
+    # The question's passages are only for the first sentence.
     pool = read = await ctx.retrieve(question.text, settings.k)
     steps.append({"query": question.text, **traced(pool)})
     ctx.so_far(lambda: Answer(None, ctx.evidence(read), trace))
@@ -150,8 +150,8 @@ async def look_ahead(
 async def queries_for(
     question: Question, sentence: str, unsure: list[str], ctx: Context, settings: Settings
 ) -> list[str]:
-    """Make the queries for a sentence. The query is the whole sentence if nothing of it remains, or if the
-    uncertain words do not stand in it."""
+    """Make the queries for a sentence. If nothing of the sentence remains, or if it does not contain the
+    uncertain words, the query is the whole sentence."""
     parts = [phrase for phrase in unsure if phrase.casefold() in sentence.casefold()]
     if settings.query == "questions" and parts:
         calls = (query_for(question, sentence, phrase, ctx) for phrase in parts)
@@ -163,13 +163,13 @@ async def queries_for(
 
 
 async def query_for(question: Question, sentence: str, phrase: str, ctx: Context) -> str:
-    """Let the LLM ask for a part of a sentence. If its reply is not usable, the query is the sentence."""
+    """Let the LLM write a query for a part of a sentence. If its reply is unusable, the query is the sentence."""
     reply = await usable(ctx, QUERY, question=question.text, sentence=sentence, phrase=phrase)
     return (reply is not None and reply.query.strip()) or sentence
 
 
 def interleaved(pools: Sequence[Pool], most: int) -> Pool:
-    """Join the pools of several queries, rank by rank: at most `most` passages."""
+    """Merge the pools of several queries, rank by rank, into at most `most` passages."""
     ranked: dict[int, float] = {}
     for rank in zip_longest(*pools):
         for passage, score in filter(None, rank):

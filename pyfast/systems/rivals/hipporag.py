@@ -1,5 +1,5 @@
-"""HippoRAG 2: the triples that fit a question lead into a graph of phrases and passages. Personalised PageRank in
-this graph ranks the passages, and the LLM answers from the best of them."""
+"""HippoRAG 2: the triples that match a question lead into a graph of phrases and passages. Personalised
+PageRank on this graph ranks the passages, and the LLM answers from the best of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Settings(system.WithKnowledge):
         default=5,
         ge=1,
         le=100,
-        description="Number of facts retrieved for a question.",
+        description="Number of facts retrieved per question.",
         json_schema_extra={"paper": "the top 5 triples"},
     )
     recognition: bool = Field(
@@ -74,7 +74,7 @@ class Settings(system.WithKnowledge):
         default=5,
         ge=1,
         le=1000,
-        description="Maximum number of phrases that are seeds.",
+        description="Maximum number of seed phrases.",
         json_schema_extra={"paper": "at most 5 phrase nodes"},
     )
     passage_nodes: bool = Field(
@@ -87,14 +87,14 @@ class Settings(system.WithKnowledge):
         default=100,
         ge=1,
         le=10_000,
-        description="Number of passages (the best of a search) that are seeds.",
+        description="Number of seed passages, the best of a search.",
         json_schema_extra={"paper": "all passages"},
     )
     passage_weight: float = Field(
         default=0.05,
         ge=0,
         le=100,
-        description="Weight of the best passage as a seed. The weight of a phrase is a cosine.",
+        description="Seed weight of the best passage. The weight of a phrase is a cosine.",
         json_schema_extra={"paper": "the weight factor 0.05 of passage nodes"},
     )
     synonyms: float = Field(
@@ -127,7 +127,9 @@ class Settings(system.WithKnowledge):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question from the passages that the graph ranks best. If no triple fits, from those of a search."""
+    """Answer a question from the passages that the graph ranks best or, if no triple matches, from those of a
+    search.
+    """
     trace: dict[str, Any] = {}
     most = max(settings.k, settings.seeds) if settings.passage_nodes else settings.k
     pool = await ctx.retrieve(question.text, most)
@@ -162,7 +164,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 async def recognised(question: Question, found: list[Fact], ctx: Context) -> list[Fact]:
-    """Let the LLM choose the facts that help (recognition memory). If its reply is not usable, all stay."""
+    """Let the LLM choose the facts that help (recognition memory). If its reply is unusable, all are kept."""
     room = ctx.text_budget(RECOGNISE) - len(question.text) - 5 * len(found)  # A number has 5 characters.
     lines = share([fact.line for _, fact in found], room)
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
@@ -171,8 +173,8 @@ async def recognised(question: Question, found: list[Fact], ctx: Context) -> lis
 
 
 def seeds(facts: Sequence[Fact], store: Knowledge, most: int) -> list[Seed]:
-    """Return the phrases of facts with their weights, highest first: at most `most`. The weight of a phrase is the
-    mean cosine of its triples."""
+    """Return at most `most` phrases of facts with their weights, highest first. A phrase's weight is the mean
+    cosine of its triples."""
     cosines: dict[int, list[float]] = {}
     for cosine, fact in facts:
         for triple in fact.places:

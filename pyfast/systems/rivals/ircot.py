@@ -1,5 +1,5 @@
-"""IRCoT: search and chain of thought take turns. Each sentence of the reasoning is the query of the next search.
-At the end, a reader answers from all paragraphs that were collected."""
+"""IRCoT: search and chain of thought take turns. Each sentence of the reasoning is the next search's query.
+At the end, a reader answers from all collected paragraphs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Settings(system.Abstaining):
         default=4,
         ge=1,
         le=10_000,
-        description="Number of paragraphs and table rows that a search adds (K).",
+        description="Number of paragraphs and table rows that each search adds (K).",
         json_schema_extra={"paper": "K, which the experiments choose from 2, 4, 6 and 8"},
     )
     steps: int = Field(
@@ -75,8 +75,8 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, **noted: Any) -> Answer:
-    """Answer a question: interleave reasoning and retrieval, and read what was collected. The trace begins with
-    what a system that calls this one has `noted`."""
+    """Answer a question: interleave reasoning and retrieval, and read what was collected. The trace begins
+    with `noted`, the notes of a system that calls this one."""
     steps: list[dict[str, Any]] = []
     trace: dict[str, Any] = {**noted, "steps": steps}
     collected = NOTHING

@@ -1,5 +1,5 @@
-"""ITER-RETGEN: search and generation take turns. The query of a search is the last generation and the question,
-and a generation reads the passages of the search before it."""
+"""ITER-RETGEN: search and generation take turns. A search's query is the last generation and the question,
+and a generation reads the passages of the preceding search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Settings(system.Abstaining):
         default=5,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows retrieved in an iteration.",
+        description="Number of passages and table rows retrieved per iteration.",
         json_schema_extra={"paper": "the experiments retrieve 5 paragraphs"},
     )
     reasoning: bool = Field(

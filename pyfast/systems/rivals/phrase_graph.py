@@ -23,17 +23,17 @@ from pyfast.systems.rivals.linking import nearest_allowed
 _ROUNDS = 20
 """The maximum number of edges between a node and the nearest seed"""
 _SYNONYMS = 20
-"""The maximum number of synonyms of a seed"""
+"""The maximum number of synonyms per seed"""
 Float64 = npt.NDArray[np.float64]
 Seed = tuple[int, float]
-"""An entity at which the walk starts, and its weight"""
+"""An entity from which the walk starts, and its weight"""
 _Item = tuple[Session, Sequence[Seed], Pool]
 _Synonym = tuple[int, int, float]
 """A seed, an entity with a similar name, and the cosine of the names"""
 
 
 class Walk(NamedTuple):
-    """The numbers on which a walk depends: those of the settings with these names."""
+    """The numbers on which a walk depends, from the settings with the same names."""
 
     passage_nodes: bool
     synonyms: float
@@ -46,14 +46,14 @@ class _Graph(NamedTuple):
     relations: csr_array
     """[entities, entities] how many triples join two entities"""
     edges: csr_array
-    """[nodes, nodes] the same, and 1 where a passage states a triple with an entity"""
+    """[nodes, nodes] the same, plus 1 where a passage states a triple with an entity"""
 
 
 _GRAPHS: WeakKeyDictionary[Session, _Graph] = WeakKeyDictionary()
 
 
 def _graph(session: Session) -> _Graph:
-    """Return the graph of a session, which is made once. It has no loops."""
+    """Return a session's graph, which is built once and has no loops."""
     made = _GRAPHS.get(session)
     if made is not None:
         return made
@@ -77,17 +77,17 @@ def _graph(session: Session) -> _Graph:
 
 
 def ranked_passages(items: Sequence[_Item], store: Knowledge, walk: Walk) -> list[Pool]:
-    """Rank passages by Personalised PageRank, in the part of the graph around the seeds of a question.
+    """Rank passages by Personalised PageRank, in the part of the graph around a question's seeds.
 
     Args:
-        items: For each question its session, the phrases that are seeds, and the passages that are seeds. The
-            scores of these passages are their weights.
+        items: For each question: its session, its seed phrases, and its seed passages, whose scores are their
+            weights.
         store: The knowledge graph.
         walk: The settings.
 
     Returns:
-        For each question the best `walk.k` passages. Without passage nodes, the rank of a passage is the sum of
-        the ranks of its phrases.
+        For each question, the best `walk.k` passages. Without passage nodes, a passage's rank is the sum of
+        its phrases' ranks.
     """
     parts, size = [], len(store.entities)
     for (session, phrases, pool), synonyms in zip(items, _synonyms(items, store, walk.synonyms), strict=True):
@@ -105,7 +105,7 @@ def ranked_passages(items: Sequence[_Item], store: Knowledge, walk: Walk) -> lis
 
 
 def _synonyms(items: Sequence[_Item], store: Knowledge, least: float) -> list[list[_Synonym]]:
-    """Find the entities whose names have a cosine of at least `least` with the name of a seed. If `least` is 1,
+    """Find the entities whose names have a cosine of at least `least` with a seed's name. If `least` is 1,
     there are none."""
     found: list[list[_Synonym]] = [[] for _ in items]
     seeds = [(at, seed) for at, (_, phrases, _) in enumerate(items) for seed, _ in phrases] if least < 1 else []
@@ -137,8 +137,9 @@ def _part(
 
 
 def _around(edges: csr_array, start: dict[int, float], walk: Walk) -> Int64:
-    """Follow the walk step by step from the nodes in `start`, until it reaches no other nodes, or `walk.nodes`
-    nodes. In the last step, those stay that it reaches most often. Nodes of `start` always stay."""
+    """Follow the walk step by step from the nodes in `start`, until it reaches no new nodes, or `walk.nodes`
+    nodes. In the last step, the nodes that it reaches most often are kept. Nodes in `start` are always
+    kept."""
     first, restart = np.array(list(start), np.int64), np.array(list(start.values()))
     nodes, mass = first[np.argsort(first)], restart[np.argsort(first)]
     for _ in range(_ROUNDS):
@@ -156,8 +157,8 @@ def _around(edges: csr_array, start: dict[int, float], walk: Walk) -> Int64:
 
 
 def _edges_of(graph: csr_array, nodes: Int64) -> tuple[Int64, Int64, Float64]:
-    """Return for each edge of some nodes: (the position of its node in `nodes`, the node to which it leads, its
-    weight)."""
+    """Return for each edge of the nodes in `nodes`: (the position of its node in `nodes`, the node to which
+    it leads, its weight)."""
     offsets, at = places_of(graph.indptr, nodes)
     which = np.repeat(np.arange(len(nodes)), np.diff(offsets))
     return which, graph.indices[at].astype(np.int64), graph.data[at].astype(np.float64)

@@ -1,5 +1,5 @@
-"""RAPTOR: the passages of an index are the leaves of a tree of summaries. A search finds passages and summaries of
-all layers together, or goes down the tree, and the LLM answers from what it finds."""
+"""RAPTOR: the passages of an index are the leaves of a tree of summaries. A search covers passages and
+summaries of all layers together, or descends the tree, and the LLM answers from what it finds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 
 _RANKED = 10_000
-"""How many passages and summaries are ranked for the way down the tree. All others count as worse"""
+"""How many passages and summaries are ranked for the descent. All others count as worse"""
 
 
 class Settings(system.Abstaining):
@@ -50,14 +50,14 @@ class Settings(system.Abstaining):
         default=2000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens that the LLM reads. It always reads the best passage or summary.",
+        description="Maximum number of tokens that the LLM reads. The best passage or summary is always read.",
         json_schema_extra={"paper": "2,000 tokens"},
     )
     width: int = Field(
         default=5,
         ge=1,
         le=1000,
-        description="Number of nodes to keep in each layer on the way down the tree.",
+        description="Number of nodes to keep in each layer during the descent.",
         json_schema_extra={"paper": "the top k of each layer"},
     )
     start: int = Field(
@@ -90,16 +90,16 @@ class Tree(NamedTuple):
 _TREES: WeakKeyDictionary[Index, Tree] = WeakKeyDictionary()
 
 
-@lru_cache(64)  # Each question with documents of its own has an index of its own.
+@lru_cache(64)  # Each question with its own documents has its own index.
 def _say_without(folder: str, is_restricted: bool) -> None:
     if is_restricted:
         LOG.warning("raptor reads no summaries if a question or a filter limits the documents of %s", folder)
     else:
-        LOG.warning("%s has no summaries; `pyfast corpus summarize` makes an index with summaries", folder)
+        LOG.warning("%s has no summaries; `pyfast corpus summarize` builds an index with summaries", folder)
 
 
 def tree_of(index: Index) -> Tree:
-    """Return the tree of an index, which is read once."""
+    """Return an index's tree, which is read only once."""
     made = _TREES.get(index)
     if made is not None:
         return made
@@ -129,7 +129,7 @@ def tree_of(index: Index) -> Tree:
 
 
 def within_tokens(index: Index, pools: Sequence[Pool], tokens: int) -> list[Pool]:
-    """Keep the best passages of each pool that have at most `tokens` tokens together, and the first always."""
+    """Keep the best passages of each pool, up to `tokens` tokens in total, but always the first."""
     most = tokens * CHARACTERS_PER_TOKEN
     kept = []
     for pool in pools:
@@ -139,10 +139,11 @@ def within_tokens(index: Index, pools: Sequence[Pool], tokens: int) -> list[Pool
 
 
 def way_down(index: Index, pools: Sequence[Pool], width: int, start: int, depth: int) -> list[Pool]:
-    """Choose nodes of the tree from the layer `start` down, in `depth` layers at most: in each `width` nodes, the
-    best of a pool.
+    """Choose tree nodes from the layer `start` down, in at most `depth` layers: in each layer, the best
+    `width` nodes of a pool.
 
-    A pool has the ranking of one question. The result has the nodes of all layers, those of the first layer first.
+    A pool is the ranking for one question. The result contains the nodes of all layers, those of the first
+    layer first.
     """
     tree, chosen = tree_of(index), []
     begun = tree.nodes[min(start, len(tree.nodes) - 1)]

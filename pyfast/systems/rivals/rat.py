@@ -1,5 +1,5 @@
-"""RAT: retrieval-augmented thoughts. The LLM writes a chain of thoughts without knowledge. Then it corrects them
-one by one, each by what a search for it and the corrected thoughts before it finds."""
+"""RAT: retrieval-augmented thoughts. The LLM writes a chain of thoughts without knowledge. Then it corrects
+them one by one, each with the results of a search for it and the corrected thoughts before it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""RATT: a tree of thoughts with retrieval. In each layer, the LLM writes several thoughts, corrects each by what a
-search finds, and makes one of them. The next layer continues from it."""
+"""RATT: a tree of thoughts with retrieval. In each layer, the LLM writes several thoughts, corrects each with
+search results, and merges them into one, from which the next layer continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Settings(Thinking):
         default=4,
         ge=1,
         le=20,
-        description="Number of layers (n). Each ends with one thought that joins all others.",
+        description="Number of layers (n). Each ends with one thought that merges all others.",
         json_schema_extra={"paper": "n in equation 12 of MTQA, whose matrix has 3 x 4 nodes"},
     )
     correction: Literal["node", "paragraph"] = Field(
@@ -57,7 +57,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     ctx.so_far(lambda: result(None, columns, ctx, settings))
     alone = settings.model_copy(update={"retrieval": False})
     for layer in range(settings.layers):
-        # Nodes that all continue from the thought of the layer before
+        # Nodes that all continue from the previous layer's thought
         written = [Column(seen=[0]) for _ in range(settings.nodes)]
         columns += written
         seeds = enumerate(written, start=layer * settings.nodes)
@@ -83,10 +83,10 @@ async def revised(
     settings: Settings,
     session: Session,
 ) -> list[list[str]]:
-    """Correct the thoughts of a layer by what a search for each of them finds. `columns` gets the steps.
+    """Correct a layer's thoughts with the results of a search for each of them. The steps are added to `columns`.
 
-    All searches run at the same time, and then all corrections. So a budget of a question always ends at the same
-    call.
+    All searches run at the same time, and then all corrections, so that a question's budget always ends at
+    the same call.
     """
     by_paragraph = settings.correction == "paragraph"
     parts = [[[one] for one in thought] if by_paragraph and thought else [thought] for thought in thoughts]

@@ -1,5 +1,5 @@
-"""ReAct: an agent that thinks, acts and observes in turns. Its actions are to search, to look something up in what
-was found, and to finish with an answer."""
+"""ReAct: an agent that thinks, acts and observes in turn. Its actions are searching, looking something up in
+what was found, and finishing with an answer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pyfast.systems.rivals.tags import FORMATS, in_tags
 from pyfast.utils.token_budget import fit
 
 _WORDS = 800
-"""The maximum number of characters of a thought and an action in the notes"""
+"""The maximum length of a thought and an action in the notes, in characters"""
 _LEAST = 200
-"""The minimum number of characters of an observation"""
+"""The minimum length of an observation, in characters"""
 
 
 class ActionFields(BaseModel):
@@ -80,7 +80,7 @@ class Settings(system.Abstaining):
         default=3,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows that a search shows.",
+        description="Number of passages and table rows that each search shows.",
     )
     thoughts: bool = Field(
         default=True,
@@ -109,7 +109,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question by thoughts, actions and observations."""
+    """Answer a question with thoughts, actions and observations."""
     episode = Episode()
     ctx.so_far(lambda: episode.result(None, ctx))
     if settings.format != "json":

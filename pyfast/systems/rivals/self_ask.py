@@ -1,5 +1,5 @@
-"""Self-ask: the LLM asks itself follow-up questions, one at a time. A search answers each of them, and from the
-intermediate answers the LLM answers the question."""
+"""Self-ask: the LLM asks itself follow-up questions, one at a time. Each is answered from a search, and the
+LLM answers the question from these intermediate answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.systems.prompts import DIRECT, EXTRACT, INSUFFICIENT, answers_in, fi
 from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, unstreamed, usable
 
 UNKNOWN = "not found"
-"""The intermediate answer to a follow-up question that has none"""
+"""The intermediate answer to a follow-up question without one"""
 
 
 class FollowUpFields(BaseModel):
@@ -73,7 +73,7 @@ class Settings(system.Abstaining):
         default=5,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows retrieved for a follow-up question.",
+        description="Number of passages and table rows retrieved per follow-up question.",
     )
 
 
@@ -90,7 +90,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if not asked and reply.answer.strip():
             return Answer(final_text(reply.answer), ctx.evidence(collected), trace)
         if not asked or asked in [step["query"] for step in steps]:
-            break  # The search of an earlier question would repeat.
+            break  # The search would repeat that of an earlier question.
         steps.append({"query": asked})
         if settings.search:
             pool = await ctx.retrieve(asked, settings.k)

@@ -1,5 +1,5 @@
-"""Self-consistency: the LLM writes several chains of thought for a question. The answer is the one to which most
-of them lead."""
+"""Self-consistency: the LLM writes several chains of thought for a question, and the answer that most of them
+reach wins."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question by the majority of the sampled answers. Of answers with equally many votes, the one that
-    was sampled first wins. That there is no answer is a vote too."""
+    """Answer a question by the majority of the sampled answers. Of answers with equally many votes, the one
+    sampled first wins. Abstaining counts as a vote too."""
     prompt: Prompt[ReasonedFields] = unstreamed(few_shot(unless_known(COT, settings.abstain), settings.examples))
 
     async def sample(seed: int) -> ReasonedFields | str:

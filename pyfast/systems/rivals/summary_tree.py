@@ -1,5 +1,6 @@
-"""The tree of summaries of RAPTOR. Nodes with similar vectors form clusters, the LLM summarises each cluster, and
-the summaries form clusters again. The leaves are the passages of an index. All other nodes become documents."""
+"""RAPTOR's tree of summaries. Nodes with similar vectors form clusters, the LLM summarises each cluster, and
+the summaries form clusters again. The leaves are the passages of an index; all other nodes become
+documents."""
 
 from __future__ import annotations
 
@@ -28,14 +29,15 @@ CLUSTERS = "clusters.jsonl"
 URI = "summary/"
 """How the uri of each summary begins"""
 _DIMENSIONS = 10
-"""To how many dimensions vectors are reduced before they form clusters. A layer with at most one node more has no
-layer above it, as in the authors' code"""
+"""The number of dimensions to which vectors are reduced before clustering. A layer with at most one node more
+than this has no layer above it, as in the authors' code"""
 _MOST, _SHARE, _LONGEST = 50, 0.1, int(3500 * CHARACTERS_PER_TOKEN)
-"""The maximum number of clusters, from which probability a node belongs to a cluster, and the maximum number of
-characters of a cluster"""
+"""The maximum number of clusters, the probability from which a node belongs to a cluster, and the maximum
+number of characters in a cluster"""
 _ROUNDS, _CLOSE, _WIDTH = 100, 1e-3, 0.05
-"""Of the fit of a mixture: the maximum number of rounds, the gain of mean log-likelihood below which it ends, and
-what is added to each variance, as a share of that of all points. Without it, each point would be a cluster"""
+"""For fitting a mixture: the maximum number of rounds, the gain in mean log-likelihood below which it ends,
+and what is added to each variance, as a share of the variance of all points. Without the latter, each point
+would be a cluster"""
 Float64 = npt.NDArray[np.float64]
 
 
@@ -68,14 +70,16 @@ SUMMARIZE = Prompt(
 
 
 async def write_summary(question: Question, ctx: Context) -> Answer:
-    """Let the LLM summarise a cluster. The question's text is its texts, with an empty line between them."""
+    """Let the LLM summarise a cluster. The question's text consists of the cluster's texts, separated by
+    empty lines.
+    """
     texts = cut_evenly(question.text.split("\n\n"), ctx.text_budget(SUMMARIZE), 2)
     reply = await ctx.generate(SUMMARIZE, texts="\n\n".join(texts))
     return Answer(" ".join(reply.summary.split()) or None)
 
 
 def cluster_layers(index: Index, embedder: Embedder) -> Layers:
-    """Return how to make the tree over an index. Raises `InputError` if the index has summaries already."""
+    """Return how to build the tree over an index. Raises `InputError` if the index already has summaries."""
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
         raise InputError(f"{index.folder} already has summaries; use the index from which they were made")
     ids = index.corpus.ids[index.passages].tolist()
@@ -94,7 +98,7 @@ def cluster_layers(index: Index, embedder: Embedder) -> Layers:
             children = [below[node].id for node in members]
             digest = blake2b("\n".join([text, *children]).encode(), digest_size=8).hexdigest()
             lines[digest] = orjson.dumps({"id": digest, "question": text, "children": children})
-        if len(lines) >= len(below):  # The layer above would not be smaller.
+        if len(lines) >= len(below):  # The layer above would be no smaller.
             return None
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, b"\n".join(lines.values()))
@@ -117,12 +121,12 @@ def cluster_layers(index: Index, embedder: Embedder) -> Layers:
 
 
 def clusters_of(vectors: Float32, sizes: Int64, longest: int = _LONGEST) -> list[Int64]:
-    """Group nodes into clusters, which may overlap: first all of them, then each cluster again.
+    """Group nodes into clusters that may overlap: first all nodes, then each cluster again.
 
     Args:
         vectors: float32[nodes, dimensions]
         sizes: The number of characters of each node.
-        longest: The maximum number of characters of a cluster. A cluster with more is grouped again.
+        longest: The maximum number of characters in a cluster. A cluster with more is grouped again.
 
     Returns:
         The nodes of each cluster, ascending.
@@ -135,14 +139,14 @@ def clusters_of(vectors: Float32, sizes: Int64, longest: int = _LONGEST) -> list
             if sizes[members].sum() > longest and len(members) > 1:
                 if len(members) < len(vectors):
                     parts = [members[part] for part in clusters_of(vectors[members], sizes[members], longest)]
-                else:  # It cannot be divided by similarity.
+                else:  # It cannot be split by similarity.
                     parts = np.split(members, _full(sizes[members], longest))
             found |= {part.tobytes(): part for part in parts}
     return list(found.values())
 
 
 def _full(sizes: Int64, longest: int) -> list[int]:
-    """Return where a list of nodes is cut into parts of at most `longest` characters."""
+    """Return where to cut a list of nodes into parts of at most `longest` characters."""
     cuts, held = list[int](), 0
     for at, size in enumerate(sizes.tolist()):
         held += size
@@ -153,7 +157,7 @@ def _full(sizes: Int64, longest: int) -> list[int]:
 
 
 def soft_clusters(vectors: Float32) -> list[Int64]:
-    """Group vectors by the mixture of Gaussians that has the best BIC. A vector can be in several clusters."""
+    """Group vectors with the Gaussian mixture that has the best BIC. A vector can be in several clusters."""
     if len(vectors) < _DIMENSIONS + 2:
         return [np.arange(len(vectors))]
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
@@ -165,10 +169,10 @@ def soft_clusters(vectors: Float32) -> list[Int64]:
 
 
 def mixture_of(points: Float64, count: int) -> tuple[Float64, float]:
-    """Fit a mixture of Gaussians, each with its own variance in each dimension, by expectation maximisation.
+    """Fit a mixture of Gaussians with diagonal covariances by expectation maximisation.
 
-    Returns (the probability of each Gaussian for each point: float64[points, count], the BIC). The first Gaussians
-    are around points that are drawn far from each other.
+    Returns (the probability of each Gaussian for each point: float64[points, count], the BIC). The initial
+    Gaussians are centred on points drawn far from each other.
     """
     drawn, (size, dimensions) = np.random.default_rng(count), points.shape
     distances = np.full((size, count), np.inf)

@@ -1,5 +1,5 @@
-"""The formats in which Search-R1 and Search-o1 models act. The LLM writes one text. If it writes a query between
-two tags, it stops, the results are appended between two other tags, and it continues."""
+"""The formats in which Search-R1 and Search-o1 models act. The LLM writes one text. When it has written a
+query between two tags, it stops, the results are appended between two other tags, and it continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyfast.systems.rivals.episode import Episode
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 
 _LEAST = 200
-"""The minimum number of characters of the results of a search"""
+"""The minimum length of a search's results, in characters"""
 _OWN_TOKENS = 500
 """Tokens for the chat template and the instructions"""
 
@@ -32,8 +32,8 @@ class Format:
 
     @cached_property
     def action(self) -> re.Pattern[str]:
-        """A query or an answer. Its end tag is missing if the LLM stopped at it. An answer in braces may have
-        braces inside."""
+        """A query or an answer. Its end tag is missing if the LLM stopped at it. An answer in braces may
+        contain braces."""
         (ask, asked), (say, said) = ([re.escape(tag) for tag in pair] for pair in (self.query, self.answer))
         inside = r"(?:[^{}]|\{[^{}]*\})*" if self.answer[1] == "}" else r".*?"
         return re.compile(f"{ask}(?P<query>.*?)(?:{asked}|$)|{say}(?P<answer>{inside})(?:{said}|$)", re.DOTALL)
@@ -49,7 +49,7 @@ class Format:
         return plain(self.tags.sub(lambda tag: f"{tag[0][0]} {tag[0][1:]}", text))
 
     def written(self, text: str) -> str:
-        """Return a text of the LLM with its tags. Control tokens in it become ordinary text."""
+        """Return a text of the LLM with its tags, in which control tokens become ordinary text."""
         return "".join(part if at % 2 else plain(part) for at, part in enumerate(self.tags.split(text)))
 
 
@@ -78,7 +78,7 @@ FORMATS = {
 async def in_tags(question: str, ctx: Context, settings: Any, episode: Episode) -> str | None:
     """Answer a question in one text that the LLM continues after each search. `settings` are those of `react`.
 
-    If the LLM neither searches nor answers, or if its actions are used up, the tag before an answer is appended,
+    If the LLM neither searches nor answers, or has used up its actions, the tag before an answer is appended,
     so that it must answer.
     """
     form = FORMATS[settings.format]

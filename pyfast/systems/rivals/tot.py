@@ -84,14 +84,14 @@ class Settings(Thinking):
         default=5,
         ge=1,
         le=100,
-        description="Number of continuations of each thought that was kept (k).",
+        description="Number of continuations of each kept thought (k).",
         json_schema_extra={"paper": "5 for creative writing"},
     )
     breadth: int = Field(
         default=1,
         ge=1,
         le=100,
-        description="Number of thoughts to keep in a layer (b).",
+        description="Number of thoughts to keep per layer (b).",
         json_schema_extra={"paper": "1 for creative writing, 5 for the game of 24"},
     )
     evaluation: Literal["vote", "value"] = Field(
@@ -104,7 +104,7 @@ class Settings(Thinking):
         default=5,
         ge=1,
         le=100,
-        description="Number of votes on a layer, or of values of a thought.",
+        description="Number of votes per layer, or of values per thought.",
         json_schema_extra={"paper": "5 votes for creative writing, 3 values for the game of 24"},
     )
 
@@ -138,8 +138,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 async def evaluated(question: Question, paths: Sequence[Path], ctx: Context, settings: Settings) -> list[float]:
-    """Return the number of votes of each path, or the sum of its values. A reply that is not usable counts as
-    nothing."""
+    """Return each path's number of votes, or the sum of its values. An unusable reply counts as nothing."""
     by_vote = settings.evaluation == "vote"
     prompt: Prompt[VoteFields] | Prompt[ValueFields] = VOTE if by_vote else VALUE
     room = ctx.text_budget(prompt) - len(question.text)

@@ -1,4 +1,4 @@
-"""What rivals over the knowledge units of MTQA share: the correction of thoughts by units, and the answer."""
+"""What rivals over MTQA's knowledge units share: the correction of thoughts with units, and the answer."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ async def corrected(
     ctx: Context,
     settings: Units,
 ) -> list[str]:
-    """Let the LLM correct a thought by the knowledge units of a column.
+    """Let the LLM correct a thought with a column's knowledge units.
 
-    `earlier` are the corrected paragraphs before it. If the reply of the LLM is not usable, the thought stays.
+    `earlier` contains the corrected paragraphs before it. If the LLM's reply is unusable, the thought stays
+    unchanged.
     """
     budget = ctx.text_budget(CORRECT)
     try:
@@ -60,7 +61,7 @@ async def corrected(
 
 
 async def concluded(question: Question, notes: Sequence[str], ctx: Context, settings: Units) -> str | None:
-    """Let the LLM answer from what was thought."""
+    """Let the LLM answer from the thoughts so far."""
     room = ctx.text_budget(unless_known(CONCLUDE, settings.abstain)) - len(question.text)
     kept = fit(notes[::-1], room, first="cut")[::-1]
     return await conclusion(question, "\n".join(kept), ctx, settings.abstain)

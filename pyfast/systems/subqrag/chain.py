@@ -17,12 +17,12 @@ from pyfast.systems.together import together
 from pyfast.utils.token_budget import fit, join
 
 _PLACE = re.compile(r"#(\d+)")
-_MOST = 300  # the maximum number of characters of an earlier answer in a rewritten question
+_MOST = 300  # the maximum length of an earlier answer in a rewritten question, in characters
 
 
 async def sub_questions(question: str, ctx: Context, settings: Settings) -> tuple[list[str], str | None]:
-    """Split a question. Return (the sub-questions in order, an error message). The message is None if the
-    LLM's reply is usable. Otherwise the question itself is the only sub-question."""
+    """Split a question. Return (the sub-questions in order, None), or (the question itself, an error message)
+    if the LLM's reply is unusable."""
     if not settings.decompose:
         return [question], None
     try:
@@ -37,12 +37,12 @@ async def on_its_own(
     text: str, chain: Sequence[str], steps: Sequence[Sequence[Step]], ctx: Context, settings: Settings
 ) -> tuple[list[str], int]:
     """Put the answers to earlier sub-questions into the sub-question `text` (section 2.2.2, equation 2).
-    `chain` has all sub-questions, and `steps` has the results of the earlier ones.
+    `chain` contains all sub-questions, and `steps` the results of the earlier ones.
 
     Returns (the resulting questions, the number of omitted questions). If an earlier sub-question has several
-    answers, there is one question for each answer, because each needs its own search. Questions beyond
-    `settings.branches` are omitted. If an earlier sub-question has no answer, its own text stands in place of
-    the answer.
+    answers, there is one question per answer, because each needs its own search. Questions beyond
+    `settings.branches` are omitted. If an earlier sub-question has no answer, its own text takes the answer's
+    place.
     """
     if not steps or not settings.rewrite:
         return [text], 0
@@ -60,9 +60,9 @@ async def on_its_own(
 
 
 async def _rewritten(text: str, chain: Sequence[str], known: Mapping[int, Sequence[str]], ctx: Context) -> str:
-    """Let the LLM rewrite the sub-question `text` with answers to earlier sub-questions. `known` has the
-    answers to each earlier sub-question, by the number of the sub-question (from 0). The sub-questions to
-    which `text` refers come last in `known`, with one answer each."""
+    """Let the LLM rewrite the sub-question `text` with answers to earlier sub-questions. `known` maps the
+    number of each earlier sub-question (from 0) to its answers. The sub-questions to which `text` refers come
+    last, with one answer each."""
     if not known:
         return text
     budget = ctx.text_budget(REWRITE)

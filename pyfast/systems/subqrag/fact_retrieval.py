@@ -1,4 +1,4 @@
-"""Retrieve facts for a sub-question, from the store and from the triples that the run has learned so far."""
+"""Retrieve facts for a sub-question, from the store and the triples that the run has learned so far."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.systems.subqrag.learned import Learned
 from pyfast.utils.token_budget import join
 
-MAX_TRIPLES = 1000  # the maximum number of triples of a fact, to bound the memory; no prompt holds so many
-_A_FEW = 5  # values of a fact that are shown when the answer is none of them, such as their number
+MAX_TRIPLES = 1000  # the maximum number of triples per fact, to bound memory; no prompt holds so many
+_A_FEW = 5  # values of a fact to show if the answer is none of them, such as their number
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedFact:
-    """A fact: triples that share head and relation, or relation and tail. Each part of a triple is a text."""
+    """A fact: triples that share head and relation, or relation and tail. Each part of a triple is a string."""
 
     triples: tuple[tuple[str, str, str], ...]
     places: tuple[int, ...] = ()
@@ -36,8 +36,8 @@ class RetrievedFact:
 
     def line(self, budget: int | None = None) -> str:
         """Write the fact on one line, as ``head | relation | tail; tail`` or ``head; head | relation |
-        tail``. The line has about `budget` characters. If names do not fit, the line says how many are left
-        out. If `budget` is None, no name is left out.
+        tail``. The line has about `budget` characters, and says how many names did not fit. If `budget` is
+        None, no name is left out.
         """
         heads, tails = (list(dict.fromkeys(escape_name(triple[end]) for triple in self.triples)) for end in (0, 2))
         relation = escape_name(self.triples[0][1])
@@ -48,11 +48,10 @@ class RetrievedFact:
         return start + join(tails, budget and budget - len(start))
 
     def with_answers(self, answers: Sequence[str], or_some: bool = True) -> RetrievedFact | None:
-        """Reduce the fact to the triples whose head or tail is an answer.
+        """Reduce the fact to those triples whose head or tail is an answer.
 
-        If there is no such triple, the function also accepts a head or tail that contains an answer, as
-        "Paris, France" contains "Paris". If there is still no such triple, the result depends on `or_some`.
-        True: a few triples of the fact. False: None.
+        If there is none, a head or tail that contains an answer is enough, as "Paris, France" contains "Paris".
+        If there is still none, the result is a few triples of the fact if `or_some` is true, and otherwise None.
         """
         keys = {name_key(escape_name(text)) for text in answers}
         ends = [{name_key(escape_name(head)), name_key(escape_name(tail))} for head, _, tail in self.triples]
@@ -67,25 +66,25 @@ class RetrievedFact:
         return RetrievedFact(triples, tuple(self.places[i] for i in places if self.places), self.segment)
 
     def segments(self, store: Knowledge) -> list[int]:
-        """Return the ids of the segments that state the triples of the fact."""
+        """Return the ids of the segments that state the fact's triples."""
         if self.segment is not None:
             return [self.segment]
         return [segment for segments in store.sources(self.places) for segment in segments]
 
 
 Item = tuple[str, Learned, Int32 | None]
-"""A sub-question, the learned triples, and the numbers of the allowed triples (None: all are allowed)"""
+"""A sub-question, the learned triples, and the numbers of the allowed triples (None: all)"""
 
 
 def retrieve_facts(items: Sequence[Item], store: Knowledge, k: int, named: int) -> list[list[RetrievedFact]]:
-    """Find the `k` facts with the highest cosine to each sub-question (SubQRAG's equation 3).
+    """Find the `k` facts nearest to each sub-question by cosine (SubQRAG's equation 3).
 
-    Of the triples in the store, the result contains only allowed ones.
+    Of the triples in the store, the result contains only the allowed ones.
 
-    The result begins with facts about entities that the sub-question names, at most `named` facts. A cosine alone
-    would often miss them, because vectors hardly distinguish names. The first of these facts are those whose
-    relation the sub-question names too: if a fact has many values, its vector says less about the relation. All
-    other facts follow, by cosine.
+    The result begins with at most `named` facts about entities that the sub-question names. The cosine alone
+    would often miss them, because vectors hardly distinguish names. First among these are the facts whose
+    relation the sub-question names too, because the vector of a fact with many values says less about the
+    relation. All other facts follow, by cosine.
     """
     queries = store.encode([text for text, _, _ in items])
     nearest, _ = store.search("facts", queries, k)
@@ -102,8 +101,8 @@ whether the sub-question names its head or tail"""
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
-    """Find for each sub-question the `k` nearest learned statements, and all learned statements about
-    entities that the sub-question names. Sub-questions with the same `Learned` object share one search."""
+    """Find for each sub-question the `k` nearest learned statements, and all those about entities that it
+    names. Sub-questions with the same `Learned` object share one search."""
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]

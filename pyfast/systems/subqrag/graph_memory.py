@@ -15,10 +15,10 @@ from pyfast.utils.token_budget import fit, join, share
 
 
 def memory(steps: Iterable[Step], budget: int) -> list[str]:
-    """Write the facts that answered sub-questions, in about `budget` characters. Each line has one fact, with
-    only the triples that were used.
+    """Write the facts that answered sub-questions, one per line, in about `budget` characters, with only the
+    triples that were used.
 
-    A sub-question whose answers are in no triple gets a line with the sub-question and its answers.
+    For a sub-question whose answers are in no triple, the line contains the sub-question and its answers.
     """
     lines: dict[str, Callable[[int | None], str]] = {}
     for step in steps:
@@ -28,7 +28,7 @@ def memory(steps: Iterable[Step], budget: int) -> list[str]:
 
 
 def _segments(step: Step, session: Session) -> dict[str, list[int]]:
-    """Return ids of segments for the trace. `facts`: the segments that state the retrieved facts.
+    """Return segment ids for the trace. `facts`: the segments that state the retrieved facts.
     `documents`: the retrieved segments. `used`: the segments of both kinds from which the answers come."""
     return {"facts": step.facts, "documents": step.documents, "used": _used(step, session)}
 
@@ -44,7 +44,7 @@ def _answers(step: Step, budget: int | None) -> str:
 
 
 def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
-    """Collect the evidence for the answers, in the order of the sub-questions.
+    """Collect the evidence for the answers, in sub-question order.
 
     A segment is evidence if it states a used triple, or if the LLM cited it for an answer.
     """
@@ -58,8 +58,8 @@ def evidence(steps: Sequence[Step], session: Session) -> ScoredSegments:
 def trace(steps: Sequence[Sequence[Step]], session: Session, **faults: str | int | None) -> dict[str, Any]:
     """Make the trace: each sub-question with its answers and triples, and the learned triples.
 
-    The trace also gets the entries of `faults` that are not None: error messages for unusable replies, and
-    the number of omitted questions.
+    The entries of `faults` that are not None (error messages for unusable replies, and the number of omitted
+    questions) are added.
     """
     path = [
         [

@@ -18,8 +18,8 @@ from pyfast.retrieval.vectors.vector_search import Vectors
 
 @dataclass(slots=True, eq=False)
 class Learned:
-    """The learned statements (triples) of a run so far, in the order in which they were added. They are not
-    in the store.
+    """The statements (triples) that a run has learned so far, in the order in which they were added. They are
+    not in the store.
 
     One thread adds statements. Other threads may search at the same time.
     """
@@ -28,13 +28,13 @@ class Learned:
     _keys: set[tuple[str, str, str]] = field(default_factory=set)
     _matrix: Float32 = field(default_factory=lambda: np.empty((0, 0), np.float32))
     """[rows, dimensions]: the vector of each statement, from `encode_statements`. Rows after the last
-    statement are not used yet"""
+    statement are not yet used"""
     _by_words: dict[str, list[int]] = field(default_factory=dict)
-    """For the words of each name: the positions of the statements that have this name as head or tail"""
+    """For the words of each name: the positions of the statements with this name as head or tail"""
 
     def add(self, statement: Statement, vector: Float32) -> bool:
-        """Add a statement, unless the same triple was added before. Case and spaces do not matter. Returns whether
-        the statement was added."""
+        """Add a statement, unless the same triple (ignoring case and spaces) was added before. Returns
+        whether it was added."""
         keys = (name_key(statement.head), name_key(statement.relation), name_key(statement.tail))
         if keys in self._keys:
             return False
@@ -57,7 +57,7 @@ class Learned:
         return Vectors(self._matrix[:count])
 
     def named_in(self, text: str) -> list[int]:
-        """Find the statements whose head or tail occurs in a text. Returns their positions, ascending."""
+        """Return the positions of the statements whose head or tail occurs in a text, ascending."""
         return named_in(text, self._by_words)
 
 
@@ -77,8 +77,8 @@ def shared_by(session: Session) -> Learned:
 
 
 def share_again(session: Session, answers: Path) -> None:
-    """When a run resumes, share the triples that its finished questions learned, in the order of the questions.
-    `answers` is the file `answers.jsonl` of the run."""
+    """When a run resumes, share the triples that its finished questions learned, in question order. `answers`
+    is the run's `answers.jsonl` file."""
     statements = [statement for extract in learned_extracts(answers) for statement in extract.statements]
     for statement, vector in zip(statements, encode_statements(statements, session.store), strict=True):
         shared_by(session).add(statement, vector)

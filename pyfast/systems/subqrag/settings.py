@@ -29,19 +29,18 @@ class Settings(system.WithKnowledge, system.Sparing):
     rewrite: bool = Field(
         default=True,
         description="Rewrite sub-questions with the answers to earlier sub-questions. Off: sub-questions stay"
-        " unchanged,"
-        ' with references such as `#1` ("w/o Rewriting").',
+        ' unchanged, with references such as `#1` ("w/o Rewriting").',
         json_schema_extra={"paper": "section 2.2.2, equation 2; table 2"},
     )
     update: bool = Field(
         default=True,
-        description="Let the LLM extract triples for the graph from the documents that it reads if the graph has "
-        'no answer. Off: it extracts none ("w/o Update").',
+        description="Let the LLM extract triples from the documents that it reads when the graph contains no "
+        'answer, and add them to the graph. Off: it extracts none ("w/o Update").',
         json_schema_extra={"paper": "section 2.3, equation 4; table 2"},
     )
     shared_updates: bool = Field(
         default=False,
-        description="Let all questions use the triples that one question extracts, as in the paper. Answers"
+        description="Let all questions use the triples that any question extracts, as in the paper. Answers"
         " then depend on the order in which questions run.",
         json_schema_extra={"paper": "section 2.3"},
     )
@@ -49,7 +48,7 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=5,
         ge=1,
         le=100,
-        description="Number of facts retrieved for a sub-question.",
+        description="Number of facts retrieved per sub-question.",
         json_schema_extra={"paper": "equation 3; section 3.4"},
     )
     documents: int = Field(
@@ -71,8 +70,8 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=4,
         ge=1,
         le=10_000,
-        description="If a sub-question refers to several answers, it becomes one question for each answer, up to "
-        "this maximum. The trace counts those that are left out. The paper has 1. Knowledge graphs need more, "
+        description="If a sub-question refers to several answers, it becomes one question per answer, up to this "
+        "maximum. The trace counts those that are left out. The paper uses 1. Knowledge graphs need more, "
         "because their questions can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )

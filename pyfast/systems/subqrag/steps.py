@@ -1,7 +1,6 @@
 """Answer a sub-question from the graph, or from documents (SubQRAG's paper, section 2.3).
 
-If the answer must come from documents, the LLM also extracts triples from these documents. These triples are
-added to the graph.
+If the answer must come from documents, the LLM also extracts triples from them, which are added to the graph.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from pyfast.systems.subqrag.settings import Settings
 from pyfast.utils.token_budget import share
 
 T = TypeVar("T")
-_NUMBER = 5  # characters of a fact's number in a list
+_NUMBER = 5  # characters in a fact's number in a list
 
 
 @dataclass(slots=True)
 class Step:
-    """One sub-question that can be understood alone, and its result."""
+    """One self-contained sub-question, and its result."""
 
     question: str
     answers: list[str] = field(default_factory=list)
     used: list[RetrievedFact] = field(default_factory=list)
-    """The facts from which the answers come, with only the triples that were used"""
+    """The facts from which the answers come, with only the triples used"""
     read: list[int] = field(default_factory=list)
-    """If the answers come from documents: the ids of the segments that the LLM cited"""
+    """The ids of the segments that the LLM cited, if the answers come from documents"""
     facts: list[int] = field(default_factory=list)
     """The ids of the segments that state the retrieved facts"""
     documents: list[int] = field(default_factory=list)
@@ -49,7 +48,7 @@ class Step:
     source: str = "nothing"
     """Where the answers come from: `graph`, `documents` or `nothing`"""
     degraded: list[str] = field(default_factory=list)
-    """An error message for each reply of the LLM that had the wrong form"""
+    """An error message for each malformed reply of the LLM"""
 
 
 async def resolve(text: str, ctx: Context, settings: Settings, session: Session, learned: Learned) -> Step:
@@ -67,8 +66,8 @@ async def resolve(text: str, ctx: Context, settings: Settings, session: Session,
 
 
 async def _from_facts(step: Step, facts: Sequence[RetrievedFact], ctx: Context, prompt: Prompt[Any]) -> None:
-    """Ask the LLM to find answers to the sub-question of a step in the facts. If the LLM finds no usable
-    answer, the step stays without answers."""
+    """Ask the LLM to find answers to a step's sub-question in the facts. If it finds no usable answer, the
+    step stays without answers."""
     lines = share([fact.line for fact in facts], ctx.text_budget_to_repeat(prompt) - _NUMBER * len(facts))
     numbered = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
     try:
@@ -106,7 +105,7 @@ async def _from_documents(step: Step, ctx: Context, settings: Settings) -> None:
 
 
 async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
-    """Let the LLM extract triples from the retrieved documents in one call. Keep the triples that a document
+    """Let the LLM extract triples from the retrieved documents in one call, and keep those that a document
     supports."""
     context = await ctx.narrative(pool, EXTRACT_TRIPLES)
     try:
@@ -121,14 +120,14 @@ async def _extract(step: Step, pool: Pool, ctx: Context) -> None:
 
 
 def _segments(pool: Pool, ctx: Context) -> npt.NDArray[np.uint64]:
-    """Return the ids of the segments that are the pool's passages, in the order of the pool."""
+    """Return the segment ids of the pool's passages, in pool order."""
     ids: npt.NDArray[np.uint64] = ctx.index.corpus.ids[ctx.index.passages[pool.passages]]
     return ids
 
 
 async def learn(step: Step, ctx: Context, session: Session, learned: Learned) -> None:
-    """Add the new triples of a step to the learned triples. If the step's answers come from documents, the
-    triples that contain an answer also join the graph memory."""
+    """Add a step's new triples to the learned triples. If the step's answers come from documents, the triples
+    that contain an answer are also added to the graph memory."""
     store = session.store
     fresh = [one for one in step.learned if not session.knows(one.head, one.relation, one.tail)]
     vectors = await asyncio.gather(*(ctx.call(encode_statements, one, store) for one in fresh))

@@ -29,14 +29,14 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question by the last three of the paper's four stages. The command `pyfast knowledge build`
-    does the first stage, indexing."""
+    """Answer a question by the last three of the paper's four stages. The first stage, indexing, is `pyfast
+    knowledge build`."""
     learned = shared_by(session) if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)
     if chain_degraded is not None:
         ctx.fell_back(SUB_QUESTIONS, chain_degraded)
     steps: list[list[Step]] = []
-    known: dict[str, Step] = {}  # Equal sub-questions are asked once.
+    known: dict[str, Step] = {}  # Identical sub-questions are asked only once.
     faults: dict[str, str | int | None] = {"chain_degraded": chain_degraded}
 
     def result(text: str | None = None) -> Answer:
@@ -53,7 +53,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         left_out += more
         new = [one for one in asked if one not in known]
         resolved = await together(resolve(one, ctx, settings, session, learned) for one in new)
-        # Add them in this order, so that the result does not depend on which one ended first.
+        # Add them in this order, so that the result does not depend on which ended first.
         for step in resolved:
             await learn(step, ctx, session, learned)
         steps.append([*resolved, *(replace(known[one], learned=[]) for one in asked if one in known)])
@@ -74,8 +74,8 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 def resumes(session: Session, settings: Settings, answers: Path) -> None:
-    """When a run resumes, add the learned triples of its finished questions to `session`, the opened
-    knowledge graph. If the setting `shared_updates` is off, the function does nothing."""
+    """When a run resumes, add the triples that its finished questions learned to `session`, the opened
+    knowledge graph. With `shared_updates` off, do nothing."""
     if settings.shared_updates:
         share_again(session, answers)
 
@@ -95,7 +95,7 @@ SYSTEM = system.System(
     (SUB_QUESTIONS, REWRITE, FROM_FACTS, JUDGE_FACTS, FROM_DOCUMENTS, EXTRACT_TRIPLES, FROM_MEMORY),
     opens=system.opens,
     resumes=resumes,
-    summary="ordered sub-questions, answered from triples, else from documents, whose new triples join the store",
+    summary="ordered sub-questions, answered from triples or from documents, whose triples join the graph",
     paper="SubQRAG: Sub-Question Driven Dynamic Graph RAG",
     presets=PRESETS,
 )

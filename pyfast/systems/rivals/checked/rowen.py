@@ -1,5 +1,5 @@
-"""Rowen: the LLM answers a question, and other wordings of it in two languages and with two models. If the answers
-differ, it may have invented its answer, and a search corrects it."""
+"""Rowen: the LLM answers a question, and paraphrases of it in two languages and with two models. If the
+answers differ, the LLM may have invented its answer, and a search corrects it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Settings(system.Abstaining):
         default=6,
         ge=1,
         le=20,
-        description="Number of other wordings of the question.",
+        description="Number of paraphrases of the question.",
         json_schema_extra={"paper": "the number k of perturbed questions"},
     )
     language: str = Field(
@@ -58,14 +58,14 @@ class Settings(system.Abstaining):
         default=0.25,
         ge=0,
         le=100,
-        description="Weight of the agreement of the two models, relative to that of the two languages.",
+        description="Weight of the two models' agreement, relative to that of the two languages.",
         json_schema_extra={"paper": "the weight α"},
     )
     threshold: float = Field(
         default=0.6,
         ge=0,
         le=100,
-        description="A search corrects the answer if the share of answers that agree is below this number. With"
+        description="A search corrects the answer if the share of agreeing answers is below this number. With"
         " `both`, `model_weight` times the share of the models is added to the share of the languages.",
         json_schema_extra={"paper": "the threshold of the consistency score"},
     )
@@ -78,7 +78,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question from what the LLM knows, and correct the answer if other wordings lead to other
+    """Answer a question from the LLM's own knowledge, and correct the answer if paraphrases lead to other
     answers."""
     trace: dict[str, Any] = {}
     pool = NOTHING
@@ -99,13 +99,13 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def consistency(question: Question, ctx: Context, settings: Settings, trace: dict[str, Any]) -> float:
-    """Return how consistent the answers to other wordings of a question are. Without wordings, they are not."""
+    """Return how consistent the answers to a question's paraphrases are. Without paraphrases, they are not."""
     language = "none: translation is empty" if settings.consistency == "models" else settings.language
     told = {"count": str(settings.wordings), "language": language, "question": question.text}
     reply = await usable(ctx, WORDINGS, **told)
     wordings = reply.wordings[: settings.wordings] if reply else []
     compared = [of for of in ("languages", "models") if settings.consistency in (of, "both")]
-    # All answers first, and then all comparisons, so that a budget ends at the same call whatever else runs.
+    # All answers come first, and then all comparisons, so that a budget always ends at the same call.
     asked = [
         [
             (SAY, one.question),
@@ -132,7 +132,7 @@ async def consistency(question: Question, ctx: Context, settings: Settings, trac
 
 
 async def said(prompt: Prompt[SayFields], asked: str, ctx: Context) -> str:
-    """Let a model answer a wording. Without a usable reply, the answer is empty, and agrees with none."""
+    """Let a model answer a paraphrase. Without a usable reply, the answer is empty, and agrees with none."""
     reply = await usable(ctx, prompt, question=asked)
     return reply.answer.strip() if reply else ""
 
@@ -150,7 +150,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (COT, WORDINGS, SAY, OTHER_SAYS, AGREEMENT, SEARCH, REPAIR),
-    summary="a search corrects the answer if other wordings of the question lead to other answers",
+    summary="a search corrects the answer if paraphrases of the question lead to other answers",
     paper="Retrieve Only When It Needs: Adaptive Retrieval Augmentation for Hallucination Mitigation in Large"
     " Language Models",
 )

@@ -1,6 +1,6 @@
-"""Search-in-the-Chain: the LLM plans a whole chain of queries, each with its answer if it knows it. Searches check
-the answers one after another, and give those that are missing. After each correction, the LLM plans the rest
-again."""
+"""Search-in-the-Chain: the LLM plans a whole chain of queries, each with its answer if the LLM knows it.
+Searches check the answers one after another, and supply the missing ones. After each correction, the LLM
+plans the rest again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Settings(system.Abstaining):
 
     search: Literal["on", "verify", "complete", "off"] = Field(
         default="on",
-        description="The purpose of searches. `verify`: to correct answers of the LLM. `complete`: to find"
+        description="The purpose of searches. `verify`: to correct the LLM's answers. `complete`: to find"
         " answers that the LLM does not know. `on`: both. `off`: no searches, so the LLM answers from its first"
         " chain.",
         json_schema_extra={"paper": "SearChain, without completion, without verification, without IR"},
@@ -103,13 +103,13 @@ class Settings(system.Abstaining):
         default=1,
         ge=1,
         le=10_000,
-        description="Number of passages and table rows that are retrieved for a query.",
+        description="Number of passages and table rows retrieved per query.",
         json_schema_extra={"paper": "the top-1 document"},
     )
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question: write chains until a search refutes no answer of one of them, and none is missing."""
+    """Answer a question: write chains until there is one with no missing answer and none that a search refutes."""
     steps, chains, notes = list[dict[str, Any]](), list[list[list[str]]](), dict[str, str]()
     collected, trace = NOTHING, {"steps": steps, "chains": chains}
     ctx.so_far(lambda: Answer(None, ctx.evidence(collected), trace))
@@ -135,21 +135,21 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         if is_settled and reply.answer.strip():
             return Answer(final_text(reply.answer), ctx.evidence(collected), trace)
         if is_settled:
-            break  # An answer is missing that no search gives.
+            break  # An answer is missing that no search supplies.
     told = lines_of(notes, unless_known(CONCLUDE, settings.abstain), question, ctx)
     text = await conclusion(question, told, ctx, settings.abstain)
     return Answer(text, ctx.evidence(collected), trace)
 
 
 def lines_of(notes: Mapping[str, str], prompt: Prompt[Any], question: Question, ctx: Context) -> str:
-    """Write the queries with their answers, the last of them if there is no room for all."""
+    """Write the queries with their answers, only the last ones if there is no room for all."""
     lines = [f"Looked up: {query} {known or UNKNOWN}" for query, known in notes.items()]
     return "\n".join(fit(lines[::-1], ctx.text_budget(prompt) - len(question.text), first="cut")[::-1])
 
 
 async def looked_up(query: str, context: str, ctx: Context) -> tuple[str, bool]:
-    """Let the LLM take an answer from passages. Returns the answer, or "" if there is none, and whether it is
-    sure. Without a usable reply, there is none."""
+    """Let the LLM take an answer from passages. Returns the answer and whether it is certain. The answer is
+    empty if there is none, or no usable reply."""
     reply = await usable(ctx, CHECK, context=context, query=query)
     return (next(iter(answers_in([reply.answer])), ""), reply.sure) if reply else ("", False)
 

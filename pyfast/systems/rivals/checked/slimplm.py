@@ -1,5 +1,6 @@
-"""SlimPLM: a small model answers first, without evidence. From its answer, another small model decides whether a
-search is necessary, and for what to search. Then the LLM answers, with what was found or alone."""
+"""SlimPLM: a small model answers first, without evidence. From its answer, another small model decides
+whether a search is necessary, and for what to search. Then the LLM answers, with or without search
+results."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question, after a search if the answer of a small model makes it necessary."""
+    """Answer a question, after a search if a small model's answer makes it necessary."""
     trace: dict[str, Any] = {}
     pool = NOTHING
     ctx.so_far(lambda: Answer(None, ctx.evidence(pool), trace))
@@ -143,8 +144,8 @@ async def known(asked: str, heuristic: str, ctx: Context) -> bool:
 
 
 async def rewritten(question: Question, heuristic: str, ctx: Context, settings: Settings) -> list[str]:
-    """Make queries from a question and from the claims of an answer. Without a usable query, it is the
-    question."""
+    """Make queries from a question and the claims in an answer. Without a usable query, the question is the
+    query."""
     reply = await usable(ctx, QUERIES, question=question.text, heuristic=heuristic)
     if reply is None:
         return [question.text]
@@ -160,6 +161,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (HEURISTIC, NECESSITY, QUERIES, DIRECT, ANSWER),
-    summary="the answer of a small model decides whether the LLM needs a search, and for what",
+    summary="a small model's answer decides whether the LLM needs a search, and for what",
     paper="Small Models, Big Insights: Leveraging Slim Proxy Models To Decide When and What to Retrieve for LLMs",
 )

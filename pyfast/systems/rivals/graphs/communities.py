@@ -1,5 +1,6 @@
-"""The communities of GraphRAG: groups of entities of a knowledge graph, which consist of smaller groups
-(hierarchical Leiden). An LLM writes a report on each, on the smallest first. Each report becomes a document."""
+"""The communities of GraphRAG: groups of entities in a knowledge graph, which consist of smaller groups
+(hierarchical Leiden). An LLM writes a report on each, starting with the smallest. Each report becomes a
+document."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ COMMUNITIES = "communities.jsonl"
 LARGEST = 10
 """The number of entities from which a community is divided again, as in the authors' code"""
 LONGEST = int(8000 * CHARACTERS_PER_TOKEN)
-"""The maximum number of characters that the LLM reads of a community"""
+"""The maximum number of characters that the LLM reads per community"""
 Line = tuple[str, frozenset[int]]
 """A line about an entity or a relation, and the entities that it is about"""
 
@@ -43,13 +44,13 @@ class Community(NamedTuple):
     """0 for the largest communities"""
     entities: frozenset[int]
     children: tuple[int, ...]
-    """The numbers of the communities of which it consists"""
+    """The numbers of the communities that make it up"""
 
 
 def communities_of(store: Knowledge, levels: int) -> dict[int, Community]:
-    """Find the communities of a knowledge graph by hierarchical Leiden. The weight of an edge is how often texts
-    state the triples that join two entities. Returns the communities of the `levels` highest levels, by number. A
-    community without an edge inside is left out."""
+    """Find the communities of a knowledge graph by hierarchical Leiden. An edge's weight is how often texts
+    state the triples that join its two entities. Returns the communities of the `levels` highest levels, by
+    number. Communities without an inner edge are left out."""
     with explained():
         from graspologic_native import hierarchical_leiden
 
@@ -84,8 +85,8 @@ def communities_of(store: Knowledge, levels: int) -> dict[int, Community]:
 
 
 def lines_about(community: Community, session: Session) -> list[Line]:
-    """Write the relations inside a community as lines, each after the entities that it joins. The relations whose
-    ends have the most relations come first."""
+    """Write the relations inside a community as lines, each after the entities that it joins, those whose
+    ends have the most relations first."""
     store = session.store
     inside = np.array(sorted(community.entities))
     triples = np.unique(np.concatenate([session.around(entity) for entity in inside]))
@@ -103,8 +104,8 @@ def lines_about(community: Community, session: Session) -> list[Line]:
 
 
 def shortened(lines: Sequence[Line], parts: Sequence[tuple[frozenset[int], str]], longest: int) -> list[str]:
-    """Replace the lines about parts of a community by the reports on these parts, the part with the longest lines
-    first, until the text has at most `longest` characters."""
+    """Replace the lines about parts of a community with the reports on these parts, starting with the part
+    that has the most text, until the whole has at most `longest` characters."""
     part_of = {entity: number for number, (members, _) in enumerate(parts) for entity in members}
     owners = [
         next(iter(of)) if len(of := {part_of.get(one, -1) for one in about}) == 1 else -1 for _, about in lines
@@ -124,9 +125,9 @@ def shortened(lines: Sequence[Line], parts: Sequence[tuple[frozenset[int], str]]
 
 
 def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
-    """Return how to make the reports on the communities of an index's knowledge graph, the lowest level first.
+    """Return how to write the reports on the communities in an index's knowledge graph, the lowest level first.
 
-    Raises `InputError` if the index has reports already, or no knowledge graph with relations.
+    Raises `InputError` if the index already has reports, or has no knowledge graph with relations.
     """
     if any(index.corpus.uri(document).startswith(URI) for document in range(index.corpus.documents)):
         raise InputError(f"{index.folder} already has reports; use the index from which they were made")
@@ -139,10 +140,10 @@ def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
     if not communities:
         raise InputError(f"{index.folder}: no relation joins two entities of its knowledge graph")
     highest = 1 + max(community.level for community in communities.values())
-    reports: dict[int, tuple[str, str]] = {}  # of each community with a report: its uri, and its text on one line
+    reports: dict[int, tuple[str, str]] = {}  # for each community with a report: its uri, and its text on one line
 
     def asked(number: int) -> dict[str, Any]:
-        """Describe a community, and write what the LLM reads of it as the text of a question."""
+        """Describe a community, and write what the LLM reads about it as the text of a question."""
         level, entities, children = communities[number]
         below = [child for child in children if child in reports]
         parts = [(communities[child].entities, reports[child][1]) for child in below]
@@ -183,7 +184,9 @@ def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
         return documents
 
     def finish(made: Path) -> None:
-        """Give the index with the reports the knowledge graph, which then counts as of its documents."""
+        """Add the knowledge graph to the index with the reports, where it counts as extracted from that
+        index's documents.
+        """
         (made / KNOWLEDGE).mkdir()
         link_folder(session.store.folder, made / KNOWLEDGE / "1")
         set_current(made / KNOWLEDGE, 1)

@@ -1,6 +1,6 @@
-"""GraphRAG: communities of a knowledge graph have reports. A local search reads the entities nearest to a
-question, with their relations, reports and texts. A global search answers from each part of all reports, and joins
-the answers."""
+"""GraphRAG: a knowledge graph's communities have reports. A local search reads the entities nearest to a
+question, with their relations, reports and texts. A global search answers from each part of all reports, and
+merges the answers."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Settings(system.WithKnowledge, system.Answering):
         default=2,
         ge=0,
         le=100,
-        description="The level of the communities whose reports are read. 0: the largest communities."
-        " Communities that are not divided as far as this level are read too.",
+        description="The level of communities whose reports are read. 0: the largest communities."
+        " Communities not divided down to this level are read too.",
         json_schema_extra={"paper": "the conditions C0 to C3; 2 in the authors' code"},
     )
     read: Literal["reports", "texts"] = Field(
@@ -58,7 +58,7 @@ class Settings(system.WithKnowledge, system.Answering):
         default=8000,
         ge=500,
         le=1_000_000,
-        description="Maximum number of tokens that the LLM reads in a call. The context window may limit it"
+        description="Maximum number of tokens that the LLM reads per call. The context window may limit it"
         " further.",
         json_schema_extra={"paper": "8k tokens"},
     )
@@ -81,7 +81,7 @@ class Settings(system.WithKnowledge, system.Answering):
         default=0.15,
         ge=0,
         le=1,
-        description="Share of a local search's tokens that reports may use. Entities and relations get what"
+        description="Share of a local search's tokens that reports may use. Entities and relations use what"
         " remains after the shares of reports and texts.",
         json_schema_extra={"paper": "community_prop in the authors' code"},
     )
@@ -101,14 +101,14 @@ class Settings(system.WithKnowledge, system.Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question by a local or a global search."""
+    """Answer a question with a local or a global search."""
     search = local_search if settings.mode == "local" else global_search
     return await search(question, ctx, settings, session)
 
 
 async def local_search(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer from the entities nearest to the question: from reports on their communities, their relations, and
-    the texts that state these."""
+    """Answer from the entities nearest to the question: from reports on their communities, their relations,
+    and the texts that state the relations."""
     store, item = session.store, (question.text, session)
     found = await ctx.call(found_in_graph, item, store, "local", settings.k)
     found = found._replace(triples=await ctx.call(nearest_relations, found, store, settings.relations))
@@ -143,7 +143,7 @@ async def local_search(question: Question, ctx: Context, settings: Settings, ses
 
 
 async def global_search(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer from each part of all reports, and then from the answers that help most."""
+    """Answer from each part of all reports, and then from the most helpful of these answers."""
     most = int(settings.tokens * CHARACTERS_PER_TOKEN)
     room = min(most, ctx.text_budget(PARTIAL) - len(question.text))
     parts = await ctx.call(parts_of, (question.text, max(room, 100)), settings.read, settings.level)
@@ -171,7 +171,7 @@ async def global_search(question: Question, ctx: Context, settings: Settings, se
 def opens(index: Index, settings: Settings, run: Path | None) -> Session:
     """Open the knowledge graph. A global search needs reports, unless filters leave out some documents."""
     if settings.read == "reports" and not reports_of(index).reports:
-        make = "`pyfast corpus summarize --of communities` makes an index that has them"
+        make = "`pyfast corpus summarize --of communities` builds an index with reports"
         if settings.mode == "global" and not index.is_restricted:
             raise InputError(f"{index.folder} has no reports: {make}")
         LOG.warning("%s has no reports: %s", index.folder, make)

@@ -1,5 +1,5 @@
-"""The search of LightRAG in the knowledge graph: the local level finds entities and their relations, the global
-level finds relations and their entities."""
+"""LightRAG's search in the knowledge graph: the local level finds entities and their relations, the global
+level relations and their entities."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pyfast.systems.rivals.linking import nearest_allowed
 T = TypeVar("T")
 Level = Literal["local", "global"]
 _AROUND = 100
-"""The maximum number of relations of an entity or of a key: of an entity, those with the most relations around"""
+"""The maximum number of relations per entity or key: for an entity, those with the most relations around them"""
 _STATED = 20
-"""The maximum number of relations of an entity whose texts are found"""
+"""The maximum number of relations per entity whose texts are found"""
 _DESCRIPTIONS = 3
-"""The maximum number of texts from which the description of an entity comes"""
+"""The maximum number of texts from which an entity's description comes"""
 
 
 class Found(NamedTuple):
@@ -36,11 +36,11 @@ class Found(NamedTuple):
 
 
 def found_in_graph(items: Sequence[tuple[str, Session]], store: Knowledge, level: Level, k: int) -> list[Found]:
-    """Search a level of the graph. An item is the keywords as one text, and the session of the question.
+    """Search a level of the graph. An item is the keywords as one string, and the question's session.
 
-    The local level finds the `k` entities with the nearest names, and all their relations. The global level finds
-    the `k` relations with the nearest keys, and their heads and tails. The relations are in an order: those whose
-    ends have the most relations come first, then the strongest.
+    The local level finds the `k` entities with the nearest names, and all their relations. The global level
+    finds the `k` relations with the nearest keys, and their heads and tails. Relations are ordered by the
+    number of their ends' relations, and then by strength.
     """
     sessions, queries = [session for _, session in items], store.encode([text for text, _ in items])
     if level == "local":
@@ -99,8 +99,8 @@ def _texts(leads: Iterable[tuple[int, float]], session: Session) -> Pool:
 
 
 def joined_levels(levels: Sequence[Found]) -> Found:
-    """Join what several searches found: the first of each, then the second of each, and so on. What is found twice
-    stays at its first place."""
+    """Merge the results of several searches: the first of each, then the second of each, and so on.
+    Duplicates stay at their first place."""
     texts = dict[int, float]()
     for passage, score in _in_turn([list(level.texts) for level in levels]):
         texts.setdefault(passage, score)
@@ -117,8 +117,8 @@ def _in_turn(lists: Sequence[Sequence[T]]) -> list[T]:
 
 
 def described(items: Sequence[tuple[Found, Session]], store: Knowledge) -> list[tuple[list[str], list[str]]]:
-    """Write the entities and the relations of each item as lines, with descriptions from texts that the question
-    may use."""
+    """Write each item's entities and relations as lines, with descriptions from texts that the question may
+    use."""
     return [
         (_about_entities(found.entities, session), _about_relations(found.triples, session))
         for found, session in items
@@ -157,9 +157,9 @@ def _describing(lists: Sequence[Sequence[int]], session: Session, most: int) -> 
 
 
 def nearest_relations(items: Sequence[Found], store: Knowledge, most: int) -> list[tuple[int, ...]]:
-    """Choose relations of the entities that a local search found: first those that join two of them, then at most
-    `most` for each entity. Of these, those come first whose other end has relations with the most of the entities.
-    Otherwise their order stays."""
+    """Choose relations of the entities that a local search found: first those that join two of them, then at
+    most `most` per entity. Among the latter, those whose other end has relations with the most of the
+    entities come first; otherwise their order stays."""
     chosen = []
     for found in items:
         near, triples = set(found.entities), np.array(found.triples, np.int32)

@@ -47,14 +47,14 @@ class Settings(system.WithKnowledge, system.Answering):
         default=60,
         ge=1,
         le=1000,
-        description="Number of entities, and number of relations, that a search finds.",
+        description="Number of entities, and number of relations, retrieved per search.",
         json_schema_extra={"paper": "top_k in the authors' code"},
     )
     passages: int = Field(
         default=20,
         ge=1,
         le=1000,
-        description="Number of passages that the search for the question finds.",
+        description="Number of passages retrieved by the search for the question.",
         json_schema_extra={"paper": "chunk_top_k in the authors' code"},
     )
     source_text: bool = Field(
@@ -87,7 +87,7 @@ class Settings(system.WithKnowledge, system.Answering):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question from what the keywords of both levels find in the graph."""
+    """Answer a question from the results of both levels' keywords in the graph."""
     trace: dict[str, Any] = {}
     found = Found()
     ctx.so_far(lambda: Answer(None, ctx.evidence(found.texts), trace))
@@ -119,7 +119,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 async def keywords(question: Question, ctx: Context) -> tuple[list[str], list[str]]:
-    """Let the LLM write the keywords of both levels. Without a usable reply, they are the question itself."""
+    """Let the LLM write the keywords of both levels. Without a usable reply, the question itself is used."""
     reply = await usable(ctx, KEYWORDS, question=question.text, thoughts="")
     found = (tidied(reply.detailed), tidied(reply.general)) if reply else ([], [])
     return found if any(found) else ([question.text], [question.text])
@@ -128,8 +128,8 @@ async def keywords(question: Question, ctx: Context) -> tuple[list[str], list[st
 async def evidence(
     question: Question, found: Found, prompt: Prompt[Any], ctx: Context, settings: Settings, session: Session
 ) -> tuple[str, Pool]:
-    """Write entities, relations and source texts, each within its limit and all within the context window. Returns
-    the text and the source texts that are in it."""
+    """Write entities, relations and source texts, each within its limit and all within the context window.
+    Returns the text and the source texts in it."""
     entities, relations = await ctx.call(described, (found, session), session.store)
     room = max(ctx.text_budget(prompt) - len(question.text), 600)
     parts = []

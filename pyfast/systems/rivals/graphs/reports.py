@@ -1,5 +1,5 @@
-"""The reports of GraphRAG: how an LLM writes one, how the reports of an index are found, and what a part of them
-says about a question."""
+"""GraphRAG's reports: how an LLM writes one, how an index's reports are found, and what a part of them says
+about a question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyfast.utils.token_budget import fit
 URI = "report/"
 """How the uri of each report begins"""
 _NUMBER = 8
-"""How many characters a unit needs in addition to its text: for its number, and for the end of the line"""
+"""How many characters a unit needs besides its text: for its number and the line end"""
 
 
 class ReportFields(BaseModel):
@@ -100,24 +100,24 @@ class Report(NamedTuple):
     rating: float
 
     def is_of(self, level: int) -> bool:
-        """Whether the report is of a level, or on a larger community that is not divided further."""
+        """Whether the report belongs to a level, or to a larger community that is not divided further."""
         return self.level == level or (self.is_leaf and self.level < level)
 
 
 class Reports(NamedTuple):
-    """What an index has: reports, and passages of other documents."""
+    """An index's content: reports, and passages of other documents."""
 
     reports: tuple[Report, ...]
     texts: tuple[int, ...]
     of_entity: Mapping[str, Sequence[int]]
-    """For the name of each entity: the positions of the reports about it"""
+    """For each entity name: the positions of the reports about it"""
 
 
 _REPORTS: WeakKeyDictionary[Index, Reports] = WeakKeyDictionary()
 
 
 def reports_of(index: Index) -> Reports:
-    """Return the reports of an index, which are read once."""
+    """Return an index's reports, which are read only once."""
     if (made := _REPORTS.get(index)) is not None:
         return made
     corpus, places = index.corpus, index.passages.tolist()
@@ -140,8 +140,8 @@ def reports_of(index: Index) -> Reports:
 
 
 def reports_about(index: Index, items: Sequence[Sequence[str]], level: int) -> list[list[Unit]]:
-    """Find the reports of a level about some entities, by name: those with the most of them first, then those with
-    the highest ratings."""
+    """Find a level's reports about the entities with given names, ordered by the number of these entities,
+    and then by rating."""
     found, known = [], reports_of(index)
     for names in items:
         counts = Counter(chain.from_iterable(known.of_entity.get(name, ()) for name in names))
@@ -151,9 +151,9 @@ def reports_about(index: Index, items: Sequence[Sequence[str]], level: int) -> l
 
 
 def parts_of(index: Index, items: Sequence[tuple[str, int]], read: str, level: int) -> list[list[list[Unit]]]:
-    """Shuffle the reports of a level, and divide them into parts. An item is the question, which determines the
-    order, and the maximum number of characters of a part. Without reports, or if `read` is `texts`, the units are
-    passages."""
+    """Shuffle a level's reports, and divide them into parts. An item is the question, which determines the
+    order, and the maximum number of characters per part. Without reports, or if `read` is `texts`, the units
+    are passages."""
     known = reports_of(index)
     units = [one.unit for one in known.reports if one.is_of(level)] if read == "reports" else []
     units = units or [Unit(index.uri(one), " ".join(index.text(one).split()), (one,)) for one in known.texts]
@@ -184,7 +184,7 @@ async def partial(question: Question, part: Sequence[Unit], ctx: Context) -> tup
 
 
 def cited(units: Sequence[tuple[float, Unit]]) -> Pool:
-    """Return the passages of reports, with the score of each report."""
+    """Return the passages of reports, each with the score of its report."""
     best = {passage: score for score, unit in reversed(units) for passage in unit.passages}
     order = dict.fromkeys(passage for _, unit in units for passage in unit.passages)
     return Pool(np.array(list(order), np.int32), np.array([best[passage] for passage in order], np.float32))

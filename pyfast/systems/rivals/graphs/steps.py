@@ -1,4 +1,4 @@
-"""The steps of Think-on-Graph in the knowledge graph, and its prompts: the entities of a question, the relations
+"""Think-on-Graph's steps in the knowledge graph, and its prompts: the entities of a question, the relations
 around an entity, and the triples behind a relation."""
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Edge(NamedTuple):
 
 
 def topic_entities(items: Sequence[tuple[Sequence[str], Session]], store: Knowledge) -> list[list[int]]:
-    """Find for each name of an item the entity with this name, or else the entity with the nearest name."""
+    """For each name in an item, find the entity with this name or, failing that, with the nearest name."""
     asked = [(at, name, session) for at, (names, session) in enumerate(items) for name in names]
     near = nearest_allowed(
         [session for _, _, session in asked], store, "entities", store.encode([name for _, name, _ in asked]), 1
@@ -110,7 +110,7 @@ def edges_around(
     items: Sequence[tuple[Sequence[tuple[int, tuple[int, ...]]], Session]], store: Knowledge
 ) -> list[list[list[Edge]]]:
     """Find the relations of entities, the most frequent first. Each entity comes with the last triple of its
-    path, if there is one, and the relation back along this triple is left out."""
+    path, if any; the relation back along this triple is left out."""
     return [[_edges(entity, last, session) for entity, last in ends] for ends, session in items]
 
 
@@ -129,7 +129,7 @@ def _edges(entity: int, last: tuple[int, ...], session: Session) -> list[Edge]:
 
 
 def triples_behind(items: Sequence[tuple[Sequence[Edge], Session]], store: Knowledge) -> list[list[list[int]]]:
-    """Find the triples of each relation of an item, ascending."""
+    """Find the triples of each relation in an item, ascending."""
     found = []
     for edges, session in items:
         of_each = []
@@ -143,7 +143,7 @@ def triples_behind(items: Sequence[tuple[Sequence[Edge], Session]], store: Knowl
 
 
 def stating(items: Sequence[tuple[Sequence[int], Session]]) -> list[Pool]:
-    """Find the passages that state triples, in the order of the triples."""
+    """Find the passages that state triples, in triple order."""
     pools = []
     for triples, session in items:
         sources = (segment for segments in session.store.sources(triples) for segment in segments)

@@ -1,5 +1,5 @@
-"""Think-on-Graph: paths begin at the entities of a question. In each round, the LLM chooses the relations that go
-on, then the entities behind them, and says whether the paths have the answer."""
+"""Think-on-Graph: paths begin at the entities of a question. In each round, the LLM chooses the relations to
+follow, then the entities behind them, and says whether the paths contain the answer."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=20,
-        description="Maximum number of rounds (D). Each makes the paths one relation longer.",
+        description="Maximum number of rounds (D). Each extends the paths by one relation.",
         json_schema_extra={"paper": "the maximum depth D, 3"},
     )
     candidates: int = Field(
         default=20,
         ge=1,
         le=1000,
-        description="Maximum number of entities of a relation from which the LLM chooses, drawn at random if "
+        description="Maximum number of a relation's entities from which the LLM chooses, drawn at random if "
         "there are more.",
         json_schema_extra={"paper": "20 in the authors' code"},
     )
     entities: Literal["chosen", "drawn"] = Field(
         default="chosen",
-        description="How to choose the entities of a relation. `chosen`: by the LLM. `drawn`: at random.",
+        description="How to choose a relation's entities. `chosen`: by the LLM. `drawn`: at random.",
         json_schema_extra={"paper": "ToG, and ToG-R"},
     )
 
@@ -72,8 +72,7 @@ class Path(NamedTuple):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question from paths in the graph. If they do not suffice, the LLM answers from its own
-    knowledge."""
+    """Answer a question from paths in the graph or, if they do not suffice, from the LLM's own knowledge."""
     trace: dict[str, Any] = {"rounds": [], "answered_by": "llm"}
     names, store = session.store.entities, session.store
     paths = [Path(entity) for entity in await topics(question, ctx, settings, session)]
@@ -97,7 +96,9 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 async def topics(question: Question, ctx: Context, settings: Settings, session: Session) -> list[int]:
-    """Find the entities where the paths begin: those that the LLM names, or else the nearest to the question."""
+    """Find the entities at which the paths begin: those that the LLM names, or else the nearest to the
+    question.
+    """
     reply = await usable(ctx, KEYWORDS, question=question.text, thoughts="")
     words = tidied(reply.detailed) if reply else []
     item = tuple(words or [question.text]), session
@@ -107,7 +108,7 @@ async def topics(question: Question, ctx: Context, settings: Settings, session: 
 async def longer(
     question: Question, paths: Sequence[Path], ctx: Context, settings: Settings, session: Session
 ) -> list[Path]:
-    """Make the best paths one relation longer: first choose relations, then the entities behind them."""
+    """Extend the best paths by one relation: first choose relations, then the entities behind them."""
     store, drawn = session.store, Random(f"{question.text} {len(paths[0].triples)}")
     around = await ctx.call(edges_around, (tuple((path.end, path.triples[-1:]) for path in paths), session), store)
     scores = await together(
@@ -150,8 +151,8 @@ async def chosen(
     settings: Settings,
     session: Session,
 ) -> list[tuple[int, float]]:
-    """Let the LLM choose among lines. Returns the places of at most `width` lines, with their scores. If there is
-    only one line, it is chosen. Without a usable reply, the first lines are chosen."""
+    """Let the LLM choose among lines. Returns the positions of at most `width` lines, with their scores. A
+    single line is always chosen. Without a usable reply, the first lines are chosen."""
     if len(lines) < 2:
         return [(at, 1.0) for at in range(len(lines))]
     store, most = session.store, min(settings.width, len(lines))

@@ -1,5 +1,5 @@
-"""TTQA-RS: the LLM summarises table rows and texts, and breaks the question down. Rows answer the first part, and
-with this answer, texts answer the question."""
+"""TTQA-RS: the LLM summarises table rows and texts, and breaks the question down. It answers the first part
+from rows and, with this answer, the whole question from texts."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Settings(system.Abstaining):
         default=10,
         ge=0,
         le=10_000,
-        description="Maximum number of table rows that are read from a search.",
+        description="Maximum number of table rows read from a search.",
     )
     texts: int = Field(
         default=5,
         ge=0,
         le=10_000,
-        description="Maximum number of texts that are read from a search.",
+        description="Maximum number of texts read from a search.",
     )
 
 
@@ -90,7 +90,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def rows_and_texts(index: Index, pools: Sequence[Pool], rows: int, texts: int) -> list[tuple[Pool, Pool]]:
-    """Divide each pool into its best rows of tables, and its best other passages."""
+    """Divide each pool into its best table rows and its best other passages."""
     divided = []
     for pool in pools:
         is_row = np.asarray(index.corpus.level)[index.passages[pool.passages]] == Level.TABLE_ROW
@@ -100,7 +100,7 @@ def rows_and_texts(index: Index, pools: Sequence[Pool], rows: int, texts: int) -
 
 
 async def shown(pool: Pool, prompt: Prompt[Any], beside: int, ctx: Context) -> str:
-    """Write passages as numbered lines, as many as fit into a prompt that has `beside` other characters."""
+    """Write as many passages as fit into a prompt with `beside` other characters, as numbered lines."""
     text = await ctx.call(narrate, pool, max(ctx.text_budget(prompt) - beside, 200))
     if (left_out := len(pool) - text.count("\n") - 1) > 0:
         ctx.ledger.left_out[prompt.name] += left_out
@@ -132,7 +132,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (GIST, PARTS, FROM_ROWS, FROM_BOTH),
-    summary="rows of tables answer the first part of a question, and texts the rest, with a summary of both",
+    summary="table rows answer the first part of a question, and texts the rest, with a summary of both",
     paper="TTQA-RS: A Break-Down Prompting Approach for Multi-hop Table-Text Question Answering with Reasoning and"
     " Summarization",
 )
