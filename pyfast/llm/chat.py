@@ -35,6 +35,7 @@ _STATUS_OF = {
 }
 _NOTHING = " \t\r\n\0\ufeff"
 _EVENT = re.compile(r"(?:data|event|id|retry):")
+_ENDS = re.compile(rb'\[DONE\]|"finish_reason":\s*"')
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|title|\?xml)\b", re.IGNORECASE)
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
@@ -192,6 +193,11 @@ def _of_stream(text: str) -> dict[str, Any]:
                     message["tool_calls"].append({"function": {"arguments": arguments}})
             choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
     return {"choices": [choice], "usage": usage}
+
+
+def breaks_off(body: bytes) -> bool:
+    """Return whether the body of a reply is an event stream without an end."""
+    return body.lstrip().startswith((b"data:", b"event:")) and _ENDS.search(body) is None
 
 
 def text_reader(on_text: Callable[[str], object]) -> Callable[[bytes], None]:

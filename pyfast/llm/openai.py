@@ -31,6 +31,7 @@ LONGEST_REFUSAL = 15.0  # If the server refuses every call for this many seconds
 LONGEST_REST_S = 30.0  # the maximum number of seconds without a call for a server that failed
 BYTES_PER_TOKEN = 4
 LARGEST_HEADER = 1 << 16
+LENGTHS = ("Content-Length", "Transfer-Encoding")
 _LARGEST = 64 << 20  # the maximum number of bytes of a reply with vectors
 PROBE_TIMEOUT_S = 10.0
 
@@ -367,6 +368,9 @@ class OpenAI:
                 method, url, proxy=self._proxy, allow_redirects=False, **sent
             ) as response:
                 answer = await http.read_body(response, most, on_piece)
+                # A body without a length ends where the connection is closed, even if that is too early.
+                if chat.breaks_off(answer) and response.headers.keys().isdisjoint(LENGTHS):
+                    raise aiohttp.ClientPayloadError("the stream breaks off")
         except aiohttp.ClientConnectorError as error:
             reason = chat.one_line(self._hidden(str(error)))
             self._fallbacks.forget()  # Another server may answer here next.

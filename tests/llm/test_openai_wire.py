@@ -4,7 +4,9 @@ import asyncio
 import gzip
 import itertools
 import time
+from dataclasses import replace
 
+import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
@@ -218,6 +220,23 @@ async def test_connections_closed_at_any_moment() -> None:
         for _ in range(3):
             done = await asyncio.gather(*(backend.complete(ASK) for _ in range(40)))
             assert all(answer.text == "Paris" for answer in done)
+
+
+async def test_a_stream_that_breaks_off_is_a_lost_connection() -> None:
+    """The connection ends without an error, because the reply has no length."""
+    events = [{"choices": [{"delta": {"content": piece}}]} for piece in ("Par", "is")]
+    events.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    lines = [b"data: %s\n\n" % orjson.dumps(event) for event in events]
+
+    async def speak(writer: asyncio.StreamWriter, number: int) -> None:
+        writer.write(http(b"".join(lines[:number]), "Content-Type: text/event-stream", "Connection: close"))
+        writer.close()
+
+    async with speaking(speak, attempts=3) as backend:
+        assert (await backend.complete(replace(ASK, on_text=lambda text: None))).text == "Paris"
+    async with speaking(speak, attempts=2) as backend:
+        with pytest.raises(OutageError, match="breaks off"):
+            await backend.complete(ASK)
 
 
 async def test_compressed_nothing_does_not_fill_the_memory() -> None:
