@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import mmap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -103,9 +103,7 @@ class MappedFile:
         """
         if self.is_whole or first >= last:
             return
-        for block in range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1):
-            if not self._sound[block]:
-                self._make_sound(block)
+        self._check_blocks(range(first >> _SHIFT, (last - 1 >> _SHIFT) + 1))
 
     def check_ranges(self, first: Int64, last: Int64) -> None:
         """Check the blocks that contain the bytes from `first[k]` to `last[k]` (excluded), for each k, as
@@ -118,9 +116,7 @@ class MappedFile:
             return
         wide = np.flatnonzero(high - low > 1)
         inner = [np.arange(low[k] + 1, high[k]) for k in wide.tolist()]
-        for block in np.unique(np.concatenate([low, high, *inner])).tolist():
-            if not self._sound[block]:
-                self._make_sound(block)
+        self._check_blocks(np.unique(np.concatenate([low, high, *inner])).tolist())
 
     def check_all(self) -> None:
         """Check all blocks of the file, as `check` does for some blocks."""
@@ -135,15 +131,15 @@ class MappedFile:
         """Return the position of an array's first byte in the file."""
         return _address(array) - self._base if array.nbytes else 0
 
-    def _make_sound(self, block: int) -> None:
-        self._compare(block)
-        self._sound[block] = 1
-        if self._sound.count(0) <= min(_LAST, len(self._sound) // 2):
-            for other in range(len(self._sound)):
-                if not self._sound[other]:
-                    self._compare(other)
-                    self._sound[other] = 1
-            self.is_whole = True
+    def _check_blocks(self, blocks: Iterable[int]) -> None:
+        left = [block for block in blocks if not self._sound[block]]
+        while left:
+            for block in left:
+                self._compare(block)
+                self._sound[block] = 1
+            are_few = self._sound.count(0) <= min(_LAST, len(self._sound) // 2)
+            left = [block for block, is_sound in enumerate(self._sound) if not is_sound] if are_few else []
+            self.is_whole = are_few and not left
 
     def _compare(self, block: int) -> None:
         if xxhash.xxh3_64_intdigest(self._bytes[block << _SHIFT : block + 1 << _SHIFT]) != int(self._sums[block]):

@@ -76,40 +76,40 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
-    try:
-        held = _only_here(aside)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be created: {error.strerror}") from None
-    if held is None:
+
+    def refuse() -> None:
         raise InputError(f"{folder}: another process is building this folder")
-    try:
-        continues = unfinished is not None and (aside / unfinished).is_file()
-        for rest in () if continues else aside.iterdir():  # A killed process may have left these files.
-            shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink()
-        yield aside
-        if folder.exists():
-            old = free_name(folder, "old")
-            folder.rename(old)
+
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(only_writer(aside, refuse, made=True))
+        except OSError as error:
+            raise InputError(f"{folder} cannot be created: {error.strerror}") from None
+        try:
+            continues = unfinished is not None and (aside / unfinished).is_file()
+            for rest in () if continues else aside.iterdir():  # A killed process may have left these files.
+                shutil.rmtree(rest) if rest.is_dir() and not rest.is_symlink() else rest.unlink()
+            yield aside
+            old = free_name(folder, "old") if folder.exists() else None
+            if old is not None:
+                folder.rename(old)
             try:
                 aside.rename(folder)
             except BaseException:
-                old.rename(folder)
+                if old is not None:
+                    old.rename(folder)
                 raise
             sync_to_disk(folder.parent)
-            shutil.rmtree(old)
-        else:
-            aside.rename(folder)
-            sync_to_disk(folder.parent)
-    except BaseException as error:
-        _name(error, folder)
-        if unfinished is None or not (aside / unfinished).is_file():
-            shutil.rmtree(aside, ignore_errors=True)
-        for parent in new_parents:
-            with contextlib.suppress(OSError):
-                parent.rmdir()
-        raise
-    finally:
-        os.close(held)
+            if old is not None:
+                shutil.rmtree(old)
+        except BaseException as error:
+            _name(error, folder)
+            if unfinished is None or not (aside / unfinished).is_file():
+                shutil.rmtree(aside, ignore_errors=True)
+            for parent in new_parents:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+            raise
 
 
 def _name(error: BaseException, path: Path) -> None:
@@ -127,46 +127,32 @@ def wait_while_replaced(folder: Path, seconds: float = 1.0) -> None:
         time.sleep(0.001)
 
 
-def _only_here(folder: Path) -> int | None:
-    """Make, open and lock a folder for this process. Return its file descriptor, or None if another process
-    has the lock.
-
-    The kernel releases the lock when the process ends, however it ends.
-    """
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Otherwise the folder was renamed or removed meanwhile.
-                if os.path.samestat(folder.stat(), os.fstat(file)):
-                    return file
-            except BlockingIOError:
-                os.close(file)
-                return None
-            except BaseException:
-                os.close(file)
-                raise
-            os.close(file)
-
-
 @contextlib.contextmanager
-def only_writer(folder: Path, on_waiting: Callable[[], None]) -> Iterator[None]:
-    """Lock a folder, so that only this process may change it. If another process has the lock, call
-    `on_waiting` and wait.
+def only_writer(folder: Path, on_waiting: Callable[[], None], *, made: bool = False) -> Iterator[None]:
+    """Lock a folder, so that only this process may change it. If another process holds the lock, call
+    `on_waiting` and then, unless that raised an error, wait.
 
-    The operating system releases the lock when the process ends, even if it is killed.
+    `made`: create a missing folder first, and raise `OSError` if its name is a link. The operating system releases
+    the lock when the process ends, even if it is killed.
     """
+    links = os.O_NOFOLLOW if made else 0
     while True:
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if made:
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links)
+        except FileNotFoundError:
+            if not made:
+                raise
+            continue  # Another process has just removed it.
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 on_waiting()
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if os.path.samestat(folder.stat(), os.fstat(file)):  # Otherwise the folder was replaced meanwhile.
+            # Otherwise the folder was renamed or removed meanwhile.
+            if folder.exists() and os.path.samestat(folder.stat(), os.fstat(file)):
                 yield
                 return
         finally:

@@ -1,6 +1,6 @@
 """Open SQLite files safely, even if other people made them: such a file cannot run code or block the process.
 
-Views and triggers in a file can change what a statement does, so pyfast accepts only files that have
+Views and triggers in a file can change what a statement does, so pyfast accepts only files that contain
 nothing but tables and indexes. The pages of a file can form cycles, so pyfast stops a statement that
 takes more steps than a valid file of the same size needs. During a statement, pyfast also checks for
 signals from time to time.
@@ -132,26 +132,22 @@ class _Watched(sqlite3.Connection):
         return gave_up
 
 
+def _in_turn(name: str) -> Any:
+    """Return a method of `sqlite3.Cursor` that runs while it is its thread's turn."""
+    read = getattr(sqlite3.Cursor, name)
+
+    def method(cursor: _Cursor, *given: Any) -> Any:
+        with cursor.connection.turn:
+            return read(cursor, *given)
+
+    return method
+
+
 class _Cursor(sqlite3.Cursor):
     """A cursor that reads rows while it is its thread's turn."""
 
     connection: _Watched
-
-    def __next__(self) -> Any:
-        with self.connection.turn:
-            return super().__next__()
-
-    def fetchone(self) -> Any:
-        with self.connection.turn:
-            return super().fetchone()
-
-    def fetchmany(self, *size: Any) -> list[Any]:
-        with self.connection.turn:
-            return super().fetchmany(*size)
-
-    def fetchall(self) -> list[Any]:
-        with self.connection.turn:
-            return super().fetchall()
+    __next__, fetchone, fetchmany, fetchall = map(_in_turn, ("__next__", "fetchone", "fetchmany", "fetchall"))
 
 
 def _size(path: Path) -> int:

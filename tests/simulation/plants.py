@@ -248,8 +248,8 @@ PLANTS |= {
         ),
         "a new index is renamed and not synced": (
             "utils/files.py",
-            "            aside.rename(folder)\n            sync_to_disk(folder.parent)\n    except",
-            "            aside.rename(folder)\n    except",
+            "            sync_to_disk(folder.parent)\n            if old is not None:",
+            "            if old is not None:",
         ),
         "the files of a change are not synced": (_MANIFEST, "_sync_all((*written, aside))", "_sync_all((aside,))"),
         "a change is current before its files are synced": (
