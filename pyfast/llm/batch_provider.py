@@ -59,16 +59,8 @@ class Line:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The state of a batch, as the provider reports it."""
-
-    id: str
-    status: str
-    files: tuple[str, ...]
-    """The ids of the files with results and errors"""
-    faults: str
-    """The reasons why the whole batch failed. Empty if it did not fail"""
+Batch = Mapping[str, Any]
+"""The state of a batch, as the provider reports it"""
 
 
 class BatchProvider:
@@ -161,7 +153,7 @@ class BatchProvider:
                 return None
             await asyncio.sleep(min(settle_s / 10, until - looked) + 0.01)
 
-    async def _listed(self) -> AsyncIterator[Mapping[str, Any]]:
+    async def _listed(self) -> AsyncIterator[Batch]:
         after: dict[str, str] = {}
         while True:
             page = await self._ask("GET", self._batches.with_query(limit=_PAGE, **after))
@@ -175,24 +167,10 @@ class BatchProvider:
     async def ended(self, id: str) -> Batch:
         """Wait until a batch ends, and return its final state."""
         pause = min(1.0, self._options.poll_s)
-        while (batch := await self.look(id)).status not in _ENDED:
+        while (batch := await self._ask("GET", self._batches / id)).get("status") not in _ENDED:
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, self._options.poll_s)
         return batch
-
-    async def look(self, id: str) -> Batch:
-        """Ask the provider for the state of a batch."""
-        told = await self._ask("GET", self._batches / id)
-        errors = told.get("errors")
-        entries = errors.get("data") if isinstance(errors, dict) else errors
-        faults = [
-            str(entry.get("message") or entry.get("code"))
-            for entry in (entries if isinstance(entries, list) else ())
-            if isinstance(entry, dict)
-        ]
-        files = [told.get("output_file_id"), told.get("error_file_id")]
-        status = str(told.get("status"))
-        return Batch(id, status, tuple(file for file in files if isinstance(file, str)), "; ".join(faults[:3]))
 
     async def cancel(self, id: str) -> None:
         """Cancel a batch."""
@@ -202,7 +180,8 @@ class BatchProvider:
         """Read the results of a batch. Returns a mapping from the position of a call in the batch (from 0) to
         the result of the call. `key` is pyfast's key for the batch."""
         lines: dict[int, Line] = {}
-        for file in batch.files:
+        files = (batch.get("output_file_id"), batch.get("error_file_id"))
+        for file in (file for file in files if isinstance(file, str)):
             sending = partial(self._send, "GET", self._files / file / "content", most=LARGEST_FILE)
             content = await self._persist(sending)
             for text in content.splitlines():
@@ -251,7 +230,15 @@ class BatchProvider:
             raise LLMUnavailableError(str(again)) from None
 
 
-def _has_key(batch: Mapping[str, Any], key: str) -> bool:
+def faults_of(batch: Batch) -> str:
+    """Return the first three reasons why a whole batch failed."""
+    errors = batch.get("errors")
+    entries = errors.get("data") if isinstance(errors, dict) else errors
+    given = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return "; ".join(str(entry.get("message") or entry.get("code")) for entry in given[:3])
+
+
+def _has_key(batch: Batch, key: str) -> bool:
     metadata = batch.get("metadata")
     return isinstance(metadata, dict) and metadata.get(KEY) == key
 

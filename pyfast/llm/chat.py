@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from pyfast.errors import CallError
-from pyfast.llm.protocol import Completion, Request
+from pyfast.llm.protocol import Completion, Request, Schema
 from pyfast.llm.reply_cleaning import share_of_reasoning, without_controls
 
 # Some servers write NaN, or line breaks in texts.
@@ -40,24 +40,28 @@ _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body|title|\?xml)\b", re.IGNORECA
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
+def with_parts(schema: Schema, changed: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a copy of a node of a JSON schema, with `changed(part)` in place of each part: of each property,
+    definition, alternative and kind of item."""
+    node = dict(schema)
+    for key in node.keys() & {"properties", "$defs", "anyOf", "oneOf", "prefixItems", "items"}:
+        part = node[key]
+        if key in ("properties", "$defs") and isinstance(part, Mapping):
+            node[key] = {name: changed(each) for name, each in part.items()}
+        else:
+            node[key] = [changed(each) for each in part] if isinstance(part, list) else changed(part)
+    return node
+
+
 def closed(schema: Any) -> Any:
     """Return a copy of a JSON schema in which objects with `properties` may have no additional fields.
 
-    Schemas from pydantic allow additional fields. But OpenAI's strict mode refuses schemas that allow them,
-    and small models invent additional fields. Objects inside `allOf` do not change.
+    Pydantic's schemas allow additional fields, but OpenAI's strict mode rejects such schemas, and small models
+    invent additional fields. Objects inside `allOf` do not change, because closed parts would exclude one another.
     """
     if not isinstance(schema, Mapping):
         return schema
-    node = dict(schema)
-    for key in ("properties", "$defs"):
-        if isinstance(node.get(key), Mapping):
-            node[key] = {name: closed(part) for name, part in node[key].items()}
-    # `allOf` stays as it is: its parts, if closed, would exclude one another.
-    for key in ("anyOf", "oneOf", "prefixItems"):
-        if isinstance(node.get(key), list):
-            node[key] = [closed(part) for part in node[key]]
-    if "items" in node:
-        node["items"] = closed(node["items"])
+    node = with_parts(schema, closed)
     if "properties" in node:
         node.setdefault("additionalProperties", False)
     return node
@@ -219,17 +223,17 @@ def text_reader(on_text: Callable[[str], object]) -> Callable[[bytes], None]:
     return take
 
 
-def choice_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the first choice of a reply. Returns None if it has none, or has an error instead."""
-    choices = data.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict) or choice.get("error") or choice.get("finish_reason") == "error":
-        return None
+def choice_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first choice of a reply. Raises one of `FAULTS_OF_JSON` if there is none, or an error instead."""
+    choice: dict[str, Any] = data["choices"][0]
+    if choice.get("error") or choice.get("finish_reason") == "error":
+        raise ValueError("an error in place of a choice")
     if isinstance(choice.get("delta"), dict):
         choice = {"message": choice["delta"], **choice}
     # A filter may leave nothing but the reason.
-    is_whole = isinstance(choice.get("message"), dict) or "text" in choice or choice.get("finish_reason")
-    return choice if is_whole else None
+    if not (isinstance(choice.get("message"), dict) or "text" in choice or choice.get("finish_reason")):
+        raise ValueError("no text in a choice")
+    return choice
 
 
 def texts_of(choice: Mapping[str, Any]) -> tuple[object, object]:
@@ -243,9 +247,8 @@ def texts_of(choice: Mapping[str, Any]) -> tuple[object, object]:
     text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
     if isinstance(text, list):
         parts = [part if isinstance(part, dict) else {"text": part} for part in text]
-        kinds = {kind: [it for it in parts if (it.get("type") in _THOUGHTS) == kind] for kind in (True, False)}
-        thought = thought or "".join(_texts(kinds[True])) or None
-        text = "".join(_texts(kinds[False]))
+        thought = thought or "".join(_texts(it for it in parts if it.get("type") in _THOUGHTS)) or None
+        text = "".join(_texts(it for it in parts if it.get("type") not in _THOUGHTS))
     elif isinstance(text, dict):
         text = orjson.dumps(text).decode()
     if not text:
@@ -292,10 +295,10 @@ def error_field(body: bytes, name: str) -> str:
 def status_in(body: bytes) -> int:
     """Return the HTTP status that an error in the body of a reply names. 0: none."""
     error = _error_in(body)
-    fields = ("code", "status", "status_code", "type")
-    named = [str(error.get(name)).lower() for name in fields] if isinstance(error, dict) else []
-    by_name = (_STATUS_OF[code] for code in named if code in _STATUS_OF)
-    return next((int(code) for code in named if _STATUS.fullmatch(code)), next(by_name, 0))
+    fields = error if isinstance(error, dict) else {}
+    named = [str(fields.get(name)).lower() for name in ("code", "status", "status_code", "type")]
+    numbers = [int(code) for code in named if _STATUS.fullmatch(code)]
+    return next(iter(numbers + [_STATUS_OF[code] for code in named if code in _STATUS_OF]), 0)
 
 
 def _error_in(body: bytes) -> object:

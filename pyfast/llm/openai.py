@@ -99,10 +99,7 @@ class OpenAI:
         self.context_window = options.context_window or CONTEXT_WINDOW
         self._base_url = self._hidden(http.shown_url(base_url))  # the URL for messages, without secrets
         self._url = base_url
-        self._models_url = URL(base_url + "/models")
         self._chat_url = URL(base_url + "/chat/completions")
-        # vLLM's endpoint that also accepts a prompt's embeddings
-        self._embeds_url = URL(base_url + "/completions")
         self._model = model
         self._fields = {"model": model, **extra}
         self._session: aiohttp.ClientSession | None = None
@@ -186,7 +183,7 @@ class OpenAI:
         """Return the server's reply to `GET /models`, or None if the reply is not JSON. Some servers have no
         such page. Raises `Again` if the server is overloaded or has an internal error, and `RefusalError` if it
         rejects the API key."""
-        url = self._models_url.update_query(self._query)
+        url = URL(self._url + "/models").update_query(self._query)
         async with (
             asyncio.timeout(PROBE_TIMEOUT_S),
             session.get(url, proxy=self._proxy, allow_redirects=False) as response,
@@ -219,7 +216,8 @@ class OpenAI:
             while True:
                 body = self._body(request, fallbacks)
                 try:
-                    url = self._chat_url if request.embeds is None else self._embeds_url
+                    # vLLM's endpoint for plain completions also accepts a prompt's embeddings.
+                    url = self._chat_url if request.embeds is None else URL(self._url + "/completions")
                     sent = chat.as_json(body)
                     # Servers estimate the tokens of a request in this way before they count them.
                     tokens = len(sent) // BYTES_PER_TOKEN + request.max_tokens
@@ -255,11 +253,10 @@ class OpenAI:
         def result(answer: bytes) -> T:
             try:
                 data = orjson.loads(answer) if answer.lstrip()[:1] == b"[" else chat.reply_of(answer)
-                failed = isinstance(data, dict) and bool(data.get("error"))
+                if isinstance(data, dict) and data.get("error"):
+                    raise ValueError("an error")
             except chat.FAULTS_OF_JSON:
-                failed = True
-            if failed:
-                raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no result")
+                raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no result") from None
             return read(data)
 
         async with self._free_slots:
@@ -344,9 +341,7 @@ class OpenAI:
             data = chat.reply_of(answer)
             choice = chat.choice_of(data)
         except chat.FAULTS_OF_JSON:
-            choice = None
-        if choice is None:
-            raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no chat completion")
+            raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no chat completion") from None
         return self._completion(choice, data.get("usage"))
 
     async def _exchange(

@@ -22,7 +22,7 @@ from pyfast.errors import (
     RefusalError,
     TransportError,
 )
-from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line
+from pyfast.llm.batch_provider import DUPLICATES, ENDPOINT, BatchOptions, BatchProvider, Line, faults_of
 from pyfast.llm.chat import as_json, error_text, one_line
 from pyfast.llm.openai import OpenAI, with_next
 from pyfast.llm.protocol import LLM, PROBE, BatchLog, Completion, LoggedBatch, Progress, Request, take_options
@@ -343,10 +343,10 @@ class OpenAIBatches(OpenAI):
 
     async def _results(self, batch: _Batch, id: str) -> dict[int, Line]:
         ended = await self._provider.ended(id)
-        batch.status = ended.status
-        if ended.status == "failed":
+        batch.status = ended["status"]
+        if batch.status == "failed":
             await self._log.remove(batch.key)
-            failed = f"{self._base_url}: batch {id} failed: {one_line(ended.faults)}"
+            failed = f"{self._base_url}: batch {id} failed: {one_line(faults_of(ended))}"
             if not batch.is_adopted:
                 raise LLMUnavailableError(failed)
             LOG.warning("%s; its calls are submitted again", failed)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from pyfast.llm.chat import closed
+from pyfast.llm.chat import closed, with_parts
 from pyfast.llm.protocol import Schema, once_per_schema, without_system
 from pyfast.utils.log import LOG
 
@@ -50,7 +50,7 @@ whole_format = once_per_schema(response_format)
 
 # The keywords that each implementation of the strict mode accepts. OpenAI's newest models accept bounds and
 # patterns too.
-_TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties", "$ref"}
+_TAKEN = {"type", "enum", "const", "title", "description", "additionalProperties", "properties", "$defs", "items"}
 
 
 def strict(schema: Any) -> Any:
@@ -64,15 +64,10 @@ def strict(schema: Any) -> Any:
         return schema
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}  # In strict mode, `$ref` must stand alone.
-    node = {key: value for key, value in schema.items() if key in _TAKEN}
-    for key in ("properties", "$defs"):
-        if isinstance(schema.get(key), Mapping):
-            node[key] = {name: strict(part) for name, part in schema[key].items()}
-    alternatives = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(alternatives, list):
-        node["anyOf"] = [strict(part) for part in alternatives]
-    if "items" in schema:
-        node["items"] = strict(schema["items"])
+    whole = with_parts(schema, strict)
+    node = {key: value for key, value in whole.items() if key in _TAKEN}
+    if isinstance(alternatives := whole.get("anyOf") or whole.get("oneOf"), list):
+        node["anyOf"] = alternatives
     if "properties" in node:
         node |= {"required": list(node["properties"]), "additionalProperties": False}
     return node

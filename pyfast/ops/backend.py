@@ -152,15 +152,14 @@ class Gpu:
         if device is not None and own is not None and device != own:
             raise ArrayError(f"{name}: must be on one GPU, got GPU {device} and GPU {own}")
 
-    def empty(self, shape: int | tuple[int, ...], dtype: str) -> Any:
+    def empty(self, shape: int | tuple[int, ...], dtype: str, make: str = "empty") -> Any:
+        new = getattr(self.library, make)
         if self.torch:
-            return self.library.empty(shape, dtype=getattr(self.library, dtype), device=self.device)
-        return self.library.empty(shape, dtype=dtype)
+            return new(shape, dtype=getattr(self.library, dtype), device=self.device)
+        return new(shape, dtype=dtype)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: str) -> Any:
-        if self.torch:
-            return self.library.zeros(shape, dtype=getattr(self.library, dtype), device=self.device)
-        return self.library.zeros(shape, dtype=dtype)
+        return self.empty(shape, dtype, "zeros")
 
     def array(self, name: str, value: Any, dtype: str) -> Any:
         """Convert `value` to a contiguous 1-D array of `dtype` on the GPU. The result is an array of the

@@ -11,7 +11,7 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -380,19 +380,13 @@ def steps_of(
     return steps
 
 
-def _tensors(parameters: Parameters, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield all tensors that a step changes, by name: the parameters, and what Adam stores for each
-    parameter. Adam stores nothing for a parameter that never had a gradient."""
-    for name, parameter in parameters.items():
-        yield name, parameter.detach()
-        for part in _STATE:
-            if optimizer.state[parameter]:
-                yield f"{part}:{name}", optimizer.state[parameter][part]
-
-
 def _save(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str, step: int) -> None:
-    """Write the checkpoint into a temporary file, and then rename this file."""
-    tensors = {name: tensor.contiguous() for name, tensor in _tensors(parameters, optimizer)}
+    """Write the checkpoint into a temporary file, and then rename it. The checkpoint contains all tensors that a
+    step changes: the parameters, and what Adam stores for each parameter that has ever had a gradient."""
+    tensors = {name: parameter.detach().contiguous() for name, parameter in parameters.items()}
+    for name, parameter in parameters.items():
+        stored = optimizer.state[parameter]
+        tensors |= {f"{part}:{name}": stored[part].contiguous() for part in _STATE if part in stored}
     with written_aside(path) as aside:
         save_file(tensors, aside, {"training": digest, "step": str(step)})
 

@@ -162,7 +162,7 @@ PLANTS |= {
     ),
     "a 200 with an error body is taken as an answer": Plant(
         "llm/openai.py",
-        '            raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no chat completion")\n        return self._completion(',
+        '            raise self._refused(chat.status_in(answer) or 503, {}, answer, "with no chat completion") from None\n        return self._completion(',
         '            return Completion(answer.decode(), "stop")\n        return self._completion(',
     ),
     "a 429 counts as a reply that fails": Plant(
