@@ -108,7 +108,7 @@ def as_json(body: Mapping[str, Any]) -> bytes:
 
 
 def completion(text: object, finish_reason: object, usage: object, reasoning: object = None) -> Completion:
-    """Make a completion from the parts of a server's reply. `usage` has the counts of tokens, and `reasoning`
+    """Create a completion from the parts of a server's reply. `usage` contains the token counts, and `reasoning`
     is the text of the model's reasoning.
 
     A text that is None is empty: the finish reason may say why. Raises `CallError` for any other value.
@@ -139,20 +139,21 @@ def _detail(counts: dict[str, Any], kind: str, name: str) -> int:
 
 
 def token_count(value: object) -> int:
-    """Return a count of tokens in a reply. A value that is no such count becomes 0."""
+    """Return a token count from a reply, or 0 if the value is not a valid count."""
     # The limit is above any context window, so that sums fit into the database.
     return min(value, (1 << 32) - 1) if type(value) is int and value > 0 else 0
 
 
 FAULTS_OF_JSON = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading a body that has another form can raise"""
+"""The exceptions that reading a malformed body can raise"""
 
 
 def reply_of(body: bytes) -> dict[str, Any]:
-    """Read the JSON object in the body of a reply.
+    """Read the JSON object in a reply's body.
 
-    Lines before it that begin with a colon, bytes that are no UTF-8, and what follows the object are left out. An
-    event stream, which some servers send unasked, becomes one reply. Raises `ValueError` if there is no object.
+    Leading lines that begin with a colon and anything after the object are ignored, and bytes that are not UTF-8
+    are replaced. An event stream, which some servers send unasked, becomes one reply. Raises `ValueError` if there
+    is no object.
     """
     try:
         data = orjson.loads(body)
@@ -171,7 +172,8 @@ def reply_of(body: bytes) -> dict[str, Any]:
 
 
 def _of_stream(text: str) -> dict[str, Any]:
-    """Put together the reply whose pieces an event stream has. A whole reply or an error in it is the result."""
+    """Assemble the reply from the pieces in an event stream. If the stream contains a whole reply or an error,
+    return that."""
     message: dict[str, Any] = {"content": "", "tool_calls": []}
     choice: dict[str, Any] = {"message": message}
     usage = None
@@ -273,8 +275,8 @@ def _texts(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def error_text(body: bytes) -> str:
-    """Return the message in the body of a server's error, as one line of at most 300 characters. Of an HTML page,
-    it is the text."""
+    """Return the message in a server's error body, as one line of at most 300 characters. For an HTML page, the
+    message is the page's text."""
     error = _error_in(body)
     if isinstance(error, dict):
         said = error.get("message") or error.get("detail")
@@ -285,15 +287,15 @@ def error_text(body: bytes) -> str:
 
 
 def error_field(body: bytes, name: str) -> str:
-    """Return a field, such as `param` or `code`, from the body of a server's error. The result is empty if
-    the field is missing or not text."""
+    """Return a field, such as `param` or `code`, from a server's error body. The result is empty if the field is
+    missing or not text."""
     error = _error_in(body)
     value = error.get(name) if isinstance(error, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def status_in(body: bytes) -> int:
-    """Return the HTTP status that an error in the body of a reply names. 0: none."""
+    """Return the HTTP status that an error in a reply's body names, or 0 if it names none."""
     error = _error_in(body)
     fields = error if isinstance(error, dict) else {}
     named = [str(fields.get(name)).lower() for name in ("code", "status", "status_code", "type")]
@@ -302,7 +304,7 @@ def status_in(body: bytes) -> int:
 
 
 def _error_in(body: bytes) -> object:
-    """Return the error in the body of a reply: its object or, if there is none, the body as text."""
+    """Return the error in a reply's body: its object or, if there is none, the body as text."""
     try:
         listed = orjson.loads(body) if body[:1] == b"[" else None  # Google puts an error into a list.
         data = listed[0] if isinstance(listed, list) and isinstance(listed[0], dict) else reply_of(body)
@@ -314,5 +316,5 @@ def _error_in(body: bytes) -> object:
 
 
 def one_line(message: object) -> str:
-    """Write a text on one line, without control characters, and cut it at 300 characters."""
+    """Put a text on one line, without control characters, and truncate it to 300 characters."""
     return " ".join(without_controls(str(message)[:5000]).split())[:300]

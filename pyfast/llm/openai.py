@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class OpenAI:
-    """A model on one server. The environment variable `OPENAI_API_KEY` can have the API key.
+    """A model on one server. The environment variable `OPENAI_API_KEY` can hold the API key.
 
     pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
     `ALL_PROXY` and `NO_PROXY` apply to all servers except servers on this machine.
@@ -75,7 +75,7 @@ class OpenAI:
       time is more than a minute away, the call fails with `OutageError`.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
-    - `query`, `headers`: what every request has in its URL and in its head, such as
+    - `query`, `headers`: the query parameters and HTTP headers of every request, such as
       `{"api-version": "2024-10-21"}` and `{"api-key": "$AZURE_KEY"}`. A value `$NAME` is that of the environment
       variable NAME. pyfast hides it as it hides the API key. Neither is part of the fingerprint.
     - `extra`: fields for every request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
@@ -114,7 +114,8 @@ class OpenAI:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is set.
+        """A string that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is
+        set.
 
         The text does not contain the host and port. So a run can resume with the same model on another
         server.
@@ -168,7 +169,8 @@ class OpenAI:
                 LOG.warning("%s does not list the model %r, but %s", self._base_url, self._model, shown)
 
     async def _try_key(self) -> None:
-        """Find out with a small call whether the server refuses the API key, or only lists no models for it."""
+        """Make a small call to find out whether the server rejects the API key or merely lists no models for
+        it."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 await self.complete(PROBE)
@@ -236,11 +238,11 @@ class OpenAI:
         return counted
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Send a request that is no chat completion, such as for embeddings, and return what `read` makes of the
-        JSON in the reply.
+        """Send a request other than a chat completion, such as one for embeddings, and return what `read` makes of
+        the reply's JSON.
 
-        `path` is added to the base URL. The request gets the model's name and the fields of `extra`. It is
-        repeated as a chat completion is. Call `start` first.
+        `path` is added to the base URL. The request gets the model's name and the fields of `extra`, and is
+        repeated like a chat completion. Call `start` first.
 
         Raises:
             Refused: The server refuses a part of the request.
@@ -283,8 +285,8 @@ class OpenAI:
     ) -> T:
         """Send a request of about `tokens` tokens until an attempt succeeds, or until the attempts or the time are
         used up. Return what `read` makes of the body of the reply, which has at most `most` bytes. Raises
-        `Unfit`, `Refused`, or the error for the call. A probe that meets a rate limit has its result, and is not
-        sent again."""
+        `Unfit`, `Refused`, or the error for the call. A probe that meets a rate limit has served its purpose, and
+        is not sent again."""
         clock = asyncio.get_running_loop().time
         # The time starts with the slot: the server does not cause the wait for one.
         began = clock()
@@ -335,8 +337,8 @@ class OpenAI:
         return self._session
 
     def _reply(self, answer: bytes) -> Completion:
-        """Read the completion in the body of a reply. If there is none, the status that the body names counts, or
-        else 503: a server that says nothing has failed."""
+        """Read the completion in a reply's body. Without one, the status that the body names applies, or else 503:
+        a server that names none has failed."""
         try:
             data = chat.reply_of(answer)
             choice = chat.choice_of(data)
@@ -352,10 +354,11 @@ class OpenAI:
         on_piece: Callable[[bytes], None] | None = None,
         **sent: Any,
     ) -> bytes:
-        """Make one HTTP request, and return the body of the reply. The status must be 200, and the body may
-        have at most `most` bytes. `on_piece` is called with each piece of it.
+        """Make one HTTP request, and return the reply's body, which may have at most `most` bytes. `on_piece` is
+        called with each piece of the body.
 
-        Otherwise the method raises `Again`, `Refused`, or the error for the call.
+        If the status is not 2xx, the body is too large or the connection fails, the method raises `Again`,
+        `Refused`, or the error for the call.
         """
         url = url.update_query(self._query) if self._query else url
         try:
@@ -395,7 +398,7 @@ class OpenAI:
         return chat.completion(text, reason, usage, reasoning)
 
     def _counted(self, completion: Completion, sent: int, max_tokens: int) -> Completion:
-        """Correct impossible token counts of a completion (see `foreign.bounded`). The first correction is
+        """Correct impossible token counts of a completion (see `reply_cleaning.bounded`). The first correction is
         logged."""
         counted = bounded(completion, sent, max_tokens)
         if counted != completion and not self._miscounted:
@@ -409,8 +412,8 @@ class OpenAI:
         return counted
 
     def _refused(self, status: int, headers: Mapping[str, str], answer: bytes, how: str = "") -> Exception:
-        """Return the error for a reply whose status is not 200, or whose body says so. `how` tells what the body
-        lacks. The API key is removed from the message."""
+        """Return the error for a reply whose status or body reports one. `how` tells what the body lacks. The API
+        key is removed from the message."""
         answer = self._hidden(answer.decode(errors="replace")).encode()
         said = chat.error_text(answer)
         if status == 429 and _NO_QUOTA in (chat.error_field(answer, "code"), chat.error_field(answer, "type")):
@@ -471,8 +474,8 @@ class _Server:
 
 
 class OpenAIServers:
-    """A model on several servers. Each call goes to the server that has the fewest running calls in relation to
-    its weight.
+    """A model on several servers. Each call goes to the server with the fewest running calls relative to its
+    weight.
 
     If a call fails on one server, it goes to another server.
 
@@ -558,8 +561,7 @@ class OpenAIServers:
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
         """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
-        running calls in relation to its weight. If no server is ready, the one with the earliest
-        `rests_until`."""
+        running calls relative to its weight. If no server is ready, the one with the earliest `rests_until`."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:

@@ -19,7 +19,7 @@ from pyfast.errors import CallError, InputError, OutageError
 
 Schema = Mapping[str, Any]
 OnText = Callable[[str], None]
-"""A function that is called with a text so far, each time that it has grown"""
+"""A function that receives the text so far whenever the text has grown"""
 T = TypeVar("T")
 
 # For more bytes than this, hashlib releases the interpreter's lock and waits for it afterwards. With busy threads,
@@ -36,7 +36,7 @@ class Message:
 
 
 def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
-    """Make the first messages of a conversation with the LLM.
+    """Create the opening messages of a conversation with the LLM.
 
     Args:
         user: The user's message.
@@ -55,8 +55,8 @@ def dialogue(user: str, system: str = "") -> tuple[Message, ...]:
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:
-    """Move the text of the system message to the beginning of the next message, and return the messages without
-    the system message."""
+    """Prepend the system message's text to the next message, and return the messages without the system
+    message."""
     contents = [each.content for each in messages if each.role == "system"]
     left = [each for each in messages if each.role != "system"]
     return [replace(left[0], content="\n\n".join([*contents, left[0].content])), *left[1:]] if left else []
@@ -93,14 +93,14 @@ class Request:
     """Texts at which the reply ends. They are not part of the reply. The reasoning of such a reply stays in its
     text"""
     on_text: OnText | None = None
-    """A function for the text of the reply so far, from its beginning. An LLM that writes its reply piece by piece
-    calls it in the event loop, after each piece. If the LLM begins again, so does the text.
+    """A function that receives the reply's text so far. An LLM that streams its reply calls the function in the
+    event loop after each piece. If the LLM starts again, so does the text.
 
-    The reply is the same without it, and an LLM may ignore it. It is not part of the digest
+    The function does not affect the reply, and an LLM may ignore it. It is not part of the digest
     """
     call: str = ""
-    """The name of the call in its run, if the LLM collects calls into batches. Two equal requests have two names.
-    It is not part of the digest"""
+    """The call's name in its run, if the LLM collects calls into batches. Equal requests have different names. The
+    name is not part of the digest"""
 
     def digest(self) -> bytes:
         """Return 16 bytes that identify the request. Equal requests have equal digests, in any process.
@@ -128,7 +128,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The reply to one request, with counts of tokens. A count is 0 if the LLM does not report it.
+    """The reply to one request, with token counts. A count is 0 if the LLM does not report it.
 
     Example:
         >>> from pyfast.llm import Completion
@@ -153,7 +153,7 @@ class LLM(Protocol):
 
     Optional members and their defaults:
 
-    - `spec`: the text that names the LLM, without secrets. Default: the name of its class.
+    - `spec`: the string that names the LLM, without secrets. Default: the name of its class.
     - `context_window`: how many tokens the prompt and the completion may have together. The value must not change
       after `start` has returned. Default: 8192.
     - `slots`: how many requests the LLM can work on at the same time. Default: 64.
@@ -177,7 +177,7 @@ class LLM(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model: the same model has the same fingerprint on every machine.
+        """A string that identifies the model: the same model has the same fingerprint on every machine.
 
         It must be quick to compute, and known before `start` is called. A run resumes only with a model that
         has the same fingerprint.
@@ -278,7 +278,7 @@ def _forwarded(name: str, default: object = None) -> Any:
 
 
 class InFront:
-    """A wrapper of an LLM. Members that the LLM lacks have the default values of `LLM`."""
+    """A wrapper around an LLM. Members that the LLM lacks have the default values of `LLM`."""
 
     context_window: int = _forwarded("context_window", CONTEXT_WINDOW)
     slots: int = _forwarded("slots", SLOTS)
@@ -332,15 +332,15 @@ def build_with(kind: str, build: Callable[..., T], *given: Any, **options: Any) 
 
 
 ON_GPU = " on "
-"""What the names of stages have that are the work of a GPU, such as `encode on cuda`"""
+"""The part of a stage's name that marks work on a GPU, as in `encode on cuda`"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """One answered request, or the work of a GPU in one call, for the ledger."""
+    """One answered request, or a GPU's work in one call, for the ledger."""
 
     name: str
-    """The name of the stage: `embed`, `rerank`, or such as `encode on cuda`"""
+    """The stage's name, such as `embed`, `rerank` or `encode on cuda`"""
     texts: int
     tokens: int
     """The number of tokens, or 0 if the server does not report it"""
@@ -352,7 +352,7 @@ _calls: ContextVar[list[ServerCall] | None] = ContextVar("calls", default=None)
 
 @contextlib.contextmanager
 def calls_counted() -> Iterator[list[ServerCall]]:
-    """Yield a list that gets each call that this thread makes inside of the `with` block."""
+    """Yield a list that collects the calls that this thread makes in the `with` block."""
     calls: list[ServerCall] = []
     token = _calls.set(calls)
     try:
@@ -476,7 +476,7 @@ class Progress:
 
     @contextlib.contextmanager
     def question(self) -> Iterator[None]:
-        """A context manager: it counts one more question in progress while its `with` block runs."""
+        """Count one more question in progress while the `with` block runs."""
         self.running += 1
         try:
             yield
@@ -486,8 +486,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A batch of LLM calls, as a `BatchLog` stores it. So a resumed run can find a batch that an earlier
-    process of the run has submitted."""
+    """A batch of LLM calls, as stored in a `BatchLog`, in which a resumed run finds the batches that its earlier
+    processes submitted."""
 
     key: str
     """The key of the batch: 128 random bits in hexadecimal"""
@@ -501,9 +501,9 @@ class LoggedBatch:
 
 
 class BatchLog:
-    """A store for the batches of a run. When `add` returns, the batch is on the disk.
+    """Stores the batches of a run. When `add` returns, the batch is on disk.
 
-    This class itself is for runs without a folder, which cannot be resumed: it stores nothing.
+    This base class stores nothing. It is for runs without a folder, which cannot be resumed.
     """
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:

@@ -1,5 +1,4 @@
-"""What all clients of OpenAI-compatible servers need: addresses, proxies, rate limits, and the bodies of
-replies."""
+"""What all clients of OpenAI-compatible servers need: addresses, proxies, rate limits, and reply bodies."""
 
 from __future__ import annotations
 
@@ -68,8 +67,8 @@ class ServerOptions:
         error: type[Exception],
         stop: Callable[[tenacity.RetryCallState], bool],
     ) -> T:
-        """Await an attempt, and repeat it as `retries` says. Most first attempts succeed, and then this takes no
-        time. tenacity alone takes as long as a third of a call."""
+        """Await an attempt, and repeat it as `retries` says. A first attempt that succeeds, as most do, bypasses
+        tenacity, which would take a third of a call's time."""
         try:
             return await attempt()
         except error as failed:
@@ -209,8 +208,8 @@ class Refused(Exception):
 
 
 class Unfit(Exception):
-    """Raised if the server itself refuses what the model wrote, because it does not fit the schema. `completion`
-    has this text, if the server tells it, so that the caller can ask again."""
+    """Raised if the server itself rejects the model's output, because it does not fit the schema. `completion`
+    contains this output if the server reports it, so that the caller can ask again."""
 
     def __init__(self, completion: Completion) -> None:
         super().__init__(completion.text)
@@ -218,15 +217,15 @@ class Unfit(Exception):
 
 
 class _Connection(ResponseHandler):
-    """A connection that counts as closed if the server has sent more than its reply. The next call would take the
-    rest as its own reply."""
+    """A connection that counts as closed if the server has sent more than its reply, because the next call would
+    take the rest for its own reply."""
 
     def is_connected(self) -> bool:
         return super().is_connected() and not self.should_close
 
 
 def connector() -> aiohttp.TCPConnector:
-    """Make the connections to a server. Their number is not limited, because the slots limit it."""
+    """Create a connector for a server. It does not limit the number of connections, because the slots do."""
     made = aiohttp.TCPConnector(limit=0)
     made._factory = partial(_Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]
     return made
@@ -235,8 +234,8 @@ def connector() -> aiohttp.TCPConnector:
 async def read_body(
     response: aiohttp.ClientResponse, most: int = LARGEST_ANSWER, on_piece: Callable[[bytes], None] | None = None
 ) -> bytes:
-    """Read the body of a reply. Raises `CallError` if it has more than `most` bytes. The body is read piece
-    by piece, so that an endless body cannot fill the memory. `on_piece` is called with each piece."""
+    """Read a reply's body. Raises `CallError` if it has more than `most` bytes. The body is read piece by piece,
+    so that an endless body cannot fill the memory. `on_piece` is called with each piece."""
     pieces, size = [], 0
     async for piece in response.content.iter_any():
         pieces.append(piece)
@@ -250,7 +249,7 @@ async def read_body(
 
 
 def pause_asked(retry_after: str | None) -> float:
-    """Return how many seconds a Retry-After header asks the client to wait. The header has a number of
+    """Return how many seconds a Retry-After header asks the client to wait. The header contains a number of
     seconds or a date. Without a usable header, the result is 0."""
     try:
         seconds = float(retry_after or 0)
@@ -268,7 +267,7 @@ def _entries(models: object) -> list[dict[str, Any]]:
 
 
 def others_in(models: object, model: str) -> list[str]:
-    """Return the names in the reply to `GET /models` if there are several, and none is that of the model. Ollama
+    """Return the names in the reply to `GET /models` if there are several, none of which is the model's. Ollama
     adds a tag to a name, and Gemini a path before it. The result is empty for one page of several."""
     names = [str(entry.get("id")) for entry in _entries(models)]
     is_name = re.compile(rf"(.*/)?{re.escape(model)}(:.*)?", re.DOTALL)
@@ -277,7 +276,7 @@ def others_in(models: object, model: str) -> list[str]:
 
 
 def context_window_in(models: object, model: str) -> int | None:
-    """Find the context window in the reply to `GET /models`, in tokens. The model's entry has it as vLLM's
+    """Find the context window in the reply to `GET /models`, in tokens. The model's entry gives it as vLLM's
     `max_model_len`, or as llama.cpp's `n_ctx` or `n_ctx_train`. Returns None if it is missing."""
     known = _entries(models)
     # A server with one model often accepts any name.
