@@ -6,17 +6,16 @@ A *pool* is the list of documents that one question retrieved. A batch has P poo
 `scipy.sparse.csr_array` of documents x terms with float32 TF-IDF weights. N is the number of documents in all
 pools.
 
-These rules hold for every op:
+Every op follows these rules:
 
 - The op releases the GIL, reads arrays in place and never writes to them. Do not change an array before the op
   returns.
 - The result of a pool does not depend on the other pools of the batch or on `threads`. A call with the same
   arguments always returns the same result, bit for bit.
-- `threads` is the number of threads. If it is None, the op uses the first of these numbers that is set: the
-  environment variable PYFAST_THREADS, the environment variable OMP_NUM_THREADS, or torch's number of threads
-  (if torch is imported). If no such number is set, the op uses all cores that this process may use.
-- The file of an op `OP` also has `OP_reference`, a slow version in Python. Tests compare the results of the
-  two.
+- `threads` is the number of threads. None: the op uses the first of these numbers that is set: the environment
+  variable PYFAST_THREADS, the environment variable OMP_NUM_THREADS, or torch's number of threads (if torch is
+  imported). If no such number is set, the op uses all cores that this process may use.
+- Tests compare the results with those of slow reference implementations in Python.
 
 Some ops do not work on pools. `maxsim` compares queries with documents token by token. `narrate` writes a
 pool as text, and `cite` writes segments as evidence. `hseq_stream` shows the segments of a corpus to

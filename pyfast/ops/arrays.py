@@ -150,7 +150,7 @@ def _entries(name: str, part: Any, narrow: type[np.generic], wide: type[np.gener
 
 
 def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
-    """Show a `ConvergenceWarning` to the caller of an iterative op if a pool has not converged.
+    """Issue a `ConvergenceWarning` to the caller of an iterative op if a pool has not converged.
 
     The text is always the same and does not name the pools, so that Python shows it only once for each line of
     code that calls the op.
@@ -166,10 +166,10 @@ def warn_of(op: str, converged: npt.NDArray[Any], max_iterations: int) -> None:
 
 @cache
 def tell_cost(name: str, given: str, wanted: str) -> None:
-    """Warn that each call of the op converts the array `name`, because of its dtype or strides.
+    """Warn that each call of the op converts the array `name` because of its dtype or strides.
 
     `given` describes the array, such as `int64` or `float32, not contiguous`. `wanted` is the dtype that
-    needs no conversion. In one process, the warning appears only once for the same three arguments.
+    needs no conversion. The warning appears only once per process for the same three arguments.
     """
     warnings.warn(
         f"{name} is {given}, which each call converts; {name} = {name}.astype(np.{wanted}) avoids this",
@@ -193,8 +193,8 @@ def graph_arrays(g: Any) -> tuple[Int64, Int64, Int32, Float32]:
 def ragged(
     name: str, value: Ragged | Sequence[Any], dtype: type[np.generic] = np.int32, values: str = "values"
 ) -> tuple[Int64, npt.NDArray[Any]]:
-    """Check a ragged list, and return it as (offsets, values). The default is a list of term ids. `values` is what
-    an error message calls the values."""
+    """Check a ragged list, and return it as (offsets, values). The default is a list of term ids. `values` is the
+    name of the values in error messages."""
     if not isinstance(value, tuple) or len(value) != 2:
         raise ArrayError(f"{name}: expected a pair (offsets, {values})")
     return array(f"{name}[0]", value[0], np.int64), array(f"{name}[1]", value[1], dtype)
@@ -208,7 +208,7 @@ _TYPES: dict[str, type[np.generic]] = {
     **dict.fromkeys(("semantic", "structural", "score", "scales", "personalization"), np.float32),
     **dict.fromkeys(("is_table", "dependent"), np.uint8),
 }
-"""The types of the arrays that ops read, by the names of the arguments. In all ops, a name means the same"""
+"""The dtypes of the arrays that ops read, by argument name. A name means the same in all ops"""
 
 
 def arguments(**given: Any) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 
 def ends(lists: Sequence[Sized]) -> Int64:
-    """Return the offsets at which lists begin when they are joined: int64[len(lists) + 1]."""
+    """Return the offsets of lists in their concatenation: int64[len(lists) + 1]."""
     return np.fromiter(accumulate(map(len, lists), initial=0), np.int64, len(lists) + 1)
 
 
@@ -278,7 +278,7 @@ def call(op: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
-    """Make the error message for a call that pybind11 refused: which argument has the wrong type, and which
+    """Return the error message for a call that pybind11 rejected: which argument has the wrong type, and which
     type the op expects. The types come from the op's signature in its docstring.
     """
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body

@@ -58,7 +58,7 @@ def on_gpu(backend: Backend, *given: Any) -> bool:
 
 
 def meant_for_gpu(backend: Backend, *given: Any) -> bool:
-    """Return what `on_gpu` returns, but do not check that there is a GPU."""
+    """Like `on_gpu`, but do not check that there is a GPU."""
     if backend == "auto":
         return any(type(value) is not np.ndarray and _is_device_array(value) for value in given)
     if backend not in ("cpu", "cuda"):
@@ -73,8 +73,7 @@ def require_gpu() -> None:
 
 
 def gpu_problem() -> str:
-    """Return the reason why ops cannot run on a GPU here, in one line. The text is empty if ops can run on a
-    GPU."""
+    """Return the one-line reason why ops cannot run on a GPU here. The string is empty if they can."""
     if not hasattr(native, "cuda"):
         return (
             "this pyfast was built without its GPU ops: "
@@ -103,8 +102,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 def _number(device: Any) -> int | None:
-    """Return the number that CUDA gives to a GPU. `device` is an object of torch or CuPy. Return None if the
-    object has no number."""
+    """Return the CUDA device number of a torch or CuPy device object, or None if it has none."""
     number = getattr(device, "index", getattr(device, "id", None))  # the attribute of torch, or of CuPy
     return number if isinstance(number, int) else None
 
@@ -144,7 +142,7 @@ class Gpu:
         return int(self.library.cuda.get_current_stream().ptr)
 
     def must_hold(self, name: str, value: Any) -> None:
-        """Raise `ArrayError` if `value` is on another GPU than the arrays of this call."""
+        """Raise `ArrayError` if `value` is on a different GPU from the arrays of this call."""
         device = getattr(value, "device", None)
         if device == self.device:
             return
@@ -202,11 +200,11 @@ class Gpu:
         return self.library.as_tensor(value, device=self.device)
 
     def memory(self, array: Any) -> Memory:
-        """Return the address of an array, and its number of elements."""
+        """Return an array's address and number of elements."""
         return (array.data_ptr(), array.numel()) if self.torch else (array.data.ptr, array.size)
 
     def places(self, value: Any) -> Any:
-        """Return the `memory` of an array, and of each array in a tuple. Everything else stays as it is."""
+        """Return the `memory` of an array, or of each array in a tuple. Any other value is returned unchanged."""
         if isinstance(value, tuple):
             return tuple(map(self.places, value))
         return self.memory(value) if _is_device_array(value) else value
@@ -271,8 +269,8 @@ def errors_at_end() -> Iterator[None]:
 
 
 def errors_pending() -> _Pending | None:
-    """Return the object that collects the errors of the current `errors_at_end` block, for `errors_wait_for`
-    in another thread. Outside of such a block, return None."""
+    """Return the object that collects the errors of the current `errors_at_end` block, for `errors_wait_for` in
+    another thread, or None outside such a block."""
     return _PENDING.get()
 
 

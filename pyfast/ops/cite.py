@@ -147,8 +147,8 @@ def _columns(segments: Segments, names: Iterable[str]) -> dict[str, npt.NDArray[
 
 
 def segment_ids(segments: Segments, which: npt.ArrayLike) -> UInt64:
-    """Compute the ids of segments. An id depends on the document's uri, and on the segment's level and position in
-    the document.
+    """Compute segment ids. An id depends on the document's uri, and on the segment's level and position in the
+    document.
 
     Args:
         segments: The columns of the corpus. The column `hashes` represents the uris. The op does not read

@@ -1,4 +1,4 @@
-"""count_words: how often each word is in each text."""
+"""count_words: count how often each word occurs in each text."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def count_words(texts: Ragged, separated: bool = False) -> tuple[Int64, Int32, I
 
     Returns:
         (offsets int64[T + 1], words int32[N], counts int32[N], vocabulary). Text t has the words from
-        `offsets[t]` to `offsets[t + 1]`, each word once and in ascending order. A word is a number: its
-        position in `vocabulary`. The vocabulary is a sorted list of texts.
+        `offsets[t]` to `offsets[t + 1]`, each word once and in ascending order. A word is represented by its
+        position in `vocabulary`, a sorted list of strings.
 
     Raises:
         ArrayError: An array is malformed.

@@ -69,8 +69,8 @@ class EvidenceGraph:
 
     @classmethod
     def from_scipy(cls, *adjacency: Any) -> EvidenceGraph:
-        """Make a graph from SciPy's sparse arrays or matrices, each of which becomes one pool.
-        `pool(p)` returns the matrix of a pool.
+        """Create a graph from SciPy sparse arrays or matrices, each of which becomes one pool. `pool(p)` returns
+        the matrix of a pool.
 
         Args:
             *adjacency: Square and real matrices. Entry (u, v) is the edge from u to v, so an undirected graph
@@ -92,19 +92,19 @@ class EvidenceGraph:
 
     @classmethod
     def from_networkx(cls, *graphs: Any, weight: str | None = "weight") -> EvidenceGraph:
-        """Make a graph from networkx graphs, each of which becomes one pool. Node i is the i-th node of
+        """Create a graph from networkx graphs, each of which becomes one pool. Node i is the i-th node of
         `graph.nodes`.
 
         An edge (u, v) of a `Graph` leads in both directions. An edge (u, v) of a `DiGraph` leads from u to v.
         Weights of parallel edges in a multigraph are added up.
 
         Args:
-            *graphs: Graphs of networkx.
+            *graphs: The networkx graphs.
             weight: The name of the edge attribute with the weight. The weight must be a strength, not a length. An
                 edge without this attribute weighs 1. None: all edges weigh 1.
 
         Raises:
-            ArrayError: A value is not a graph of networkx, or a weight is not a number.
+            ArrayError: A value is not a networkx graph, or a weight is not a number.
         """
         from networkx import NetworkXException, to_scipy_sparse_array
 
@@ -119,8 +119,7 @@ class EvidenceGraph:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two arrays have the same numbers. Both are NumPy arrays, or arrays of one library on a
-    GPU."""
+    """Return whether two arrays contain the same numbers. Both are NumPy arrays, or arrays of one GPU library."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.array_equal(a, b)
     return a is b or (len(a) == len(b) and bool((a == b).all()))
@@ -261,7 +260,7 @@ def _row(indices: npt.NDArray[Any], weights: npt.NDArray[Any], entries: slice) -
 
 
 def weight_argument(weight: EdgeWeight | CFunc) -> str | int:
-    """Convert `weight` to the form that the core needs: a name, or the address of a compiled function.
+    """Convert `weight` to what the core expects: a name, or the address of a compiled function.
 
     Raises `ArrayError` for any other value of `weight`.
     """

@@ -1,6 +1,5 @@
-"""The arguments of gatv2 as a dataclass, which the code for NumPy, torch and GPUs shares. gatv2 on the CPU: the op
-for NumPy arrays, and the calls of the native ops `gatv2` and `gatv2_backward`. The op for torch tensors on the CPU
-also uses these calls."""
+"""gatv2 on the CPU: the op for NumPy arrays, and the calls of the native ops `gatv2` and `gatv2_backward`, which
+the op for torch tensors uses too. The arguments are a dataclass that the code for NumPy, torch and GPUs shares."""
 
 from __future__ import annotations
 

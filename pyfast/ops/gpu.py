@@ -19,13 +19,13 @@ Lists = tuple[Any, Any]
 
 
 Forward = tuple[Any, bool, Any, bool, Any, int]
-"""The arrays of the forward index X on the GPU, in the form that native ops need: indptr, whether it is int64 (and
-not int32), indices, whether they are int64, data, and the number of terms"""
+"""The arrays of the forward index X on the GPU, as native ops expect them: indptr, whether it is int64 rather than
+int32, indices, whether they are int64, data, and the number of terms"""
 
 
 def forward(gpu: Gpu, x: Any) -> Forward:
-    """Convert X to the form that native ops need. X is a csr_matrix of CuPy or a sparse CSR tensor of torch.
-    Each call copies term ids that are neither int32 nor int64, and weights that are not float32.
+    """Convert X, a CuPy csr_matrix or a sparse CSR tensor of torch, to the arrays that native ops expect. Each
+    call copies term ids that are neither int32 nor int64, and weights that are not float32.
     """
     if hasattr(x, "crow_indices"):
         indptr, indices, data = x.crow_indices(), x.col_indices(), x.values()
@@ -75,8 +75,8 @@ def evidence_graph(
 
     Args:
         X, pool_offsets, doc_ids, weight, threshold, top_k, mask_terms, idf: As in `pyfast.ops.evidence_graph`.
-        max_pool: No pool has more documents.
-        max_terms: The documents of no pool have more entries in X together.
+        max_pool: The maximum number of documents in a pool.
+        max_terms: The maximum number of entries in X for all documents of a pool together.
     """
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("on a GPU, weight must be 'sum', 'dot' or 'min', and idf must be 'corpus'")
@@ -152,7 +152,7 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 
 
 def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iterations: int) -> tuple[Any, Any]:
-    """Compute the rank of each node (on the GPU), and whether each pool converged (on the CPU).
+    """Compute each node's rank (an array on the GPU) and whether each pool converged (an array on the CPU).
 
     To find out which pools converged, the function waits until the stream has finished. If `max_iterations`
     is large enough for `tolerance`, every pool surely converges. The function then does not wait, and the

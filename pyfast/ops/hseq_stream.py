@@ -91,7 +91,7 @@ class Stream:
         return len(self.level)
 
     def cursors(self, count: int = 1, priors: Ragged | None = None) -> Cursors:
-        """Make new cursors, at the beginning of the stream.
+        """Create cursors at the beginning of the stream.
 
         Args:
             count: The number of cursors.
@@ -244,7 +244,7 @@ class Stream:
         return self.order, self.starts, self.tombstones, self.live
 
     def _given(self, cursors: Cursors, threads: int | None) -> dict[str, Any]:
-        """Return the arguments that the native ops for windows and steps share."""
+        """Return the arguments that the native window and refresh ops share."""
         stream, places = self._arrays(), _plain(cursors)
         return {"size": len(self), "stream": stream, "cursors": places, "threads": thread_count(threads)}
 
@@ -261,7 +261,7 @@ def hseq_stream(
     tombstones: npt.ArrayLike | None = None,
     order: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
 ) -> Stream:
-    """Make the stream of a corpus: its segments in the order in which they are shown for a question (HSEQ).
+    """Create a corpus's stream: its segments in the order in which questions see them (HSEQ).
 
     The stream has the segments whose level is in `priority`: first the segments of the first level, then the
     segments of the next level, and so on. Within a level, segments are in the order of the corpus. A cursor

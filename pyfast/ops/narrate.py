@@ -20,7 +20,7 @@ def narrate(lines: Ragged, pool_offsets: npt.ArrayLike, doc_ids: npt.ArrayLike, 
             it is cut.
 
     Returns:
-        One text for each pool.
+        The text of each pool.
 
     Raises:
         ArrayError: An array is malformed.

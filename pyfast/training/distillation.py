@@ -1,4 +1,4 @@
-"""Train an adapter on examples of finished runs, and measure the loss on those that are held out."""
+"""Train an adapter on examples from finished runs, and measure the loss on held-out examples."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Recipe(LoraRecipe):
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What a training on examples gave."""
+    """The result of training on examples."""
 
     curve: list[Point]
     tokens: int
-    """The tokens of the examples, prompts and replies together"""
+    """The number of tokens in the examples, prompts and replies together"""
     too_long: int
-    """How many examples are left out, because they have too many tokens"""
+    """How many examples were left out because they have too many tokens"""
     losses: Mapping[str, tuple[float, float]]
-    """The mean loss of the examples that are held out, by prompt: of the model without and with the adapter. Empty
-    if the training was stopped before its end"""
+    """The mean loss on held-out examples, by prompt: without and with the adapter. Empty if the training was
+    stopped before its end"""
 
 
 def train(
@@ -64,8 +64,8 @@ def train(
     on_step: Callable[[Point, int], None],
     on_estimate: Callable[[Estimate], None] | None,
 ) -> Taught:
-    """Train an adapter, or resume the training in the folder `out`. `described` says in recipe.json where the
-    examples come from.
+    """Train an adapter, or resume the training in the folder `out`. `described` states the origin of the examples
+    in recipe.json.
 
     The folder `adapter` gets the adapter in peft's format, and as `adapter.gguf` for llama.cpp. Raises the errors
     of `fit_adapter` and `open_with_lora`, and `InputError` if all examples are too long.

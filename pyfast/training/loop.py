@@ -1,8 +1,7 @@
-"""The training loop, with checkpoints from which it resumes. The caller passes a function that computes the
-loss.
+"""A training loop that resumes from checkpoints. The caller passes the loss function.
 
-The random numbers of a step depend only on the seed and the step, so that a resumed training ends with the same
-weights as an uninterrupted training.
+The random numbers of a step depend only on the seed and the step, so a resumed training ends with the same weights
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Devices:
         return self.rank == 0
 
     def share(self, things: Sequence[E]) -> Sequence[E]:
-        """Return this process's share of a list. Each item is in the share of exactly one process."""
+        """Return this process's share of a list. Each item belongs to exactly one process's share."""
         return things[self.rank :: self.count]
 
     def either(self, here: bool) -> bool:
@@ -64,11 +63,10 @@ class Devices:
         return numbers
 
     def add_gradients(self, parameters: Iterable[torch.Tensor], value: float) -> float:
-        """Give each parameter the sum of its gradients in all processes. Return the sum of `value` over all
-        processes.
+        """Set each parameter's gradient to the sum of its gradients in all processes, and return the sum of
+        `value` over all processes.
 
-        If no process has a gradient for a parameter, the parameter gets no gradient. All processes must call
-        this method.
+        A parameter for which no process has a gradient gets none. All processes must call this method.
         """
         if self.count == 1:
             return value
@@ -98,12 +96,12 @@ def open_devices() -> Devices:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate for the remaining steps of a training."""
+    """An estimate for a training's remaining steps."""
 
     steps: int
     """The number of remaining steps"""
     tokens: int
-    """The number of tokens in these steps, in all processes together. Padding counts too"""
+    """The number of tokens in these steps in all processes, including padding"""
     longest: int
     """The number of tokens of the largest batch, including padding"""
     memory: int
@@ -159,8 +157,7 @@ def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
 
 
 def _peak(device: torch.device) -> int:
-    """Return the largest number of bytes that this process has used at one time so far. On a GPU, only memory
-    of the GPU counts, otherwise main memory."""
+    """Return this process's peak memory so far, in bytes: GPU memory on a GPU, otherwise main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -225,7 +222,7 @@ class Batches(Generic[E]):
     """How the examples of a step are divided into batches. The examples of a batch have similar lengths."""
 
     size: Callable[[E], int]
-    """A function that returns the number of tokens of an example"""
+    """Returns an example's number of tokens"""
     most: int = 1
     """The maximum number of examples in a batch"""
 
@@ -271,7 +268,7 @@ def fit(
     learning curve.
 
     - `loss(examples)` returns the sum of the losses of a batch.
-    - `described` has everything else on which the training depends, such as the data and the model. A
+    - `described` contains everything else on which the training depends, such as the data and the model. A
       training resumes only if `schedule`, `described` and the number of examples are the same as before.
     - `stop` is called before each step. If it returns true, the training stops. You can resume it later.
     - `on_step` is called after each step, with its point of the curve and the number of all steps.
@@ -345,7 +342,7 @@ def fit(
 def casting(
     loss: Callable[[Sequence[E]], torch.Tensor], schedule: Schedule, parameters: Parameters
 ) -> Callable[[Sequence[E]], torch.Tensor]:
-    """Return the function `loss`, but with torch's autocast if the schedule wants it."""
+    """Wrap the function `loss` in torch's autocast if the schedule asks for it."""
     device = next(iter(parameters.values())).device.type
 
     def computed(examples: Sequence[E]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Low-rank updates of a language model's weights (LoRA, Hu et al. 2022), with peft."""
+"""Low-rank updates of a language model's weights (LoRA, Hu et al. 2022), using peft."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ GGUF_NAMES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "
 
 
 def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
-    """Write an adapter in peft's format as a GGUF file, which llama.cpp loads together with the model.
+    """Convert an adapter from peft's format to a GGUF file, which llama.cpp loads together with the model.
 
-    Raises `InputError` if the kind of the model is not in `GGUF_NAMES`.
+    Raises `InputError` if `GGUF_NAMES` lacks the model's kind.
     """
     import gguf
     from safetensors.torch import load_file
@@ -164,8 +164,8 @@ class Compute:
     """The maximum number of examples that go through the model together"""
     precision: Precision = "float32"
     checkpointing: bool = False
-    """Whether to compute the outputs of the layers a second time for the gradient, and not to store them.
-    This needs less memory and about a third more time"""
+    """Whether to recompute the layers' outputs for the gradient instead of storing them. This needs less memory
+    and about a third more time"""
 
 
 PLAIN = Compute()
@@ -223,9 +223,9 @@ def fit_adapter(
     on_step: Callable[[Point, int], None],
     on_estimate: Callable[[Estimate], None] | None,
 ) -> list[Point]:
-    """Train the updates of a model, or resume the training in the folder `out`. The folder `adapter` in it gets
-    the updates in peft's format, which vLLM loads with the original model. Returns the learning curve, and raises
-    the errors of `fit`.
+    """Train the updates of a model, or resume the training in the folder `out`. The updates are written to its
+    subfolder `adapter` in peft's format, which vLLM loads with the original model. Returns the learning curve, and
+    raises the errors of `fit`.
     """
     curve = fit(
         examples, lambda batch: losses_of(batch, model).sum(), learning(model), out, schedule, described,

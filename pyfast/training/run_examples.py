@@ -1,4 +1,4 @@
-"""Collect examples for a training from finished runs. An example is one LLM call: the prompt and the reply."""
+"""Collect training examples from finished runs. An example is one LLM call: the prompt and the reply."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class RunExample:
 
 @dataclass(slots=True)
 class Collected:
-    """The examples of several runs, without duplicates. The questions decide which are held out."""
+    """The examples of several runs, without duplicates. Held-out examples are those of held-out questions."""
 
     examples: list[RunExample] = field(default_factory=list)
     held_out: list[RunExample] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many calls gave no example, by the reason"""
+    """How many calls gave no example, by reason"""
     _known: set[tuple[str, tuple[Message, ...]]] = field(default_factory=set)
 
     def add(self, run: Path, ended: int, right: Collection[str], held_out: Collection[str]) -> int:
@@ -108,15 +108,15 @@ def reply_of(text: str) -> str:
 
 
 def is_held_out(question: str, share: float) -> bool:
-    """Return whether a question is held out. Only its words decide, so a question of several runs, or of later
-    trainings, is always on the same side."""
+    """Return whether a question is held out. This depends only on its words, so a question is on the same side in
+    all runs and later trainings."""
     made = blake2b(name_form(question).encode(errors="replace"), digest_size=8)
     return int.from_bytes(made.digest()) < share * 2**64
 
 
 def balanced(examples: Sequence[RunExample], size: int, seed: int) -> list[RunExample]:
-    """Draw at most `size` examples. Each prompt gets an equal share. What a prompt with fewer examples leaves of
-    its share goes to the others. The examples stay in order."""
+    """Draw at most `size` examples. Each prompt gets an equal share; if a prompt has fewer examples than its
+    share, the others get the rest. The examples stay in order."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, example in enumerate(examples):
         places[example.prompt].append(place)
