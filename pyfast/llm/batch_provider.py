@@ -1,5 +1,4 @@
-"""A client for the Batch API of a provider, in OpenAI's format. LLM calls are sent to the provider in files,
-and their results come back in files."""
+"""A client for the Batch API of a provider, in OpenAI's format. LLM calls and their results travel in files."""
 
 from __future__ import annotations
 
@@ -64,11 +63,11 @@ Batch = Mapping[str, Any]
 
 
 class BatchProvider:
-    """A client for the Batch API of one provider: it uploads files, submits batches and reads the results of
-    batches. `exchange` is the function that makes one HTTP request.
+    """A client for one provider's Batch API: it uploads files, submits batches and reads their results. `exchange`
+    is the function that makes one HTTP request.
 
-    If the connection or the provider fails, a method repeats its request for `patience_s` seconds. After that
-    time it raises `LLMUnavailableError`. Only `check_list` does not repeat its request.
+    If the connection or the provider fails, each method except `check_list` repeats its request for `patience_s`
+    seconds, and then raises `LLMUnavailableError`.
     """
 
     def __init__(
@@ -139,8 +138,8 @@ class BatchProvider:
         """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
         batch.
 
-        A provider may list a new batch with a delay. So the method looks for the batch again for `settle_s`
-        seconds. Nobody knows how long ago an earlier session submitted it, because the clock may have been set.
+        A provider may list a new batch with a delay. So the method keeps looking for `settle_s` seconds. How long
+        ago an earlier session submitted the batch is unknown, because the clock may have been set.
         """
         clock, settle_s = asyncio.get_running_loop().time, self._options.settle_s
         until = clock() + settle_s
@@ -244,16 +243,15 @@ def _has_key(batch: Batch, key: str) -> bool:
 
 
 def _id(value: object) -> str:
-    """Check an id from the provider, and return it. Raises `LLMUnavailableError` if it does not have the form
-    of an id."""
+    """Return an id from the provider. Raises `LLMUnavailableError` if it is malformed."""
     if not isinstance(value, str) or not value.isascii() or not value.replace("-", "").replace("_", "").isalnum():
         raise LLMUnavailableError(f"the provider's reply has no usable id: {one_line(value)}")
     return value
 
 
 def _line(text: bytes, key: str) -> Iterator[tuple[int, Line]]:
-    """Read one line of a file of results. Yields (the position of the call in the batch, its result).
-    Yields nothing if the line is not a result of the batch whose key is `key`."""
+    """Read one line of a results file. Yields (the position of the call in the batch, its result). Yields nothing
+    if the line is not a result of the batch whose key is `key`."""
     try:
         told = orjson.loads(text)
         of, _, place = told["custom_id"].rpartition("-")

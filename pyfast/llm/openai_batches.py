@@ -40,8 +40,8 @@ class _Call:
     body: bytes
     joined: float
     place: asyncio.Future[_Place | None]
-    """A future, which gets the batch of the call and the position of the call in this batch. It gets None if
-    the call is to be sent as a normal request"""
+    """A future for the call's batch and its position in this batch, or for None if the call is to be sent as a
+    normal request"""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,10 +73,10 @@ class OpenAIBatches(OpenAI):
     instead.
 
     If the provider does not carry out a call, the call joins the next batch. A call can be in at most
-    `attempts` batches. If the provider cannot be reached, pyfast tries again for `patience_s` seconds. pyfast
-    asks for the state of a batch at least every `poll_s` seconds. `settle_s` is the maximum number of seconds
-    until the provider lists a batch that it has accepted. `questions_at_once` is the default number of
-    questions in progress.
+    `attempts` batches. If the provider is unreachable, pyfast keeps trying for `patience_s` seconds. pyfast polls
+    the state of a batch at least every `poll_s` seconds. `settle_s` is the maximum number of seconds until the
+    provider lists a batch that it has accepted. `questions_at_once` is the default number of questions in
+    progress.
     """
 
     def __init__(self, spec: str, model: str, base_url: str, options: BatchOptions) -> None:
@@ -90,20 +90,20 @@ class OpenAIBatches(OpenAI):
         self._collector: asyncio.Task[None] | None = None
         self._batches: set[_Batch] = set()
         self._submitted: dict[str, deque[_Place]] = defaultdict(deque)
-        """The calls that earlier sessions of the run submitted: their batches and positions, by their names"""
+        """The batches and positions of calls that earlier sessions of the run submitted, by call name"""
         self._progress: Progress | None = None
         """The progress of the run to which the calls belong"""
         self._log = BatchLog()
 
     @property
     def _name(self) -> str:
-        """The name of this model in the `BatchLog` of a run. The name contains the URL of the provider,
-        because batches at another provider do not belong to this model."""
+        """This model's name in the `BatchLog` of a run. It contains the provider's URL, because batches at another
+        provider do not belong to this model."""
         return f"{self.fingerprint}@{self._base_url}"
 
     async def start(self) -> None:
-        """Check that the provider answers and lists its batches. Raises `LLMUnavailableError` if the provider
-        does not answer, and `InputError` if it lists no batches."""
+        """Check that the provider answers and lists its batches. Raises `LLMUnavailableError` if it does not
+        answer, and `InputError` if it lists no batches."""
         await super().start()
         if not self._batching.accept_duplicates:
             try:
@@ -227,8 +227,8 @@ class OpenAIBatches(OpenAI):
         return self._reply(line.body)
 
     async def _enqueue(self, name: str, body: bytes) -> _Place | None:
-        """Add a call to the waiting calls. Wait until it has a place in a batch, and return the batch and the
-        position. None: the call is to be sent as a normal request."""
+        """Queue a call. Wait until it has a place in a batch, and return the batch and the position, or None if
+        the call is to be sent as a normal request."""
         self._running()
         loop = asyncio.get_running_loop()
         call = _Call(name, body, loop.time(), loop.create_future())
@@ -255,7 +255,7 @@ class OpenAIBatches(OpenAI):
         return line
 
     async def _collect(self) -> None:
-        """Make batches of the waiting calls, until no call waits."""
+        """Make batches of the queued calls until none is left."""
         while self._queue:
             await asyncio.sleep(_LOOK_S)
             # The calls that are done were cancelled.
@@ -281,8 +281,7 @@ class OpenAIBatches(OpenAI):
         return nobody_can_go_on and now - self._queue[-1].joined >= options.quiet_s
 
     def _taken(self) -> list[_Call]:
-        """Remove the calls of the next batch from the waiting calls, and return them in the order in which
-        they came."""
+        """Remove the next batch's calls from the queue, and return them in the order of arrival."""
         size, count = 0, 0
         for call in self._queue[: self._batching.max_calls]:
             size += len(call.body)
@@ -366,7 +365,7 @@ def open_batches(rest: str, **options: Any) -> LLM:
 
 
 def _line_of(key: str, place: int, body: bytes) -> bytes:
-    """Return the line of one call in the file of a batch. `key` is pyfast's key for the batch, and `place` is the
-    position of the call in the batch."""
+    """Return a call's line in the batch file. `key` is pyfast's key for the batch, and `place` is the call's
+    position in the batch."""
     call = {"custom_id": f"{key}-{place}", "method": "POST", "url": ENDPOINT, "body": orjson.Fragment(body)}
     return orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE)

@@ -80,8 +80,8 @@ def hider(*secrets: str) -> Callable[[str], str]:
 
 
 def revealed(*secrets: str) -> Callable[[str], str]:
-    """Make a function that cuts a text where one of the secrets may begin, for a text that has not ended: `hider`
-    finds only whole secrets. The function does not know escapes.
+    """Return a function that cuts off an unfinished text where a secret may begin, because `hider` finds only
+    whole secrets. The function does not decode escapes.
 
     Example:
         >>> revealed("sk-test-4711")("key sk-tes")
@@ -95,7 +95,7 @@ def revealed(*secrets: str) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return the forms in which a secret can occur in a text: plain, in hexadecimal digits, and in base64."""
+    """Return the forms in which a text can contain a secret: plain, hexadecimal and base64."""
     bare = re.sub(r"\s", "", secret)
     forms = {secret, bare, secret.encode().hex()}
     for before, lost in ((0, 0), (1, 2), (2, 3)):  # the key's position within a group of three bytes
@@ -163,10 +163,10 @@ def api_key() -> str:
 
 
 def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> tuple[dict[str, str], list[str]]:
-    """Return (the values of an option such as `headers`, those among them that are secret).
+    """Return the values of an option such as `headers`, and the secret ones among them.
 
-    A value `$NAME` is the value of the environment variable NAME, and is secret. `key` is the API key. Raises
-    `InputError` if a value is no text, has a secret in it, or names a variable that is not set.
+    A value `$NAME` stands for the environment variable NAME, and is secret. `key` is the API key. Raises
+    `InputError` if a value is not a string, contains a secret, or names an unset variable.
     """
     values: dict[str, str] = {}
     secrets: list[str] = []
@@ -190,7 +190,7 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether a field with this name has a secret, such as `api_key`."""
+    """Return whether the name of a field, such as `api_key`, suggests a secret."""
     return bool(_SECRET_NAME.fullmatch(re.sub(r"[-_ ]", "", name).lower()))
 
 
@@ -210,7 +210,7 @@ def proxy_passwords() -> list[str]:
 def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> None:
     """Raise `InputError` if a field has a name such as `api_key`, or if a field contains the API key.
 
-    pyfast stores all fields in the folder of the run, so they must not contain a secret. `key` is the API key.
+    pyfast stores all fields in the run's folder, so they must not contain secrets. `key` is the API key.
     `variable` is the environment variable that the message names as the place for the key.
     """
     if isinstance(fields, Mapping):

@@ -1,5 +1,5 @@
-"""Clean the replies of models and servers: remove control characters and reasoning, and correct impossible
-counts of tokens."""
+"""Clean the replies of models and servers: remove control characters and reasoning, and correct impossible token
+counts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyfast.errors import CallError
 from pyfast.llm.protocol import Completion, Request
 
 CHARACTERS_PER_TOKEN = 32
-"""The maximum number of characters of a prompt, for each token of the context window.
+"""The maximum number of characters in a prompt, per token of the context window.
 
-No real text has so many characters for each token. So pyfast does not send a prompt that is longer
+No real text has more characters per token, so pyfast does not send a longer prompt
 """
 
 # Control sequences of terminals, then control characters except tab and line break, then characters that change
@@ -50,7 +50,8 @@ def has_escaped_controls(text: str) -> bool:
 
 
 def before_controls(text: str) -> str:
-    """Return the beginning of a JSON text that removing control characters cannot change, however it goes on."""
+    """Return the beginning of a JSON text that stays unchanged when control characters are removed, however the
+    text continues."""
     return _FIRST.split(text, 1)[0]
 
 

@@ -39,7 +39,7 @@ class Fallback(NamedTuple):
 
 
 def response_format(schema: Schema) -> orjson.Fragment:
-    """Return the value of the field `response_format`, which asks for an answer that matches this schema."""
+    """Return the value of the field `response_format` that asks for an answer matching this schema."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", "")))[:64] or "answer"
     described = {"name": name, "strict": True, "schema": closed(schema)}
     return orjson.Fragment(orjson.dumps({"type": "json_schema", "json_schema": described}))
@@ -138,7 +138,7 @@ Fallbacks = frozenset[Fallback]
 
 
 def _is_in(fallback: Fallback, body: Body) -> bool:
-    """Whether a request has what a fallback changes."""
+    """Return whether a request contains what a fallback changes."""
     if fallback.field != "messages":
         return fallback.field in body
     messages = body.get("messages", ())
@@ -168,8 +168,8 @@ def fallback_for(complaint: str, body: Body, fallbacks: Fallbacks) -> Fallback |
 class LearnedFallbacks:
     """The fallbacks that one server needs, learned from its answers.
 
-    A fallback is kept after the server has needed it twice, or at once if the server has never taken the whole
-    form: the fault may be in one request.
+    A fallback is kept once the server has needed it twice, because a single request may be at fault, or at once if
+    the server has never accepted the whole form.
     """
 
     def __init__(self) -> None:
@@ -179,8 +179,8 @@ class LearnedFallbacks:
         self._told: Fallbacks = frozenset()
 
     def learn(self, body: Body, used: Fallbacks, needed: Fallbacks, server: str) -> None:
-        """Note that the server has answered a request that was changed by the fallbacks `used`. It had refused the
-        request without those in `needed`. `server` names it in the log."""
+        """Record that the server has answered a request changed by the fallbacks `used`, after rejecting it
+        without those in `needed`. `server` names the server in the log."""
         if len(self._taken) < len(_FIELDS):
             changed = {fallback.field for fallback in used}
             self._taken |= {one.field for one in FALLBACKS if one.field not in changed and _is_in(one, body)}
@@ -197,7 +197,7 @@ class LearnedFallbacks:
             )
 
     def forget(self) -> None:
-        """Forget all, because another server may answer from now on."""
+        """Forget everything, because another server may answer from now on."""
         self.kept = frozenset()
         self._needs.clear()
         self._taken.clear()

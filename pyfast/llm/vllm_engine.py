@@ -38,7 +38,7 @@ _WATCHER = "pyfast-parent"
 
 
 class Setup(NamedTuple):
-    """The model and the options of an engine. Models with equal setups can share one engine."""
+    """An engine's model and options. Models with equal setups can share an engine."""
 
     model: str
     options: Mapping[str, Any]
@@ -188,8 +188,8 @@ def _quiet(scratch: Path) -> Path:
 
 
 def _first_error(scratch: Path) -> str:
-    """Return the first exception in the log of vLLM's processes. It is the cause of the later exceptions. The
-    result is empty if there is no exception."""
+    """Return the first exception in the log of vLLM's processes, which causes the later ones. The result is empty
+    if there is none."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
@@ -227,12 +227,12 @@ class SharedEngine:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.adapters: dict[Path, int] = {}
-        """The folders of the adapters that the engine loads in addition to the model, with the rank of
-        each. No adapter is added after the engine has started"""
+        """The rank of each adapter that the engine loads in addition to the model, by folder. No adapter is added
+        after the engine has started"""
         # The only reference to the engine. `leave`, the garbage collector or the interpreter's exit removes it.
         self.engines: list[Any] = []
         self.numbers = itertools.count()
-        """A counter. Each request to the engine gets another number from it"""
+        """Numbers the requests to the engine"""
         self._users = 0
         self._changing = asyncio.Lock()
         weakref.finalize(self, stop_engines, self.engines)

@@ -1,5 +1,4 @@
-"""Memory-mapped files that are divided into blocks. Each block is compared with its checksum when it is first
-read.
+"""Memory-mapped files, divided into blocks. Each block is compared with its checksum when it is first read.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _LAST = 64
 """When at most this number of blocks of a file, and at most half of its blocks, are not checked yet, all of
 them are checked at once. After this, reading the file needs no more checks"""
 CHECKSUMS = "checksums.bin"
-"""A file with a checksum (XXH3, 64 bits) for each block of each other file in its folder. The checksums are
-sorted by the names of the files"""
+"""A file with a checksum (XXH3, 64 bits) for each block of each other file in its folder. The checksums are sorted
+by file name"""
 
 # NumPy reads headers with `ast`. In CPython 3.11, that sometimes fails if two threads use it at once.
 _HEADERS = threading.Lock()
@@ -42,8 +41,7 @@ def block_sums(path: Path) -> Sums:
 
 
 def write_checksums(folder: Path) -> None:
-    """Compute a checksum for each block of each file in a folder, and write the checksums to the folder's
-    file `CHECKSUMS`."""
+    """Write the checksum of each block of each file in a folder to the folder's file `CHECKSUMS`."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     paths.sort(key=lambda path: path.relative_to(folder).as_posix())
     sums = [block_sums(path) for path in paths if path.name != CHECKSUMS]
@@ -180,8 +178,8 @@ class MappedFile:
 
 
 class ComputedFile(MappedFile):
-    """An array in memory that is used like a memory-mapped file. A block of the array is computed when it is
-    first read."""
+    """An array in memory that behaves like a memory-mapped file whose blocks are computed when they are first
+    read."""
 
     def __init__(
         self, path: Path, array: npt.NDArray[Any], compute: Callable[[int, int], npt.NDArray[Any]]
@@ -256,7 +254,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.raw[key]
 
     def damaged(self, fault: str) -> IndexFormatError:
-        """Make an `IndexFormatError` about the folder of the array's file. `fault` names the damage."""
+        """Return an `IndexFormatError` about the folder of the array's file. `fault` names the damage."""
         return IndexFormatError(f"{self._file.path.parent} is damaged ({fault}); build the index again")
 
     @property
@@ -310,7 +308,7 @@ def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
 
 
 def check_lists(offsets: npt.NDArray[Any], which: npt.NDArray[Any], *values: npt.NDArray[Any]) -> None:
-    """Check some lists of a ragged array (an array of lists): their offsets and their values. `which` has the
+    """Check some lists of a ragged array (an array of lists): their offsets and their values. `which` contains the
     numbers of the lists. Raises `IndexFormatError` if a checksum or an offset is wrong."""
     if isinstance(offsets, CheckedArray) and not are_checked(offsets, *values):
         which = np.unique(which).astype(np.int64)

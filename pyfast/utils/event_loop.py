@@ -1,4 +1,4 @@
-"""Functions that run asynchronous code and wait for its result. They share one event loop, in its own thread.
+"""Run asynchronous code from blocking functions, in one shared event loop with its own thread.
 
 The functions work in scripts, in several threads, and in notebooks, where another event loop already runs. A model
 that one call has started can stay loaded for the next call.

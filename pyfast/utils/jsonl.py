@@ -48,8 +48,8 @@ def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputErro
 
 
 def in_json(value: object) -> Any:
-    """Return what stands in JSON for a value that JSON has no type for: a number for a decimal, what an array or a
-    number of NumPy has in Python, else a text."""
+    """Return the JSON form of a value for which JSON has no type: a number for a decimal, the Python value of a
+    NumPy array or number, or else a string."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return float(value) if isinstance(value, Decimal) else str(value)
@@ -72,7 +72,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def parse_as_written(data: bytes | str) -> Any:
-    """Parse a JSON text, and keep fractions and integers of 18 or more digits as they are written: each is an
+    """Parse a JSON text, and keep fractions and integers of 18 or more digits as written, each as an
     `orjson.Fragment`. As a number, `1.10` would become 1.1, and 12345678901234567890123 would lose digits."""
     return json.loads(data, parse_constant=lambda _: None, parse_float=orjson.Fragment, parse_int=_int)
 

@@ -1,5 +1,5 @@
-"""The form in which words and names are compared. Searches, names in a graph, links between facts and filters all
-use it. Stored texts never change."""
+"""The form in which words and names are compared in searches, graphs, links between facts, and filters. Stored
+texts never change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _WITH_BASE = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """Write a number with its noun, as in `1 question`. `several` is the form for other numbers. Empty: `one` with
-    an s."""
+    """Write a number with its noun, as in `1 question`. `several` is the plural; empty: `one` with an s."""
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def some(names: Sequence[str], most: int = 5, where: str = "") -> str:
-    """Write the first `most` names of a list for a message, with the number of the others and `where` all are.
+    """List the first `most` names for a message, with the number of the others and `where` to find them all.
 
     Example:
         >>> from pyfast.utils.text_forms import some
@@ -37,7 +36,7 @@ def compared(text: str, accents: bool = False) -> str:
 
     Accents are the nonspacing marks of Latin, Greek, Cyrillic, Hebrew and Arabic letters, also the points of
     Hebrew and Arabic. The signs of other scripts, such as the vowels of Devanagari and Thai, are letters for a
-    reader, and stay. Joiners and other characters that nobody sees are left out.
+    reader, and stay. Joiners and other invisible characters are left out.
 
     Args:
         text: A text.
@@ -106,7 +105,7 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 def normalise(answer: str) -> str:
     """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
-    Before, letters and accents are composed (NFC).
+    Before that, compose letters and accents (NFC).
 
     Args:
         answer: Any text.
