@@ -152,22 +152,19 @@ class Endpoint(ABC):
 
     async def _values(self, texts: Sequence[str], query: str, calls: list[ServerCall]) -> list[Any]:
         failure: CallError | RefusalError
-        may_halve = len(texts) > 1
         try:
             return await self.ask(texts, query, calls)
         except Refused as refused:
             if self.adapts(refused.complaint):
                 return await self._values(texts, query, calls)
+            if half := len(texts) // 2:
+                values = await self._values(texts[:half], query, calls)
+                values += await self._values(texts[half:], query, calls)
+                self.most = min(self.most, half)
+                return values
             failure = refused.error
         except RefusalError as error:
-            failure, may_halve = error, False
-        if may_halve:
-            half = len(texts) // 2
-            values = await self._values(texts[:half], query, calls) + await self._values(
-                texts[half:], query, calls
-            )
-            self.most = min(self.most, half)
-            return values
+            failure = error
         if isinstance(failure, RefusalError):
             # If the server answers a small request, it answers others.
             with contextlib.suppress(Refused, CallError, LLMUnavailableError):

@@ -546,18 +546,16 @@ class OpenAIServers:
 
     async def _ask_all(self, request: Request) -> Completion:
         """Ask one server after the other, until one answers."""
-        untried = list(self._servers)
-        failed: LLMUnavailableError | None = None
+        untried, failures = list(self._servers), list[LLMUnavailableError]()
         while untried:
             server = self._chosen(untried)
             untried.remove(server)
             try:
                 return await self._ask(server, request)
             except LLMUnavailableError as error:
-                if not isinstance(failed, OutageError):  # Such a server may come back, and then take the call.
-                    failed = error
-        assert failed is not None
-        raise failed
+                failures.append(error)
+        # A server in an outage may come back, and then take the call.
+        raise next((error for error in failures if isinstance(error, OutageError)), failures[-1])
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
         """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest

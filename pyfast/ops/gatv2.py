@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 
 import pyfast.ops.gatv2_cpu as gatv2_cpu
@@ -156,8 +157,7 @@ def gatv2(
         return (tensors[0], gatv2_torch.applied(tensors[1], dropout)) if return_attention else tensors[0]
     there = on_gpu(backend, x_src)
     given = Gatv2Arguments(*layer, threads=thread_count(threads))
-    if there:
-        y, attention = gatv2_gpu.gatv2_cupy(given)
-        return (y, gatv2_gpu.applied(Gpu(y), attention, y.shape[1], dropout)) if return_attention else y
-    y, attention = gatv2_cpu.gatv2_numpy(given)
-    return (y, gatv2_cpu.applied(attention, y.shape[1], dropout)) if return_attention else y
+    y, attention = gatv2_gpu.gatv2_cupy(given) if there else gatv2_cpu.gatv2_numpy(given)
+    if not return_attention:
+        return y
+    return y, gatv2_cpu.applied(Gpu(y).library if there else np, attention, y.shape[1], dropout)

@@ -132,9 +132,8 @@ def _given(layer: Gatv2Arguments) -> dict[str, Any]:
     return flat | {name: getattr(layer, name) for name in as_they_are} | {"heads": heads, "channels": channels}
 
 
-def applied(attention: Array, heads: int, dropout: float) -> Array:
-    """Return the attention after dropout, [edges, heads]. `attention` is the flat array that `forward`
-    returned."""
-    keep = np.where(np.signbit(attention), 0.0, 1.0 / (1.0 - dropout))
-    weights: Array = np.abs(attention) * keep.astype(attention.dtype)
-    return weights.reshape(-1, heads)
+def applied(library: Any, attention: Any, heads: int, dropout: float) -> Any:
+    """Return the attention after dropout, [edges, heads]. `attention` is the flat array of NumPy or CuPy (the
+    `library`) that `forward` returned."""
+    keep = ~library.signbit(attention) / (1.0 - dropout)
+    return (abs(attention) * keep.astype(attention.dtype)).reshape(-1, heads)

@@ -61,13 +61,6 @@ def backward(
     return gradients
 
 
-def applied(gpu: Gpu, attention: Any, heads: int, dropout: float) -> Any:
-    """Return the attention after dropout, [edges, heads]. `attention` is the flat array that `forward`
-    returned."""
-    keep = (~gpu.library.signbit(attention)) / (1.0 - dropout)
-    return (abs(attention) * gpu.cast("attention", keep, "float32")).reshape(-1, heads)
-
-
 def _kind(features: Any) -> str:
     kind = str(features.dtype).removeprefix("torch.")
     if kind not in ("float32", "bfloat16"):

@@ -245,7 +245,8 @@ class Stream:
 
     def _given(self, cursors: Cursors, threads: int | None) -> dict[str, Any]:
         """Return the arguments that the native window and refresh ops share."""
-        stream, places = self._arrays(), _plain(cursors)
+        stream, (place, selected, priors) = self._arrays(), _parts(cursors)
+        places = array("place", place, np.int64), _lists("selected", selected), _lists("priors", priors)
         return {"size": len(self), "stream": stream, "cursors": places, "threads": thread_count(threads)}
 
     def _there(self) -> tuple[int, Any, Any, Any]:
@@ -333,11 +334,6 @@ def _parts(cursors: Cursors) -> tuple[Any, Any, Any]:
     if not isinstance(cursors, Cursors):
         raise ArrayError(f"cursors: expected Cursors, got {type(cursors).__name__}")
     return cursors.place, cursors.selected, cursors.priors
-
-
-def _plain(cursors: Cursors) -> tuple[Int64, Lists, Lists]:
-    place, selected, priors = _parts(cursors)
-    return array("place", place, np.int64), _lists("selected", selected), _lists("priors", priors)
 
 
 def _lists(name: str, value: Ragged) -> Lists:

@@ -56,9 +56,9 @@ class Collected:
 
         Raises `InputError` if the run stores no prompts.
         """
-        used, stored, lacking = 0, 0, 0
+        used, asked, stored = 0, 0, 0
         for id, _, calls in ended_questions(run / JOURNAL, 0, ended):
-            lacking += sum(call.messages is None for call in calls)
+            asked += len(calls)
             stored += sum(call.messages is not None for call in calls)
             if id in right:
                 used += 1
@@ -69,7 +69,7 @@ class Collected:
                     self._known.add((name, messages))
                     side = self.held_out if id in held_out else self.examples
                     side.append(RunExample(id, name, messages, reply))
-        if lacking and not stored:
+        if asked and not stored:
             raise InputError(
                 f"{run} stores no prompts (--no-keep-prompts). To store them without new LLM calls, answer the"
                 f" questions again in another folder with --reuse {run}"

@@ -1,5 +1,4 @@
-"""Memory-mapped files, divided into blocks. Each block is compared with its checksum when it is first read.
-"""
+"""Memory-mapped files, divided into blocks. Each block is compared with its checksum when it is first read."""
 
 from __future__ import annotations
 

@@ -34,13 +34,12 @@ def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputErro
         file = path.open("rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    name = str(path)
     with file:
         for number, line in enumerate(file, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if line and not line.isspace():
-                place = f"{name}, line {number}"
+                place = f"{path}, line {number}"
                 try:
                     yield place, _json_object(line, place), line
                 except InputError as error:
