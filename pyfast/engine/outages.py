@@ -428,7 +428,11 @@ class Outages:
             # Other calls have received replies meanwhile. The server may be busy, with the probe waiting in its
             # queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
-            if await self._is_answered(busy_s=busy_s):
+            is_answered = await self._is_answered(busy_s=busy_s)
+            if not is_answered and self._latest.kind == "slow" and self._answered > looked:
+                self._passed.clear()  # The LLM has answered calls, but not the probe, which may be lost.
+                is_answered = await self._is_answered(busy_s=max(busy_s, 2 * self._took))
+            if is_answered:
                 # A reply just after the call began says nothing about the time since then.
                 is_recent = before > (began + looked) / 2
                 met = "others" if loop.time() - looked < _AT_ONCE_S or is_recent else "late"
