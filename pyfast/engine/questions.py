@@ -87,11 +87,8 @@ def _read(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, Questio
 
 def _no_question(record: dict[str, Any], place: str) -> str:
     there = ", ".join(str(name) for name, value in record.items() if value not in (None, "", []))
-    has = (
-        ""
-        if record.get("question") is not None
-        else f" (it has: {shorten(there, 200, placeholder=' ...') or 'nothing'})"
-    )
+    is_blank = record.get("question") is not None
+    has = "" if is_blank else f" (it has: {shorten(there, 200, placeholder=' ...') or 'nothing'})"
     return f"{place}: expected a `question` that is a non-empty string{has}"
 
 

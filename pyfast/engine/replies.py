@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -30,18 +30,14 @@ def objects_in(text: str) -> Iterator[str]:
     """Find the outermost JSON objects in a text, the last object first."""
     text = text[-_LONGEST:]
     objects: list[str] = []
-    at = text.find("{")
+    end = 0
     for _ in range(_TRIES):
-        if at < 0:
+        if (at := text.find("{", end)) < 0:
             break
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            if isinstance(value, dict):
-                objects.append(text[at:end])
-        at = text.find("{", end)
+        end = at + 1
+        with suppress(ValueError, RecursionError):
+            _, end = _DECODER.raw_decode(text, at)
+            objects.append(text[at:end])
     yield from reversed(objects)
 
 
@@ -144,10 +140,8 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
             _, mends = _fit(_type_at(answer, place), given)
             del given[context["max_length"] :]
             return mends + 1
-        case "missing" if _is_list(answer, place) and not given.keys().isdisjoint(
-            _fields(_type_at(answer, place[:-1]))
-        ):
-            new = []
+        case "missing" if get_origin(_type_at(answer, place)) is list:
+            new = [] if given.keys() & _fields(_type_at(answer, place[:-1])) else None
         case "list_type" if given is None and in_list:
             new = []
         case "list_type" if isinstance(given, str):
@@ -194,10 +188,6 @@ def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
         while hasattr(kind, "__metadata__"):  # `Annotated`
             kind = get_args(kind)[0]
     return kind
-
-
-def _is_list(answer: Any, place: Sequence[int | str]) -> bool:
-    return getattr(_type_at(answer, place), "__origin__", None) is list
 
 
 def _fields(kind: Any) -> dict[str, FieldInfo]:

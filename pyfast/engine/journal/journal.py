@@ -81,14 +81,12 @@ _OF_THE_MACHINE = {
 _LOST = f"CASE WHEN json_valid(entry) THEN entry ->> 3 END = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _AMONG = "question IN (SELECT value FROM json_each(?))"
-# The digest of a completion's request; its key in the journal begins with the role.
-_REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
 # Rows of replies that no call of this run paid for, or only the call of another question, have this mark.
 _IS_REUSED = "json_type(entry, '$[#-3]') IS 'true'"
 # The call of a completion, as `call_name` names it for a Batch API.
 _CALL = "question || ':' || (entry ->> 1) || ':' || (entry ->> 2)"
 _REUSABLE = """
-SELECT entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
+SELECT 0, entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
 ORDER BY question != ?3, question LIMIT 1
 """
 # An index of the replies by request, for this process alone. An index in the file would be one of an expression,
@@ -211,8 +209,6 @@ class Journal:
         self._indexed = False
         self._indexed_until = -1
         """The last row of `completions` that is indexed by request. -1: none is, and there is no index"""
-        self._highest: int | None = None
-        """An upper limit for the numbers of the questions that have LLM calls. None: not known"""
         self.salvaged: Path | None = None
         """The new path of the damaged file. None: the file was not damaged"""
         with self._explained():
@@ -229,10 +225,8 @@ class Journal:
             with self._ended_together():
                 if self.salvaged is not None:
                     self._rescue(self.salvaged, runs)
-                for run in runs:
-                    self._database.execute(
-                        "INSERT INTO run SELECT ?1 WHERE ?1 NOT IN (SELECT digest FROM run)", (run,)
-                    )
+                known = "INSERT INTO run SELECT ?1 WHERE ?1 NOT IN (SELECT digest FROM run)"
+                self._database.executemany(known, [(run,) for run in runs])
             self._database.execute(f"PRAGMA synchronous = {sync}")
             self._reuses = bool(self._database.execute("SELECT 1 FROM reused LIMIT 1").fetchall())
         self.file = path.stat() if path.exists() else None
@@ -252,17 +246,15 @@ class Journal:
         # A single statement is a transaction of its own.
         several = asked or moved or (completions and questions)
         together = self._transaction() if several else contextlib.nullcontext()
-        self._highest = None
         with self._explained(), together:
             if asked:
                 add_prompts(self._database, asked)
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
-            if moved and not self._indexed:
-                self._database.execute(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
-                self._indexed = True
-            self._database.executemany(_MOVE, moved)
+            if moved:
+                self._index_by_question()
+                self._database.executemany(_MOVE, moved)
 
     def note_stop(self, questions: Sequence[str]) -> list[str]:
         """Note the ids of the questions that were in progress when the LLM ended the run. Returns those that were
@@ -277,9 +269,7 @@ class Journal:
     def outcomes(self, number: int) -> dict[Key, Outcome]:
         """Return the completions and the failed calls that the journal has for a question, by their keys.
         Damaged rows are left out."""
-        if not self._indexed:  # Only a resumed run reads completions by question.
-            self._rows(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
-            self._indexed = True
+        self._index_by_question()
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
         return dict(outcome for outcome in outcomes if outcome is not None)
@@ -297,9 +287,7 @@ class Journal:
         if last > self._indexed_until:
             self._rows(_GO_ON, (self._indexed_until,))
             self._indexed_until = last
-        rows = self._rows(_REPLY_TO, (request,))
-        read = read_outcome(rows[0][1], rows[0][0]) if rows else None
-        return read[1] if read is not None and isinstance(read[1], Completion) else None
+        return self._reply(_REPLY_TO, (request,))
 
     def elapsed(self, number: int) -> float:
         """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
@@ -346,9 +334,7 @@ class Journal:
         question with the same id, because two questions need two samples."""
         if not self._reuses:
             return None
-        rows = self._rows(_REUSABLE, (*key, id, sampled))
-        read = read_outcome(rows[0][0], 0) if rows else None
-        return read[1] if read is not None and isinstance(read[1], Completion) else None
+        return self._reply(_REUSABLE, (*key, id, sampled))
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
@@ -441,14 +427,10 @@ class Journal:
             shift: The number of a question in this journal minus its number in the other journal.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
-        highest = self.last_question() if self._highest is None else self._highest
-        self._highest = None  # until the change has succeeded
-        # Without an index, a search for calls reads all of them. So new questions need no search.
-        replaces = here[0] <= highest
+        self._index_by_question()
 
         def take(database: sqlite3.Connection) -> None:
-            if replaces:
-                database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
+            database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
             database.execute("DELETE FROM main.questions WHERE number BETWEEN ? AND ?", here)
             database.execute(_TAKE_COMPLETIONS, there)
             database.execute(_TAKE_QUESTIONS, there)
@@ -462,7 +444,6 @@ class Journal:
                 self.change(take)
             finally:
                 self._database.execute("DETACH other")
-        self._highest = max(highest, here[1])
 
     def start_session(self) -> None:
         """Record that a process (a session) starts to work on the run."""
@@ -488,7 +469,7 @@ class Journal:
                         if row[0] is not None:  # SQLite would give it a number of its own.
                             rows.append(row)
                 if table == "run":
-                    if runs and rows and not {*rows} & {(run,) for run in runs}:
+                    if runs and rows and {*rows}.isdisjoint((run,) for run in runs):
                         return
                     continue
                 for row in rows:
@@ -497,6 +478,17 @@ class Journal:
                         self._database.execute(into, row)
         for table, broken in _BROKEN.items():
             self._database.execute(f"DELETE FROM {table} WHERE {broken}")
+
+    def _reply(self, statement: str, parameters: Sequence[object]) -> Completion | None:
+        """Return the reply in the first row of a statement's result, a question number and an entry."""
+        read = next((read_outcome(entry, number) for number, entry in self._rows(statement, parameters)), None)
+        return read[1] if read is not None and isinstance(read[1], Completion) else None
+
+    def _index_by_question(self) -> None:
+        """Index the completions by question. Most runs never search for the completions of a question."""
+        if not self._indexed:
+            self._rows(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
+            self._indexed = True
 
     def _rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Execute one statement, and return its rows."""

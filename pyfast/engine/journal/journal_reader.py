@@ -24,7 +24,6 @@ from pyfast.llm.protocol import ON_GPU
 _FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
 _AT_ONCE = 128  # questions whose calls are read together
 _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number BETWEEN ? AND ? ORDER BY number"
-_ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
 _IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
 # The table has no index, so SQLite reads all of it, and sorts what it finds.
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY question, rowid"
@@ -75,10 +74,10 @@ def calls_of(journal: Path, id: str) -> list[LLMCall]:
     with this id has ended."""
     with reading(journal) as database:
         row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            raise InputError(f"{journal.parent}: no finished question {id!r}")
-        entries = [entry for (entry,) in database.execute(_ENTRIES, row)]
-        return _read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
+    if row is None:
+        raise InputError(f"{journal.parent}: no finished question {id!r}")
+    ((_, _, calls),) = ended_questions(journal, row[0], 1)
+    return calls
 
 
 def _read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> dict[int, list[LLMCall]]:
@@ -131,9 +130,9 @@ def used_by(folder: Path) -> dict[str, Used]:
 def _used(ledger: Mapping[str, Any]) -> Used:
     used = Used(seconds=ledger.get("seconds"))
     used.add_row(ledger)
-    for stage in ledger["stages"].values():
-        if len(stage) == 7 and stage[4]:  # A stage of a prompt has its role and its tokens, in and out.
-            role, into, out = stage[4:]
+    for _calls, _queued, _running, _batches, *of_prompt in ledger["stages"].values():
+        if of_prompt and of_prompt[0]:  # A stage of a prompt has its role and its tokens, in and out.
+            role, into, out = of_prompt
             before = used.by_role.get(role, (0, 0))
             used.by_role[role] = before[0] + into, before[1] + out
     return used

@@ -24,6 +24,7 @@ _REUSED = ("reused", "reused_prompt_tokens", "reused_completion_tokens")
 COUNTS = ("llm_calls", *_REUSED, *_TOKENS, "nothing_found")
 BY_PROMPT = ("fall_backs", "left_out", "repaired")
 """The counts of a question, and the counts by the name of a prompt"""
+_OF_STAGE = "calls", "queued_us", "running_us", "batches", "prompt_tokens", "completion_tokens", "questions"
 _ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
 _OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
 _SELDOM = (*_REUSED, "reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
@@ -52,14 +53,9 @@ class StageTotals:
 
     def add(self, other: StageTotals) -> None:
         """Add the calls, times and tokens of other questions."""
-        self.calls += other.calls
-        self.queued_us += other.queued_us
-        self.running_us += other.running_us
-        self.batches += other.batches
         self.role = other.role
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-        self.questions += other.questions
+        for name in _OF_STAGE:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True)
