@@ -16,7 +16,7 @@ from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -30,6 +30,9 @@ from pyfast.utils.extras import explained
 from pyfast.utils.jsonl import parse_json, read_each_line
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
+
+if TYPE_CHECKING:
+    from pyfast.corpus.formats.xlsx import Sheet
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 _TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
@@ -100,7 +103,7 @@ def read_question_records(
 def _is_several(cell: str) -> bool:
     """Whether a cell looks like several short answers: `zwölf; 12`."""
     parts = [part.strip() for part in re.split(r"[;\n]", cell)]
-    return len(list(filter(None, parts))) > 1 and max(map(len, parts)) <= _LONGEST_PART
+    return sum(map(bool, parts)) > 1 and max(map(len, parts)) <= _LONGEST_PART
 
 
 _LONGEST_PART = 40
@@ -153,12 +156,11 @@ def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
 def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     asked = {_key(columns.get(name, name)) for name in _ASKED}
-    texts = {*_FIELDS, *map(_key, columns.values())}
     if suffix in (".csv", ".tsv"):
         text = read_text(path)
-        return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked)
+        return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked, columns)
     if suffix == ".xlsx":
-        return _of_sheet(path, asked, texts, columns)
+        return _of_sheet(path, asked, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
         listed = {*_ANSWERS, "documents", "supporting", "turns", *columns.values()} - asked
         return (
@@ -224,11 +226,8 @@ def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
     return next((k for k, some in enumerate(names) if some & asked or len(some & _FIELDS) > 1), None)
 
 
-def _of_sheet(
-    path: Path, asked: Set[str], texts: Set[str], columns: Mapping[str, str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a sheet. The columns `texts` are as the sheet shows them, others are numbers, dates and
-    booleans where the sheet has them."""
+def _of_sheet(path: Path, asked: Set[str], columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of the sheet with the questions."""
     from pyfast.corpus.formats.xlsx import read_sheets
 
     try:
@@ -241,9 +240,7 @@ def _of_sheet(
     if not sheets:
         return
     named = [one for one in sheets if _header(one[1].rows[:MOST_ABOVE], asked) is not None]
-    widest = max(
-        sheets, key=lambda one: max(len(list(filter(str.strip, row))) for row in one[1].rows[:MOST_ABOVE])
-    )
+    widest = max(sheets, key=lambda one: max(map(_filled, one[1].rows[:MOST_ABOVE])))
     sheet, found = named[0] if named else widest
     if others := len(sheets) - 1:
         why = "the first with the columns of questions" if named else "no sheet has a column `question`"
@@ -254,7 +251,7 @@ def _of_sheet(
         left_out = some([str(found.numbers[row]) for row in sorted(notes)])
         _say(str(path), f"rows with a text only in their first column are left out: {left_out}")
     numbered = ((found.numbers[row], cells) for row, cells in enumerate(found.rows) if row not in notes)
-    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates, columns)
+    yield from _of_table(path, "row", numbered, asked, columns, found)
 
 
 def _notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> set[int]:
@@ -279,18 +276,18 @@ def _of_table(
     unit: str,
     records: Iterable[tuple[int, tuple[str, ...] | Unread]],
     asked: Set[str],
-    values: Mapping[tuple[int, int], Any] = MappingProxyType({}),
-    texts: Set[str] = frozenset(),
-    lacking: Mapping[tuple[int, int], str] = MappingProxyType({}),
-    dates: Mapping[tuple[int, int], str] = MappingProxyType({}),
-    columns: Mapping[str, str] = NO_COLUMNS,
+    columns: Mapping[str, str],
+    sheet: Sheet | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a table. The fields that pyfast knows are as a sheet shows them. Other cells are numbers,
+    dates and booleans where the sheet has them."""
+    texts = {*_FIELDS, *map(_key, columns.values())}
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
     rows = [() if isinstance(row, Unread) else row for _, row in above]
     if (start := _header(rows, asked)) is None:
         # An error will name the columns: those of the row with the most names, as titles have fewer cells.
-        start = max(range(len(rows)), key=lambda k: sum(map(bool, map(str.strip, rows[k]))), default=0)
+        start = max(range(len(rows)), key=lambda k: _filled(rows[k]), default=0)
     elif start:
         _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
@@ -305,25 +302,32 @@ def _of_table(
             gold_at = header.index(gold) + 1 if gold in header else 0
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
-            for (row_number, column), cell in lacking.items():  # A row of only such a cell does not come.
+            for (row_number, column), cell in (
+                {} if sheet is None else sheet.lacking
+            ).items():  # A row of only such a cell does not come.
                 used = column <= len(header) and header[column - 1] in texts | _KNOWN
                 if row_number == number or (row_number > number and used):
                     raise InputError(f"{path}, {cell}: a formula has no stored value; save it in a spreadsheet")
-        elif any(cell.strip() for cell in row[len(header) :]):
+        elif _filled(row[len(header) :]):
             raise InputError(
                 f"{place}: {len(row)} cells for {len(header)} columns; put texts with a delimiter into quotes"
             )
-        elif any(cell.strip() for cell in row):
+        elif _filled(row):
             record = dict[str, Any]()
             for column, (name, cell) in enumerate(zip_longest(header, row[: len(header)], fillvalue=""), start=1):
-                typed = None if name in texts else values.get((number, column))
+                typed = None if sheet is None or name in texts else sheet.values.get((number, column))
                 value = _value(cell, name, place) if typed is None else typed
                 record[name] = value if cell.strip() else None
             # A prompt has a date in the form of the corpus. With `all`, these would be two answers.
             is_set = record.get(_key(columns.get("answer_mode", "answer_mode"))) == "all"
-            if not is_set and (date := dates.get((number, gold_at))):
+            if sheet is not None and not is_set and (date := sheet.dates.get((number, gold_at))):
                 record[header[gold_at - 1]] = [record[header[gold_at - 1]], date]
             yield place, record
+
+
+def _filled(row: Sequence[str]) -> int:
+    """Count the cells that are not blank."""
+    return sum(not cell.isspace() for cell in row if cell)
 
 
 def _key(name: str) -> str:
@@ -386,17 +390,18 @@ def tidy(
         fields["id"] = id
     if gold not in (None, "answers") and source:
         _say(source, f"there is no field `answers`; the gold answers are taken from `{gold}`")
-    if gold is not None and not isinstance(fields.get("turns"), list):
+    turns = fields.get("turns")
+    if gold is not None and not isinstance(turns, list):
         fields["answers"] = texts_of(fields.pop(gold, None))
     for name in ("supporting", "documents"):
         if isinstance(uri := fields.get(name), str) and uri.strip():
             fields[name] = [uri]
-    if isinstance(fields.get("turns"), list):
-        named = [
-            {"id": f"{fields.get('id')}-{place}", **_given(turn)} if isinstance(turn, Mapping) else turn
-            for place, turn in enumerate(fields["turns"], start=1)
+    if isinstance(turns, list):
+        named = ((f"{fields.get('id')}-{place}", turn) for place, turn in enumerate(turns, start=1))
+        fields["turns"] = [
+            tidy({"id": id, **_given(turn)}, gold=gold) if isinstance(turn, Mapping) else turn
+            for id, turn in named
         ]
-        fields["turns"] = [tidy(turn, gold=gold) if isinstance(turn, Mapping) else turn for turn in named]
     return fields
 
 

@@ -197,13 +197,6 @@ async def _answer_all(
             because = f"; the first reason was: {summary.first_failure}" if summary.first_failure else ""
             raise RunError(f"more than {job.failures} questions failed{because}")
 
-    def note_stop(error: LLMUnavailableError) -> None:
-        # A server that refuses every call says what is wrong itself.
-        if not (models.have_answered or isinstance(error, OutageError)):
-            return
-        if folder is not None and not models.stopped:
-            folder.note_stop([*asked], error)
-
     too_many()
     if job.index is not None and done < total:  # Otherwise, the first questions would wait while parts are merged.
         await asyncio.to_thread(getattr, job.index, "whole")
@@ -220,11 +213,7 @@ async def _answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                try:
-                    await models.over()
-                except LLMUnavailableError as error:  # It cancels the questions, which cannot note it any more.
-                    note_stop(error)
-                    raise
+                await models.over()
                 turns = next(conversations, ())
                 if not turns or not may_admit():  # A run without a further question needs no more tokens.
                     ahead.release()
@@ -238,22 +227,27 @@ async def _answer_all(
                     if folder is not None:
                         context.ledger.earlier = folder.begin(number)
                     asked[question.id] = None
-                    try:
-                        record, answer = await answer_question(question, job.ask, context, budget.seconds)
-                    except LLMUnavailableError as error:
-                        note_stop(error)
-                        raise
-                    finally:
-                        del asked[question.id]
+                    record, answer = await answer_question(question, job.ask, context, budget.seconds)
+                    del asked[question.id]
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
                     await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.
+
+        async def work_until_a_stop() -> None:
+            try:
+                await work()
+            except LLMUnavailableError as error:  # The error cancels the other coroutines, which cannot note it.
+                # A server that refuses every call says what is wrong itself.
+                is_known = models.have_answered or isinstance(error, OutageError)
+                if folder is not None and is_known and not models.stopped:
+                    folder.note_stop([*asked], error)
+                raise
 
         try:
             runtime.progress = await models.join_run(BatchLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(job.concurrency):
-                    group.create_task(work())
+                    group.create_task(work_until_a_stop())
         except ExceptionGroup as errors:  # The first error cancelled the other coroutines.
             if not models.stopped:
                 raise errors.exceptions[0] from None

@@ -252,9 +252,8 @@ class RunFolder:
             run_toml.write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
-            self._questions = (
-                opened.enter_context((path / QUESTIONS).open("ab")) if run_toml.ENGINE in described else None
-            )
+            of_engine = run_toml.ENGINE in described
+            self._questions = opened.enter_context((path / QUESTIONS).open("ab")) if of_engine else None
             self._kept = 0  # questions of an engine
             _make_private(path, is_new)
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
@@ -317,9 +316,8 @@ class RunFolder:
         copied = journals.reused_runs(self._path / JOURNAL, runs)
         for run in (run for run in runs if run not in copied):
             before = check_reused(self._path, described, run, known=True)
-            replies, damaged = self.journal.copy_replies(
-                run, run_toml.roles_in_common(before["llm"], described["llm"])
-            )
+            roles = run_toml.roles_in_common(before["llm"], described["llm"])
+            replies, damaged = self.journal.copy_replies(run, roles)
             LOG.info("%s: the %d replies of this run are reused for identical requests", run, replies)
             if damaged:
                 LOG.warning("%s is damaged: %d of its replies cannot be reused", run, damaged)
@@ -353,11 +351,8 @@ class RunFolder:
                 trace, known_traces.get(done), partial(_is_trace, question.id)
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
-                    LOG.warning(
-                        "%s: line %d was changed; pyfast restores it from the journal",
-                        self._path / ANSWERS,
-                        done + 1,
-                    )
+                    changed = f"{self._path / ANSWERS}: line {done + 1} was changed"
+                    LOG.warning("%s; pyfast restores it from the journal", changed)
                 break
             done, end = done + 1, end + len(line)
         else:
@@ -426,11 +421,9 @@ class RunFolder:
             what = f"the run stopped at the question {again[0]!r} before; its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
-            names = some([*map(repr, again)])
-            what = f"the run stopped before with {len(again)} of these questions in progress: {names}"
-            error.args = (
-                f"{error}; {what}; the prompt of one of them may be the reason: find it with --concurrency 1",
-            )
+            before = f"the run stopped before with {len(again)} of these questions in progress"
+            what = "the prompt of one of them may be the reason: find it with --concurrency 1"
+            error.args = (f"{error}; {before}: {some([*map(repr, again)])}; {what}",)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""
@@ -563,10 +556,8 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise, pyfast would continue to write to the
         moved or deleted files, which it has open."""
-        for path, file in (
-            (self._places[0], self.journal.file),
-            (self._places[1], os.fstat(self._answers.fileno())),
-        ):
+        files = self.journal.file, os.fstat(self._answers.fileno())
+        for path, file in zip(self._places, files, strict=True):
             try:
                 there = file is not None and os.path.samestat(os.stat(path), file)
             except OSError:

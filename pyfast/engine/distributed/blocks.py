@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -262,11 +262,8 @@ class Holding:
         """Add an event of the block's run to the progress in the lease."""
         self._waiting = event.waiting
         if event.record is not None:
-            usage = event.record.usage
             self._totals.states[event.record.state] += 1
-            self._totals.llm_calls += usage.llm_calls
-            self._totals.prompt_tokens += usage.prompt_tokens
-            self._totals.completion_tokens += usage.completion_tokens
+            self._totals.add_row(asdict(event.record.usage))
 
     def keep(self, is_alive: Callable[[], bool], lost: Callable[[], None]) -> None:
         """Renew the lease from a thread, until it is released.

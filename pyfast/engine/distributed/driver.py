@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,10 +67,8 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
                 f"{run} was started with different values: {'; '.join(changed)}. Use the same values,"
                 " another folder, or --restart"
             )
-    if not (run / CONFIGURATION).exists():
-        run_toml.write_configuration(
-            run / CONFIGURATION, described
-        )  # so that workers open the commit that it names
+    if not (run / CONFIGURATION).exists():  # so that workers open the commit that it names
+        run_toml.write_configuration(run / CONFIGURATION, described)
     watch.on_event(Event("starting", 0, job.questions.count))
     with (
         connected(cluster) as pool,
@@ -355,9 +353,7 @@ class _Driver:
         for watched in self.watched.values():
             if (lease := watched.lease) is not None:
                 sum_of.states.update(lease.states)
-                sum_of.llm_calls += lease.llm_calls
-                sum_of.prompt_tokens += lease.prompt_tokens
-                sum_of.completion_tokens += lease.completion_tokens
+                sum_of.add_row(asdict(lease))
         return sum_of
 
     def _tell(self) -> None:

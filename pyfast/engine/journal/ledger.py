@@ -131,7 +131,7 @@ class UsageTotals:
                 getattr(self, name).update(counts)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Add the numbers of a ledger of the journal, as `Ledger.as_row` wrote it."""
+        """Add the numbers of a mapping, such as a ledger of the journal, as `Ledger.as_row` wrote it."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + row.get(name, 0))
         for name in BY_PROMPT:
