@@ -254,6 +254,8 @@ class Context:
         """
         self._runtime = runtime
         self.system = system
+        self.seconds = runtime.budget.seconds
+        """The time limit of the question in seconds. None: no limit"""
         self.tracing = runtime.tracing
         self._on_step = on_step or runtime.on_step
         self._on_text = on_text
@@ -277,13 +279,13 @@ class Context:
         self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
-    async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Limit the question's time in the `with` block to `seconds` (None: no limit).
+    async def timed(self) -> AsyncIterator[None]:
+        """Limit the question's time in the `with` block to `seconds`.
 
         Time in an outage, when the LLM does not answer, does not count. Raises `TimeoutError` when the time is up.
         """
         progress = self._runtime.progress
-        async with within(seconds) as timeout:
+        async with within(self.seconds) as timeout:
             with (
                 self._runtime.models.clocks.timed(timeout) as self._clock,
                 contextlib.nullcontext() if progress is None else progress.question(),

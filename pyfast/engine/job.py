@@ -128,8 +128,8 @@ class Job:
 
     def open_folder(self, path: Path, described: Configuration) -> RunFolder:
         """Open the run's folder `path`, or start the run there. Raises the same errors as `RunFolder`."""
-        of, questions = self.options, self.questions if self.keeps_questions else None
-        return RunFolder(path, described, of.sync, of.keep_prompts, self.extends(), of.ask_once, questions)
+        questions = self.questions if self.keeps_questions else None
+        return RunFolder(path, described, self.options, self.extends(), questions)
 
     def check(self) -> None:
         """Check that the folder is new, or contains this run (one with the same configuration). Raises

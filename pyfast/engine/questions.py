@@ -270,13 +270,17 @@ def line_of(question: Question) -> bytes:
     return _json(_described(replace(question, conversation=None))) + b"\n"
 
 
+def by_conversation(questions: Iterable[Question]) -> Iterator[list[Question]]:
+    """Group the turns of each conversation, which must follow each other. A single question is a group of its
+    own."""
+    groups = groupby(questions, lambda one: (one.id,) if one.conversation is None else one.conversation)
+    return (list(group) for _, group in groups)
+
+
 def _lines(questions: Questions) -> Iterator[dict[str, Any]]:
-    for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
-        described = map(_described, turns)
-        if conversation is None:
-            yield from described
-        else:
-            yield {"id": conversation, "turns": list(described)}
+    for turns in by_conversation(questions.read()):
+        conversation, described = turns[0].conversation, list(map(_described, turns))
+        yield {"id": conversation, "turns": described} if conversation is not None else described[0]
 
 
 def _described(question: Question) -> dict[str, Any]:

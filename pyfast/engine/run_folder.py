@@ -36,7 +36,7 @@ from pyfast.llm import Message
 from pyfast.llm.protocol import BatchLog
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
-from pyfast.utils.options import Sync
+from pyfast.utils.options import RUN_DEFAULTS, RunOptions
 from pyfast.utils.text_forms import some
 
 GROWN = ("questions.count", "questions.digest")
@@ -210,20 +210,18 @@ class RunFolder:
         self,
         path: Path,
         described: Configuration,
-        sync: Sync = "normal",
-        keep_prompts: bool = False,
+        options: RunOptions = RUN_DEFAULTS,
         extends: bool = False,
-        ask_once: bool = False,
         questions: Questions | None = None,
     ) -> None:
         """Open the folder of a run, or start the run. `extends`: the folder may contain the same run with fewer
-        questions. `ask_once`: questions share the replies to identical requests at temperature 0. `questions`:
-        those that the folder keeps. Raises `InputError` if another process has the folder open, or if the folder
-        has a different run."""
+        questions. `questions`: those that the folder keeps. Raises `InputError` if another process has the folder
+        open, or if the folder has a different run."""
         self._path = path
         self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
-        self._keeps_prompts = keep_prompts
-        self.asks_once = ask_once
+        self._keeps_prompts = options.keep_prompts
+        self.asks_once = options.ask_once
+        """Whether questions share the replies to identical requests at temperature 0"""
         self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
@@ -239,7 +237,7 @@ class RunFolder:
                 runs.insert(0, run_toml.configuration_digest(run_toml.read_configuration(path / CONFIGURATION)))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
-            self._open_journal = partial(Journal, path / JOURNAL, sync, runs)
+            self._open_journal = partial(Journal, path / JOURNAL, options.sync, runs)
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
             if self.journal.salvaged is not None:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +48,7 @@ from pyfast.engine import (
 )
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.journal.journal import Journal
+from pyfast.engine.questions import by_conversation
 from pyfast.engine.run_folder import BLOCKS, JOURNAL, QUESTIONS, is_running
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError, PyfastError, told_of
@@ -119,11 +120,7 @@ def cut(
             questions get copies of the calls.
     """
     place = min([done, *(block.first for block in existing)])
-    # All turns of a conversation, or a single question
-    left = groupby(
-        islice(questions, place, None), lambda one: (one.id,) if one.conversation is None else one.conversation
-    )
-    units = (list(unit) for _, unit in left)
+    units = by_conversation(islice(questions, place, None))
     for known in [*existing, Block(total, 0, run)]:
         while place < known.first:
             size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
