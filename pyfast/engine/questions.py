@@ -272,9 +272,12 @@ def line_of(question: Question) -> bytes:
 
 def by_conversation(questions: Iterable[Question]) -> Iterator[list[Question]]:
     """Group the turns of each conversation, which must follow each other. A single question is a group of its
-    own."""
-    groups = groupby(questions, lambda one: (one.id,) if one.conversation is None else one.conversation)
-    return (list(group) for _, group in groups)
+    own, and is yielded before the next question is read."""
+    for conversation, turns in groupby(questions, lambda question: question.conversation):
+        if conversation is None:
+            yield from ([turn] for turn in turns)
+        else:
+            yield list(turns)
 
 
 def _lines(questions: Questions) -> Iterator[dict[str, Any]]:

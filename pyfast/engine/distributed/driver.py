@@ -4,6 +4,7 @@ questions."""
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -153,10 +154,7 @@ class _Driver:
         self.session.seconds = time.monotonic() - self.began
         self.session.left = self.job.questions.count - self.done
         if not self.session.left:
-            with contextlib.suppress(OSError):
-                for path in (self.run / BLOCKS).iterdir():
-                    blocks.remove(path)
-                (self.run / BLOCKS).rmdir()
+            shutil.rmtree(self.run / BLOCKS, ignore_errors=True)
             (self.run / PROGRESS).unlink(missing_ok=True)
         return self.session
 
