@@ -136,9 +136,9 @@ def call_name(number: int, key: Key) -> str:
 
 
 def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0, reused: bool = False) -> bytes:
-    """Create the row of an LLM call from its completion or error. `elapsed` is the number of seconds from the start
-    of the question to the end of the call. `reused`: the completion comes from an earlier run or another question.
-    Raises `CallError` if the completion cannot be stored."""
+    """Create the row of an LLM call from its completion or error. `elapsed` is the number of seconds from the
+    start of the question to the end of the call. `reused`: the completion comes from an earlier run or another
+    question. Raises `CallError` if the completion cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -327,9 +327,9 @@ class Journal:
         return max(self.change(copy), 0), damaged
 
     def reusable(self, key: Key, id: str, sampled: bool) -> Completion | None:
-        """Return the reply that an earlier run received to a request, or None. `key` is the request's key, and `id`
-        the id of the question. A reply to a `sampled` request (at a temperature above 0) serves only the question
-        with the same id, because two questions need two samples."""
+        """Return the reply that an earlier run received to a request, or None. `key` is the request's key, and
+        `id` the id of the question. A reply to a `sampled` request (at a temperature above 0) serves only the
+        question with the same id, because two questions need two samples."""
         if not self._reuses:
             return None
         return self._reply(_REUSABLE, (*key, id, sampled))
@@ -380,8 +380,8 @@ class Journal:
             return digests(self._database, of)
 
     def tokens(self) -> int:
-        """Count the tokens of all prompts and completions, without the replies of earlier runs. A reply that several
-        questions share counts once."""
+        """Count the tokens of all prompts and completions, without the replies of earlier runs. A reply that
+        several questions share counts once."""
         paid = f"json_valid(entry) THEN entry ->> 3 IS NULL AND NOT {_IS_REUSED}"
         total = f"sum(CASE WHEN CASE WHEN {paid} END THEN (entry ->> 6) + (entry ->> 8) END)"
         return int(self._rows(f"SELECT coalesce({total}, 0) FROM completions")[0][0])
@@ -647,9 +647,8 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """Create the row of a question that has ended. `line` and `trace` are the digests of its lines in answers.jsonl
-    and in the traces.
-    """
+    """Create the row of a question that has ended. `line` and `trace` are the digests of its lines in
+    answers.jsonl and in the traces."""
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))
 
