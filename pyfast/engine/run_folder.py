@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -310,8 +309,7 @@ class RunFolder:
     def reuse(self, runs: Sequence[Path], described: Configuration) -> None:
         """Copy the replies of other runs into the journal, except those that it already contains. Raises the same
         errors as `check_reused`, and `InputError` if a journal cannot be read."""
-        copied = journals.reused_runs(self._path / JOURNAL, runs)
-        for run in (run for run in runs if run not in copied):
+        for run in journals.runs_to_copy(self._path / JOURNAL, runs):
             before = check_reused(self._path, described, run, known=True)
             roles = run_toml.roles_in_common(before["llm"], described["llm"])
             replies, damaged = self.journal.copy_replies(run, roles)
@@ -642,8 +640,8 @@ def done_in(path: Path, count: object) -> int | None:
 
     `count` is the number of questions in run.toml.
     """
-    with contextlib.suppress(InputError, OSError, sqlite3.Error):
-        with contextlib.closing(journals.open_to_read(path / JOURNAL)) as database:
+    with contextlib.suppress(InputError, OSError):
+        with journals.reading(path / JOURNAL) as database:
             known = journals.digests(database, "line")
         if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
             return count if count_altered(path, known) == (count, 0) else None

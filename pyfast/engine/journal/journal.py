@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -605,12 +605,12 @@ def runs_of(path: Path) -> set[str] | None:
     return None
 
 
-def reused_runs(path: Path, runs: Iterable[Path]) -> list[Path]:
-    """Return those of the runs whose replies a journal already contains (see `Journal.copy_replies`)."""
+def runs_to_copy(path: Path, runs: Sequence[Path]) -> Sequence[Path]:
+    """Return those of the runs whose replies a journal does not contain yet (see `Journal.copy_replies`)."""
     with contextlib.suppress(InputError), reading(path) as database:
         copied = {name for (name,) in database.execute("SELECT question FROM reused WHERE request = ''")}
-        return [run for run in runs if _name(run) in copied]
-    return []
+        return [run for run in runs if _name(run) not in copied]
+    return runs
 
 
 def has_calls(path: Path) -> bool:
