@@ -240,7 +240,7 @@ class _Driver:
 
     def _unreachable(self, member: _Member, block: Block) -> None:
         """Handle a call that failed because its worker was unreachable. The block goes back into the queue. To
-        find out whether the worker has ended, call its `start` again, which then fails too."""
+        find out whether the worker has ended, its `start` is called again; if this fails too, it has."""
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
