@@ -608,7 +608,7 @@ class Engine:
                     given = past, replaced, on_step, system, on_text
                     context = Context(view.runtime, question, ticket, *given)
                     context.ledger = ledger or context.ledger
-                    record, answer = await answer_question(question, ask, context, self._budget.seconds)
+                    record, answer = await answer_question(ask, context)
                     if self._folder is not None:
                         self._folder.keep(ticket, question, record, context.ledger)
                     past = (*past, (question, answer))

@@ -169,10 +169,8 @@ def windows_of(described: Configuration) -> list[str]:
 def configuration_digest(described: Configuration) -> str:
     """Compute a checksum of everything that `differences` compares. The journal stores this checksum, so that
     pyfast can check whether run.toml and the journal belong together."""
-    written = tomllib.loads(tomli_w.dumps(described))
-    return blake2b(
-        json.dumps(dict(_flat(written)), sort_keys=True, default=str).encode(), digest_size=16
-    ).hexdigest()
+    written = dict(_flat(tomllib.loads(tomli_w.dumps(described))))
+    return blake2b(json.dumps(written, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 
 def _shown(value: object) -> str:

@@ -23,7 +23,7 @@ from pyfast.engine.events import OnStep, Step
 from pyfast.engine.journal.journal import Key, Outcome, call_name
 from pyfast.engine.journal.ledger import JOURNALLING, Ledger, Stage
 from pyfast.engine.models import Models
-from pyfast.engine.outages import Clock
+from pyfast.engine.outages import Clock, cancel
 from pyfast.engine.prompt import Prompt, PromptOverrides, with_sampling
 from pyfast.engine.questions import Question
 from pyfast.engine.record import Answer, Cited, cite, reply_begins
@@ -61,6 +61,7 @@ Past = tuple[tuple[Question, Answer | None], ...]
 """The earlier turns of a conversation, in order, each with its answer, or None if the turn failed"""
 
 _TOKENS_FOR_INSTRUCTIONS = 500
+_TOKENS_OF_STEP = ("prompt_tokens", "cached_tokens", "completion_tokens")
 _NOTHING_YET = partial(Answer, None)
 _TOGETHER = TOGETHER | {cite}
 _KEPT = 256  # the number of indexes over single questions' documents that stay in memory
@@ -107,22 +108,16 @@ class Runtime:
             self.asked[request] = task
             task.add_done_callback(lambda _: self.asked.get(request) is task and self.asked.pop(request))
         self._in_flight.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._in_flight.discard)
+        # Read the exception, because the caller may be gone.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Future[Any]) -> None:
-        self._in_flight.discard(task)
-        if not task.cancelled():
-            task.exception()  # Read the exception, because the caller may be gone.
 
     async def finish_calls(self, seconds: float) -> None:
         """Wait at most `seconds` for the calls in flight, then cancel the rest."""
-        calls = set(self._in_flight)
-        if calls:
-            _, late = await asyncio.wait(calls, timeout=seconds)
-            for call in late:
-                call.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        if self._in_flight:
+            _, late = await asyncio.wait(self._in_flight, timeout=seconds)
+            await cancel(late)
 
     def required_index(self) -> Index:
         """Return the index. Raises `InputError` if the run has no index."""
@@ -145,20 +140,13 @@ class Runtime:
         questions with one call; any other function that takes an index serves them one by one.
         """
         first: Callable[..., Sequence[Any]] = work
-        before: tuple[Any, ...] = ()
-        if own is None or not _takes_index(work):
-            before = (self.required_index(),) if _takes_index(work) else ()
-        elif (
-            not own.arrays
-            or work not in _TOGETHER
-            or any(
-                isinstance(getattr(one, "expand", None), str)
-                for one in parameters  # It names another retriever.
-            )
-        ):
-            return BatchPoint(lambda items: work(own, items, *parameters), self.executor)(item, stage, ledger)
-        else:
-            first, before, item = together, (work, self.required_index()), (own, item)
+        before: tuple[Any, ...] = (self.required_index(),) if _takes_index(work) else ()
+        if own is not None and before:
+            # A parameter with `expand` names another retriever.
+            expands = any(isinstance(getattr(one, "expand", None), str) for one in parameters)
+            if expands or not own.arrays or work not in _TOGETHER:
+                return BatchPoint(lambda items: work(own, items, *parameters), self.executor)(item, stage, ledger)
+            first, before, item = together, (work, *before), (own, item)
         key = (first, work, parameters)
         point = self._points.get(key)
         if point is None:
@@ -194,8 +182,7 @@ class Runtime:
         if clock is not None:
             clock.stop(1)  # The code that sees the LLM's state decides when the time is over.
         try:
-            if not model.admission.enter_at_once():
-                await model.admission.enter(request)
+            await model.admission.enter(request)
             started = perf_counter()
             try:
                 check_size(request, model.llm.context_window)
@@ -267,6 +254,8 @@ class Context:
         """
         self._runtime = runtime
         self.system = system
+        self.seconds = runtime.budget.seconds
+        """The time limit of the question in seconds. None: no limit"""
         self.tracing = runtime.tracing
         self._on_step = on_step or runtime.on_step
         self._on_text = on_text
@@ -290,13 +279,13 @@ class Context:
         self._waiting = 0  # calls that wait for a batch of the LLM
 
     @contextlib.asynccontextmanager
-    async def timed(self, seconds: float | None) -> AsyncIterator[None]:
-        """Limit the question's time in the `with` block to `seconds` (None: no limit).
+    async def timed(self) -> AsyncIterator[None]:
+        """Limit the question's time in the `with` block to `seconds`.
 
         Time in an outage, when the LLM does not answer, does not count. Raises `TimeoutError` when the time is up.
         """
         progress = self._runtime.progress
-        async with within(seconds) as timeout:
+        async with within(self.seconds) as timeout:
             with (
                 self._runtime.models.clocks.timed(timeout) as self._clock,
                 contextlib.nullcontext() if progress is None else progress.question(),
@@ -420,9 +409,7 @@ class Context:
         except Exception as error:
             end(replace(step, error=_why(error)))
             raise
-        tokens = {
-            name: getattr(completion, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
-        }
+        tokens = {name: getattr(completion, name) for name in _TOKENS_OF_STEP}
         end(replace(step, reply=completion.text, **tokens))
         return completion
 
@@ -671,12 +658,11 @@ class Context:
         This lets a system stop before its budget is spent.
         """
         budget, ledger = self._runtime.budget, self.ledger
-        of_question = (
-            (budget.calls, ledger.llm_calls),
-            (budget.tokens, ledger.tokens),
-            (budget.steps, ledger.steps),
+        limits = budget.calls, budget.tokens, budget.steps
+        used = ledger.llm_calls, ledger.tokens, ledger.steps
+        return Remaining(
+            *(math.inf if most is None else most - so_far for most, so_far in zip(limits, used, strict=True))
         )
-        return Remaining(*(math.inf if limit is None else limit - used for limit, used in of_question))
 
     def text_budget(self, prompt: Prompt[Any], tokens: float = math.inf) -> int:
         """Return how many characters the texts in a prompt may have in total. 0: there is no room for any text.

@@ -16,7 +16,7 @@ import pyfast.engine.run_folder as run_folder
 from pyfast.engine.budget import Budget, Profile, profile_of
 from pyfast.engine.configuration import Configuration
 from pyfast.engine.context import Ask
-from pyfast.engine.journal.journal import reused_runs
+from pyfast.engine.journal.journal import runs_to_copy
 from pyfast.engine.prompt import Prompt, PromptOverrides
 from pyfast.engine.questions import Questions, questions_from
 from pyfast.engine.run_folder import RunFolder
@@ -128,8 +128,8 @@ class Job:
 
     def open_folder(self, path: Path, described: Configuration) -> RunFolder:
         """Open the run's folder `path`, or start the run there. Raises the same errors as `RunFolder`."""
-        of, questions = self.options, self.questions if self.keeps_questions else None
-        return RunFolder(path, described, of.sync, of.keep_prompts, self.extends(), of.ask_once, questions)
+        questions = self.questions if self.keeps_questions else None
+        return RunFolder(path, described, self.options, self.extends(), questions)
 
     def check(self) -> None:
         """Check that the folder is new, or contains this run (one with the same configuration). Raises
@@ -137,19 +137,17 @@ class Job:
 
         Call this method before you load a model.
         """
-        if self.folder is not None:
-            described = self.describe()
-            # A run that was killed at its start created ANSWERS first.
-            is_run = any((self.folder / name).exists() for name in (run_toml.CONFIGURATION, run_folder.ANSWERS))
-            if self.keeps_questions and not is_run and (self.folder / run_folder.QUESTIONS).exists():
-                raise InputError(
-                    f"{self.folder}: the run would replace its {run_folder.QUESTIONS}; choose another folder"
-                )
-            unknown = [*run_toml.windows_of(described), *(run_folder.GROWN if self.extends() else ())]
-            run_folder.check_run(self.folder, described, unknown=unknown)
-            copied = reused_runs(self.folder / run_folder.JOURNAL, self.options.reused)
-            for run in (run for run in self.options.reused if run not in copied):
-                run_folder.check_reused(self.folder, described, run)
+        if self.folder is None:
+            return
+        described, kept = self.describe(), self.folder / run_folder.QUESTIONS
+        # A run that was killed at its start created ANSWERS first.
+        is_run = any((self.folder / name).exists() for name in (run_toml.CONFIGURATION, run_folder.ANSWERS))
+        if self.keeps_questions and not is_run and kept.exists():
+            raise InputError(f"{self.folder}: the run would replace its {kept.name}; choose another folder")
+        unknown = [*run_toml.windows_of(described), *(run_folder.GROWN if self.extends() else ())]
+        run_folder.check_run(self.folder, described, unknown=unknown)
+        for run in runs_to_copy(self.folder / run_folder.JOURNAL, self.options.reused):
+            run_folder.check_reused(self.folder, described, run)
 
     def changed_since_the_end(self) -> list[str] | None:
         """Return what has changed in the code since the run in the folder ended, as strings, or None if the folder

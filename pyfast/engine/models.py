@@ -30,15 +30,10 @@ class Admission:
         self._sweep: deque[tuple[list[str], asyncio.Future[None]]] = deque()
         self._waiting: list[tuple[list[str], asyncio.Future[None]]] = []
 
-    def enter_at_once(self) -> bool:
-        """Take a free place for a call, or return False if there is none."""
-        free = self.running < self._limit
-        self.running += free
-        return free
-
     async def enter(self, request: Request) -> None:
         """Wait for a place. The caller must call `leave` when the LLM call ends."""
-        if self.enter_at_once():
+        if self.running < self._limit:
+            self.running += 1
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(([message.content for message in request.messages], turn))

@@ -15,7 +15,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NoReturn
@@ -95,8 +95,7 @@ class Clocks:
     def timed(self, timeout: asyncio.Timeout | None) -> Iterator[Clock]:
         """Create a question's clock, which runs during the `with` block. If `timeout` is None, the question has no
         time limit."""
-        ends = None if timeout is None else timeout.when()
-        ends = math.inf if ends is None else ends
+        ends = math.inf if timeout is None else timeout.when() or math.inf
         clock = Clock(timeout, asyncio.get_running_loop().time(), ends)
         self._clocks[clock] = None
         clock.stop(self._stopped)
@@ -185,9 +184,8 @@ class Outages:
     _looking: asyncio.Task[_Met] | None = None
     _latest: OutageError = field(default_factory=lambda: OutageError(""))
     _passed: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM answers during an outage
-    _trials: asyncio.Lock = field(
-        default_factory=asyncio.Lock
-    )  # held by the call that the LLM is working on alone
+    # held by the call that the LLM is working on alone
+    _trials: asyncio.Lock = field(default_factory=asyncio.Lock)
     _idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when the LLM works on no call
 
     def __post_init__(self) -> None:
@@ -371,8 +369,7 @@ class Outages:
                     async with asyncio.timeout(_PROBES_S[-1] + 2 * self._took):
                         while self._in_work:
                             await self._idle.wait()
-                if self._looking is not None:
-                    await self.over()
+                await self.over()
                 yield
             finally:
                 self.clocks.go_on(since)
@@ -428,7 +425,11 @@ class Outages:
             # Other calls have received replies meanwhile. The server may be busy, with the probe waiting in its
             # queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
-            if await self._is_answered(busy_s=busy_s):
+            is_answered = await self._is_answered(busy_s=busy_s)
+            if not is_answered and self._latest.kind == "slow" and self._answered > looked:
+                self._passed.clear()  # The LLM has answered calls, but not the probe, which may be lost.
+                is_answered = await self._is_answered(busy_s=max(busy_s, 2 * self._took))
+            if is_answered:
                 # A reply just after the call began says nothing about the time since then.
                 is_recent = before > (began + looked) / 2
                 met = "others" if loop.time() - looked < _AT_ONCE_S or is_recent else "late"
@@ -471,7 +472,7 @@ class Outages:
             try:
                 await _first(wait, ends)
             finally:
-                await _cancel(ends)
+                await cancel(ends)
             # That call may have started before the outage, so its reply only justifies a probe.
             self._passed.clear()
             if await self._is_answered(self.stop):
@@ -515,7 +516,7 @@ class Outages:
         except Exception:
             return True  # The server returned an error of its own, so it works.
         finally:
-            await _cancel([*stopped, *works])
+            await cancel([*stopped, *works])
 
     async def _probe(self) -> Completion:
         """Send a probe. If the LLM has answered calls before, a refused probe is repeated, because some gateways
@@ -547,7 +548,8 @@ async def _first(seconds: float, works: Sequence[asyncio.Future[Any]]) -> bool:
     return bool(done)
 
 
-async def _cancel(works: Sequence[asyncio.Future[Any]]) -> None:
+async def cancel(works: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel these tasks, and wait until they have ended."""
     for work in works:
         work.cancel()
     await asyncio.gather(*works, return_exceptions=True)

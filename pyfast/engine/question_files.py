@@ -1,4 +1,4 @@
-"""Read files of questions: JSON lines, CSV, TSV, XLSX and Parquet. Each record is a question or a conversation."""
+"""Read question files: JSON lines, CSV, TSV, XLSX and Parquet. Each record is a question or a conversation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hashlib import blake2b
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -31,6 +31,9 @@ from pyfast.utils.jsonl import parse_json, read_each_line
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
 
+if TYPE_CHECKING:
+    from pyfast.corpus.formats.xlsx import Sheet
+
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 _TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx")
 SUFFIXES = (".jsonl", ".ndjson", *_TABLES)
@@ -40,21 +43,20 @@ T = TypeVar("T")
 def read_question_records(
     path: Path, columns: Mapping[str, str] = NO_COLUMNS
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, object) for each line or row that is not empty, in the usual form (see `tidy`). The place
-    names the line or row in error messages. A question without an id gets one that is made of its text, so that
-    it keeps the id when lines or rows are added or sorted. A warning says so.
+    """Yield (place, object) for each non-empty line or row, with the object in the usual form (see `tidy`). The
+    place identifies the line or row in error messages. A question without an id gets an id derived from its text,
+    which does not change when lines or rows are added or sorted; a warning says so.
 
-    In CSV, TSV and XLSX, a cell that begins with `[` or `{` is parsed as JSON, such as a list of answers, or as
-    Python writes it. Any other such cell stays text. Titles can stand above the row with the names of the columns
-    (see `_header`). In XLSX, the first sheet with such a row is read. Raises InputError if a line or row cannot be
-    read, or a cell looks like a list of texts but is neither.
+    In CSV, TSV and XLSX, a cell that begins with `[` or `{`, such as a list of answers, is parsed as JSON or as a
+    Python literal. If it is neither, it remains text. Titles may precede the row with the column names (see
+    `_header`). In XLSX, the first sheet with such a row is read. Raises InputError if a line or row cannot be
+    read, or a cell looks like a list of strings but cannot be parsed.
 
     The gold answers of all records come from one field (see `gold_field`).
 
-    `columns` has the columns whose names differ from pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
-    Each takes the place of a column with pyfast's name, even where it is blank. Raises InputError if pyfast has no
-    such field, or no record has such a column.
-    """
+    `columns` maps pyfast's field names to the file's column names where they differ, such as `{"question":
+    "Frage"}`. Such a column replaces a column with pyfast's name, even where it is blank. Raises InputError if
+    pyfast has no such field, or no record has such a column."""
     for name in columns:
         if name not in _FIELDS:
             raise InputError(f"columns: no field {name!r}{did_you_mean(name, _FIELDS)}")
@@ -77,9 +79,9 @@ def read_question_records(
                 known |= dict.fromkeys(record)
                 missing = {name: column for name, column in missing.items() if name not in fields}
             if "question" in missing:
-                break  # A misspelled name of this column would be a question that is missing.
+                break  # Otherwise, a misspelled column name would look like a missing question.
             if gold is None and (gold := gold_field([fields])) not in (None, "answers"):
-                # The first row of a table has all columns. Another line may have what this one lacks.
+                # The first row of a table has all columns. A later JSON line may have fields that this one lacks.
                 whole = table and "turns" not in fields
                 gold = gold if whole else gold_field(_until_bad(fields for _, _, fields in named()))
             count += 1
@@ -87,7 +89,7 @@ def read_question_records(
             several += isinstance(cell, str) and _is_several(cell)
             yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
         all_read = True
-    finally:  # With a limit, not all are read. Who takes only the first record looks for its fields.
+    finally:  # A caller may stop early: with a limit, or after the first record, to look at its fields.
         if (made := seen.total()) and (all_read or count > 1):
             _say(str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each")
         if several:
@@ -98,19 +100,19 @@ def read_question_records(
 
 
 def _is_several(cell: str) -> bool:
-    """Whether a cell looks like several short answers: `zwölf; 12`."""
+    """Return whether a cell looks like several short answers, such as `zwölf; 12`."""
     parts = [part.strip() for part in re.split(r"[;\n]", cell)]
-    return len(list(filter(None, parts))) > 1 and max(map(len, parts)) <= _LONGEST_PART
+    return sum(map(bool, parts)) > 1 and max(map(len, parts)) <= _LONGEST_PART
 
 
 _LONGEST_PART = 40
 
 
 def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the field with the gold answers of all these records or, in conversations, of their turns: the first
-    of `answers`, `expected`, `gold`, `golden_answers` and `answer` that one of them has, even without a value. So
-    a record without gold never uses another field instead. An object without `text` is not gold. None: no record
-    has such a field."""
+    """Return the name of the field with the gold answers of all records (in conversations, of their turns): the
+    first of `answers`, `expected`, `gold`, `golden_answers` and `answer` that any of them has, even without a
+    value. So a record without gold never uses another field instead. An object without `text` is not gold. Returns
+    None if no record has such a field."""
     found = set[str]()
     for record in records:
         turns = record.get("turns")
@@ -123,14 +125,14 @@ def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def _until_bad(records: Iterator[T]) -> Iterator[T]:
-    """Yield the records before the first that cannot be read. The reader that comes to it raises the error."""
+    """Yield the records before the first unreadable one. The main reader raises the error when it reaches it."""
     with suppress(InputError):
         yield from records
 
 
 def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what `read_question_records` does. `columns` are those of the questions. The gold may have pyfast's
-    names in place of some of them, or none of them."""
+    """Yield the same as `read_question_records`. `columns` are those of the question file; the gold file may use
+    pyfast's names instead of some of them, or lack them."""
     known = {name for _, record in _records(path, columns) for name in record}
     theirs = {name: column for name, column in columns.items() if known & {column, _key(column)}}
     for place, record in read_question_records(path, theirs):
@@ -140,7 +142,8 @@ def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[st
 
 
 def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
-    """Make an id of the text of a question. `seen` counts the ids, because texts may repeat."""
+    """Derive an id from a question's text, or return None if it has an id. `seen` counts the ids, because texts
+    may repeat."""
     asked = record.get("question") or record.get("turns")
     if not asked or not _is_nothing(record.get("id")):
         return None
@@ -153,12 +156,11 @@ def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
 def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     asked = {_key(columns.get(name, name)) for name in _ASKED}
-    texts = {*_FIELDS, *map(_key, columns.values())}
     if suffix in (".csv", ".tsv"):
         text = read_text(path)
-        return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked)
+        return _of_table(path, "line", rows(path, text, dialect_of(path, text)), asked, columns)
     if suffix == ".xlsx":
-        return _of_sheet(path, asked, texts, columns)
+        return _of_sheet(path, asked, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
         listed = {*_ANSWERS, "documents", "supporting", "turns", *columns.values()} - asked
         return (
@@ -169,7 +171,7 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
 
 
 def rows_of_table(given: Any) -> Any:
-    """Return the rows of a DataFrame or an Arrow table as mappings. Anything else stays as it is."""
+    """Return the rows of a DataFrame or an Arrow table as mappings. Other values are returned unchanged."""
     if not hasattr(given, "columns"):
         return given
     with explained():
@@ -181,7 +183,7 @@ def rows_of_table(given: Any) -> Any:
 
 
 def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what `read_lines` does, with the numbers in gold answers as they are written."""
+    """Yield the same as `read_lines`, but with the numbers in gold answers as written in the file."""
     for place, record, line in read_each_line(path):
         if isinstance(record, InputError):
             raise record
@@ -196,19 +198,20 @@ def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parts(record: dict[str, Any]) -> list[Any]:
-    """A record, and if it is a conversation, its turns."""
+    """Return a record and, if it is a conversation, its turns."""
     turns = record.get("turns")
     return [record, *turns] if isinstance(turns, list) else [record]
 
 
 def _fraction(digits: str) -> float | Decimal:
-    """A number of JSON with its digits, such as 3.50. Whole numbers get `.0` from pandas if a column has nulls."""
+    """Parse a JSON number without losing digits, as in 3.50. Numbers that end in `.0` become floats, because
+    pandas writes whole numbers in this way if a column has nulls."""
     return float(digits) if digits.endswith(".0") else Decimal(digits)
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what a row does not have. The asker's own columns stay, so that `export` has them all, and a blank
-    `question`, which is no column with another name."""
+    """Drop the blank fields of a row. The asker's own columns stay, so that `export` has all of them, and so does
+    a blank `question`, which shows that the column exists."""
     return {
         name: None if _is_nothing(value) else value
         for name, value in row.items()
@@ -217,18 +220,15 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _header(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> int | None:
-    """Return which row has the names of the columns: one of them is in `asked`, or two are fields that pyfast
-    knows, as in gold without questions. The corpus's search for a caption must guess, and here the names are
-    known. None if no row has them."""
+    """Return the position of the row with the column names: one of them is in `asked`, or (in gold without
+    questions) two are fields that pyfast knows. Unlike the corpus reader, which must guess its captions, this
+    function knows the names. Returns None if there is no such row."""
     names = ({_key(cell) for cell in row} for row in rows)
     return next((k for k, some in enumerate(names) if some & asked or len(some & _FIELDS) > 1), None)
 
 
-def _of_sheet(
-    path: Path, asked: Set[str], texts: Set[str], columns: Mapping[str, str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a sheet. The columns `texts` are as the sheet shows them, others are numbers, dates and
-    booleans where the sheet has them."""
+def _of_sheet(path: Path, asked: Set[str], columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of the sheet with the questions."""
     from pyfast.corpus.formats.xlsx import read_sheets
 
     try:
@@ -241,9 +241,7 @@ def _of_sheet(
     if not sheets:
         return
     named = [one for one in sheets if _header(one[1].rows[:MOST_ABOVE], asked) is not None]
-    widest = max(
-        sheets, key=lambda one: max(len(list(filter(str.strip, row))) for row in one[1].rows[:MOST_ABOVE])
-    )
+    widest = max(sheets, key=lambda one: max(map(_filled, one[1].rows[:MOST_ABOVE])))
     sheet, found = named[0] if named else widest
     if others := len(sheets) - 1:
         why = "the first with the columns of questions" if named else "no sheet has a column `question`"
@@ -254,12 +252,12 @@ def _of_sheet(
         left_out = some([str(found.numbers[row]) for row in sorted(notes)])
         _say(str(path), f"rows with a text only in their first column are left out: {left_out}")
     numbered = ((found.numbers[row], cells) for row, cells in enumerate(found.rows) if row not in notes)
-    yield from _of_table(path, "row", numbered, asked, found.values, texts, found.lacking, found.dates, columns)
+    yield from _of_table(path, "row", numbered, asked, columns, found)
 
 
 def _notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> set[int]:
-    """Return the places of the rows that have only a text in the first column, which is not that of the questions:
-    notes at the end, and names of groups above the questions. Above a question, what may be an id is none."""
+    """Return the positions of rows with text only in their first column, which is not the question column: notes
+    at the end, and names of groups above questions. A text above a question that may be an id is not a name."""
     start = _header(rows[:MOST_ABOVE], asked)
     names = [] if start is None else [_key(name) for name in rows[start]]
     first = next((k for k, name in enumerate(names) if name), 0)
@@ -271,7 +269,7 @@ def _notes(rows: Sequence[tuple[str, ...]], asked: Set[str]) -> set[int]:
     return {k for k in alone if k > last or _GROUP.search(rows[k][first].strip())}
 
 
-_GROUP = re.compile(r"\s|^\D+$")  # Two words, or no digit
+_GROUP = re.compile(r"\s|^\D+$")  # two words, or no digit
 
 
 def _of_table(
@@ -279,25 +277,25 @@ def _of_table(
     unit: str,
     records: Iterable[tuple[int, tuple[str, ...] | Unread]],
     asked: Set[str],
-    values: Mapping[tuple[int, int], Any] = MappingProxyType({}),
-    texts: Set[str] = frozenset(),
-    lacking: Mapping[tuple[int, int], str] = MappingProxyType({}),
-    dates: Mapping[tuple[int, int], str] = MappingProxyType({}),
-    columns: Mapping[str, str] = NO_COLUMNS,
+    columns: Mapping[str, str],
+    sheet: Sheet | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a table. In a sheet, fields that pyfast knows are strings as the sheet shows them, and
+    other cells keep their types (number, date or boolean)."""
+    texts = {*_FIELDS, *map(_key, columns.values())}
     records = iter(records)
     above = list(islice(records, MOST_ABOVE))
     rows = [() if isinstance(row, Unread) else row for _, row in above]
     if (start := _header(rows, asked)) is None:
-        # An error will name the columns: those of the row with the most names, as titles have fewer cells.
-        start = max(range(len(rows)), key=lambda k: sum(map(bool, map(str.strip, rows[k]))), default=0)
+        # An error will name the columns: the row with the most cells, because titles have fewer.
+        start = max(range(len(rows)), key=lambda k: _filled(rows[k]), default=0)
     elif start:
         _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
     header: tuple[str, ...] | None = None
     gold_at = 0
     for number, row in chain(above[start:], records):
         place = f"{path}, {unit} {number}"
-        if isinstance(row, Unread):  # A question that is left out would not be missed.
+        if isinstance(row, Unread):  # Nobody would notice a missing question.
             raise InputError(f"{path}, {row.reason.removesuffix('; this line is left out')}")
         if header is None:
             header = tuple(_key(name) for name in row)
@@ -305,40 +303,48 @@ def _of_table(
             gold_at = header.index(gold) + 1 if gold in header else 0
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
-            for (row_number, column), cell in lacking.items():  # A row of only such a cell does not come.
+            for (row_number, column), cell in (
+                {} if sheet is None else sheet.lacking
+            ).items():  # also in rows that contain nothing else
                 used = column <= len(header) and header[column - 1] in texts | _KNOWN
                 if row_number == number or (row_number > number and used):
                     raise InputError(f"{path}, {cell}: a formula has no stored value; save it in a spreadsheet")
-        elif any(cell.strip() for cell in row[len(header) :]):
+        elif _filled(row[len(header) :]):
             raise InputError(
                 f"{place}: {len(row)} cells for {len(header)} columns; put texts with a delimiter into quotes"
             )
-        elif any(cell.strip() for cell in row):
+        elif _filled(row):
             record = dict[str, Any]()
             for column, (name, cell) in enumerate(zip_longest(header, row[: len(header)], fillvalue=""), start=1):
-                typed = None if name in texts else values.get((number, column))
+                typed = None if sheet is None or name in texts else sheet.values.get((number, column))
                 value = _value(cell, name, place) if typed is None else typed
                 record[name] = value if cell.strip() else None
-            # A prompt has a date in the form of the corpus. With `all`, these would be two answers.
+            # A prompt shows a date as the corpus does, so both forms are right. With `all`, they would be two
+            # answers.
             is_set = record.get(_key(columns.get("answer_mode", "answer_mode"))) == "all"
-            if not is_set and (date := dates.get((number, gold_at))):
+            if sheet is not None and not is_set and (date := sheet.dates.get((number, gold_at))):
                 record[header[gold_at - 1]] = [record[header[gold_at - 1]], date]
             yield place, record
 
 
+def _filled(row: Sequence[str]) -> int:
+    """Count the cells that are not blank."""
+    return sum(not cell.isspace() for cell in row if cell)
+
+
 def _key(name: str) -> str:
-    """Return the name of a column. The names of fields that pyfast knows are in lower case."""
+    """Return the name of a column, in lower case if it is a field that pyfast knows."""
     name = name.strip()
     return name.lower() if name.lower() in _FIELDS else name
 
 
 _MOST_LITERAL = 1 << 20
-# Lists and objects with a text in them, as Python and NumPy write them: ['a' 'b'], {'text': array(['a'])}.
+# Lists and objects that contain strings, as Python and NumPy print them: ['a' 'b'], {'text': array(['a'])}.
 _LISTED = re.compile(
     r"""[\[{][\[{(\s]*(?:(?:None|nan)[\s,]+)*(?:['"“”„‘’«]|(?:array|list|Decimal|Timestamp)\(|(?:datetime|np)\.).*[\]}]""",
     re.DOTALL,
 )
-# Numbers as NumPy writes them, or a list without its end
+# Numbers as NumPy prints them, or a list that is cut off
 _LISTED_ANSWERS = re.compile(r"""\[[-+.\de\s]+\]|\[\s*['"“”„‘’«][^\]]*""")
 
 
@@ -350,7 +356,7 @@ def _value(cell: Any, name: str, place: str) -> Any:
         return parse_json(text)
     except orjson.JSONDecodeError:
         pass
-    # Python reads NumPy's ['a' 'b'] as ['ab'], so a value counts only if Python would write it in the same way.
+    # Python parses NumPy's ['a' 'b'] as ['ab'], so a value is accepted only if Python prints it in the same way.
     value = _literal(text)
     if isinstance(value, list | tuple | dict) and repr(value) == text:
         return value
@@ -362,7 +368,7 @@ def _value(cell: Any, name: str, place: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Return the value that a text has in Python, or None. Only constants and what holds them are read."""
+    """Return the value of a Python literal, or None. Only constants and containers of constants are parsed."""
     try:
         return ast.literal_eval(text) if len(text) <= _MOST_LITERAL else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -372,12 +378,12 @@ def _literal(text: str) -> Any:
 def tidy(
     record: Mapping[str, Any], id: str | None = None, source: str = "", gold: str | None = None
 ) -> dict[str, Any]:
-    """Change the fields of a question into the usual form.
+    """Convert the fields of a question into the usual form.
 
-    A whole number as the `id` becomes text. `answers` becomes a list of texts (see `texts_of`). They come from
-    the field `gold`, or if it is None, from the `gold_field` of this record alone. A single uri as `supporting` or
-    `documents` becomes a list. `id` is for a record without an id. Warnings about `source` say what was taken.
-    """
+    An integer `id` becomes a string, and `answers` a list of strings (see `texts_of`). They come from the field
+    `gold` or, if it is None, from the `gold_field` of this record alone. A single uri as `supporting` or
+    `documents` becomes a list. `id` is used if the record has none. A warning about `source` names the gold field,
+    unless it is `answers`."""
     fields = dict(record)
     gold = gold_field([record]) if gold is None else gold
     if type(fields.get("id")) is int:
@@ -386,17 +392,18 @@ def tidy(
         fields["id"] = id
     if gold not in (None, "answers") and source:
         _say(source, f"there is no field `answers`; the gold answers are taken from `{gold}`")
-    if gold is not None and not isinstance(fields.get("turns"), list):
+    turns = fields.get("turns")
+    if gold is not None and not isinstance(turns, list):
         fields["answers"] = texts_of(fields.pop(gold, None))
     for name in ("supporting", "documents"):
         if isinstance(uri := fields.get(name), str) and uri.strip():
             fields[name] = [uri]
-    if isinstance(fields.get("turns"), list):
-        named = [
-            {"id": f"{fields.get('id')}-{place}", **_given(turn)} if isinstance(turn, Mapping) else turn
-            for place, turn in enumerate(fields["turns"], start=1)
+    if isinstance(turns, list):
+        named = ((f"{fields.get('id')}-{place}", turn) for place, turn in enumerate(turns, start=1))
+        fields["turns"] = [
+            tidy({"id": id, **_given(turn)}, gold=gold) if isinstance(turn, Mapping) else turn
+            for id, turn in named
         ]
-        fields["turns"] = [tidy(turn, gold=gold) if isinstance(turn, Mapping) else turn for turn in named]
     return fields
 
 
@@ -406,15 +413,15 @@ _FIELDS = frozenset(("id", *_ASKED, "documents", "answerable", "answer_mode", "s
 _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 
-# What pyfast reads for itself. `type` and `domain` are the asker's, too.
+# The fields that pyfast reads. `type` and `domain` are also the asker's own.
 _KNOWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""}
-# `tidy` has made `answers` of the field with the gold, so that another such as `answer` is the asker's.
+# `tidy` has moved the gold to `answers`, so that any other such field, such as `answer`, is the asker's.
 _NOT_OWN = _KNOWN - {"type", "domain", *_ANSWERS[1:]}
 
 
 def own_columns(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the fields of each question that pyfast does not use, by the id of the question. A turn also has
-    those of its conversation. `records` is as in `read_question_records`."""
+    """Return the fields of each question that pyfast does not use, by question id. A turn also has those of its
+    conversation. `records` is the result of `read_question_records`."""
     found = {}
     for _, record in records:
         turns = record.get("turns")
@@ -427,9 +434,9 @@ def own_columns(records: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict
 
 
 def texts_of(value: Any) -> Any:
-    """Return gold answers as a list of texts. A number is its digits, and a boolean is `yes` or `no`. Nulls, NaN
-    and blank texts are left out. Of an object with `text`, as in SQuAD, this text is taken. Anything else stays
-    as it is, so that the check of the record refuses it.
+    """Return gold answers as a list of strings. Numbers become their digits, and booleans `yes` or `no`. Nulls,
+    NaN and blank strings are left out. Of an object with `text`, as in SQuAD, only this text is used. Other values
+    stay unchanged, so that the check of the record rejects them.
 
     Example:
         >>> from pyfast.engine.question_files import texts_of
@@ -438,7 +445,7 @@ def texts_of(value: Any) -> Any:
     """
     if isinstance(value, Mapping) and "text" in value:
         value = value["text"]
-    value = value.tolist() if hasattr(value, "tolist") else value  # of NumPy, as in a frame of pandas
+    value = value.tolist() if hasattr(value, "tolist") else value  # a NumPy array, as in a pandas DataFrame
     items = value if isinstance(value, list | tuple) else [value]
     return [
         _text(item) for item in items if not (_is_nothing(item) or (isinstance(item, str) and not item.strip()))
@@ -451,16 +458,16 @@ def _text(item: Any) -> Any:
     if isinstance(item, Decimal):
         return f"{item:f}"
     if isinstance(item, datetime) and item.time() == time():
-        item = item.date()  # as a frame of pandas and openpyxl have a date
+        item = item.date()  # pandas and openpyxl represent dates as datetimes
     if isinstance(item, int | date | time):
         return str(item)
-    if isinstance(item, float) and abs(item) < 1 << 53:  # Above, JSON's digits are already lost.
+    if isinstance(item, float) and abs(item) < 1 << 53:  # Larger floats have already lost digits.
         return str(int(item)) if item.is_integer() else repr(item)
     return item
 
 
 def _is_nothing(value: Any) -> bool:
-    """Whether a value is a null: None, NaN, or one of pandas, which need not be installed."""
+    """Return whether a value is None, NaN, or a null of pandas, which need not be installed."""
     is_nan = isinstance(value, float) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
@@ -473,20 +480,20 @@ _TOLD = set[str]()
 
 
 def quietly(path: Path) -> Path:
-    """Note that a file needs no more warnings about its columns, because `answer` gave them. Return the file."""
+    """Suppress further warnings about a file's columns, because `answer` has given them. Return the file."""
     _TOLD.add(str(path))
     return path
 
 
-@lru_cache(256)  # A file is read more than once, and says it once.
+@lru_cache(256)  # A file is read more than once, but each warning appears only once.
 def _say(source: str, what: str) -> None:
     if source not in _TOLD:
         LOG.warning("%s: %s", source, what)
 
 
 def as_path(given: str) -> Path | None:
-    """Return a text as a path, if it names an existing file or has the suffix of a file of questions. Otherwise
-    return None."""
+    """Return a string as a path if it names an existing file or has the suffix of a question file, otherwise
+    None."""
     if "\n" in given or len(given) > 4096:
         return None
     path = Path(given)

@@ -53,21 +53,21 @@ def read_questions(
 ) -> Iterator[Question]:
     """Read the questions of a file one by one (see `question_files`). Unknown keys and blank lines are ignored.
 
-    To save memory, this function does not look for repeated ids. `questions_in` looks for them.
+    To save memory, this function does not check for duplicate ids; `questions_in` does.
 
     Args:
-        path: A file with one question or one conversation in each line or row. A question has `id` and
-            `question`. A conversation has `id` and `turns`, a list of questions. The optional field
-            `documents`, a list of uris, limits a question, a turn or a conversation to these documents.
+        path: A file with one question or one conversation per line or row. A question has `id` and `question`; a
+            conversation has `id` and `turns`, a list of questions. The optional field `documents`, a list of uris,
+            limits a question, a turn or a conversation to these documents.
         limit: The maximum number of questions.
-        columns: The columns whose names differ from pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
+        columns: The column names that differ from pyfast's, by pyfast's names, such as `{"question": "Frage"}`.
 
     Yields:
         The questions, and each turn of a conversation.
 
     Raises:
-        InputError: A line or a turn is not a JSON object, has neither a text nor a number as its `id`, or has
-            no text in `question`. The message names file and line.
+        InputError: A line or a turn is not a JSON object, its `id` is neither a string nor a number, or its
+            `question` is not a non-empty string. The message names the file and the line.
     """
     return (question for _, question in islice(_read(path, columns), limit))
 
@@ -87,11 +87,8 @@ def _read(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, Questio
 
 def _no_question(record: dict[str, Any], place: str) -> str:
     there = ", ".join(str(name) for name, value in record.items() if value not in (None, "", []))
-    has = (
-        ""
-        if record.get("question") is not None
-        else f" (it has: {shorten(there, 200, placeholder=' ...') or 'nothing'})"
-    )
+    is_blank = record.get("question") is not None
+    has = "" if is_blank else f" (it has: {shorten(there, 200, placeholder=' ...') or 'nothing'})"
     return f"{place}: expected a `question` that is a non-empty string{has}"
 
 
@@ -130,7 +127,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
 
 
 def _documents(record: dict[str, Any], place: str) -> tuple[str, ...]:
-    """Return the uris of the documents to which a question is limited. Empty if it is not limited."""
+    """Return the uris of the documents to which a question is limited, or an empty tuple if it is not limited."""
     documents = record.get("documents")
     if documents is None:
         return ()
@@ -150,19 +147,19 @@ class Questions:
     digest: str
     """A digest of everything that a system sees of the questions"""
     place: str = ""
-    """The path of the file with the questions, for run.toml. Empty: they are only in memory"""
+    """The path of the question file, for run.toml. Empty: the questions are only in memory"""
     restricted: bool = True
-    """Whether the field `documents` of the file counts"""
+    """Whether the file's field `documents` limits the questions"""
     limited: int = 0
     """How many questions search only the documents that they name"""
     later: int = 0
     """How many questions are later turns of a conversation"""
     records: Callable[[], Iterator[tuple[str, dict[str, Any]]]] | None = None
-    """A function that yields (place, record) for the records of a file whose columns have other names, or for
-    mappings in memory: they have the gold and the asker's own columns. None: there are none"""
+    """A function that yields (place, record), with the gold and the asker's own columns, for a file with renamed
+    columns or for mappings in memory. None: there are none"""
 
     def tell_limited(self) -> None:
-        """Log how many questions search only the documents that they name, if there are such questions."""
+        """Log how many questions search only the documents that they name, if any do."""
         if self.limited:
             LOG.info(ONLY_NAMED, self.limited, self.count)
 
@@ -171,17 +168,18 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
     """Open the questions of a file. The file is read once to check them.
 
     Args:
-        path: A file that `read_questions` can read. It must not be a pipe, which cannot be read a second time.
+        path: A file that `read_questions` can read, but not a pipe, which cannot be read twice.
         limit: The maximum number of questions.
-        columns: As in `read_questions`. If there are some, `write_questions` writes the records of the file, with
+        columns: As in `read_questions`. If columns are given, `write_questions` writes the file's records under
             pyfast's names.
 
     Returns:
         The questions, their number and their digest.
 
     Raises:
-        InputError: As in `read_questions`. Also if an id repeats, there is no question, or the file is not a
-            regular file.
+        InputError: As in `read_questions`; or an id occurs twice, there is no question, or the file is not a
+        regular
+            file.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path} must be a regular file, because pyfast reads it twice (first to check it)")
@@ -192,7 +190,7 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
-    """Make questions from strings, mappings with the keys of a line, and `Question` objects.
+    """Create questions from strings, mappings with the keys of a line, and `Question` objects.
 
     Args:
         given: The questions. The id of a string is its position, counted from 1.
@@ -224,10 +222,9 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
 
 def sampled(questions: Questions, size: int) -> Questions:
-    """Draw a sample of questions: the questions whose ids have the smallest digests. So a larger sample
-    contains each smaller sample. A conversation is drawn as a whole, by the digest of its own id. If the last
-    item that is drawn is a conversation, the sample can have more than `size` questions.
-    """
+    """Draw a sample of questions: those whose ids have the smallest digests, so that a larger sample contains
+    every smaller one. A conversation is drawn as a whole, by the digest of its own id. If the last drawn item is a
+    conversation, the sample can have more than `size` questions."""
     groups: dict[tuple[bool, str], list[Question]] = defaultdict(list)
     for question in questions.read():
         groups[question.conversation is None, question.conversation or question.id].append(question)
@@ -252,9 +249,8 @@ def unrestricted(questions: Questions) -> Questions:
 
 
 def write_questions(questions: Questions, path: Path) -> None:
-    """Write questions, as a system sees them, to a file that `read_questions` can read. The file is complete, and
-    safe from a power cut, or it does not appear. If `path` is the `place` of the questions, their `records` are
-    written.
+    """Write questions, as a system sees them, to a file that `read_questions` can read. The file appears only when
+    it is complete and synced to disk. If `path` is the `place` of the questions, their `records` are written.
 
     Args:
         questions: The questions.
@@ -269,29 +265,36 @@ def write_questions(questions: Questions, path: Path) -> None:
 
 
 def line_of(question: Question) -> bytes:
-    """Return the line of a question in a file that `read_questions` can read. A turn becomes a single question."""
+    """Return a question as a line that `read_questions` can read. A turn becomes a single question."""
     return _json(_described(replace(question, conversation=None))) + b"\n"
 
 
-def _lines(questions: Questions) -> Iterator[dict[str, Any]]:
-    for conversation, turns in groupby(questions.read(), key=lambda question: question.conversation):
-        described = map(_described, turns)
+def by_conversation(questions: Iterable[Question]) -> Iterator[list[Question]]:
+    """Group the turns of each conversation, which must follow each other. A single question is a group of its
+    own, and is yielded before the next question is read."""
+    for conversation, turns in groupby(questions, lambda question: question.conversation):
         if conversation is None:
-            yield from described
+            yield from ([turn] for turn in turns)
         else:
-            yield {"id": conversation, "turns": list(described)}
+            yield list(turns)
+
+
+def _lines(questions: Questions) -> Iterator[dict[str, Any]]:
+    for turns in by_conversation(questions.read()):
+        conversation, described = turns[0].conversation, list(map(_described, turns))
+        yield {"id": conversation, "turns": described} if conversation is not None else described[0]
 
 
 def _described(question: Question) -> dict[str, Any]:
-    """Return the fields of a question or turn, as they are in a file of questions."""
+    """Return the fields of a question or turn in a question file."""
     answers = {} if question.conversation is None else {"answers": question.answers}
     documents = {"documents": question.documents} if question.documents else {}
     return {"id": question.id, "question": question.text, **answers, **documents}
 
 
 def _json(value: object) -> bytes:
-    """Return the value as JSON. Text that is not valid Unicode is escaped, so that only the question with
-    this text fails later."""
+    """Return the value as JSON. Invalid Unicode is escaped, so that only the question with this text fails
+    later."""
     try:
         return orjson.dumps(value, default=in_json)
     except TypeError:
@@ -299,7 +302,7 @@ def _json(value: object) -> bytes:
 
 
 def _placed(given: Iterable[object], mappings: dict[str, Mapping[Any, Any]]) -> Iterator[tuple[str, Question]]:
-    """Yield what `read_question` does for all questions, and add the mappings among them to `mappings`."""
+    """Apply `read_question` to all questions, and add the mappings among them to `mappings`."""
     if isinstance(given, bytes | Mapping):
         raise InputError("questions: expected a question as text, a list of questions, or a question file")
     for number, it in enumerate(given, start=1):
@@ -313,7 +316,7 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
 
     A single question without an id gets `number` as its id. A conversation needs an id.
 
-    Raises `InputError` if the object is neither a question nor a conversation. The message names the place.
+    Raises `InputError`, which names the place, if the object is neither a question nor a conversation.
     """
     place = f"question {number}"
     if isinstance(given, Question):
@@ -329,9 +332,9 @@ def read_question(given: object, number: int) -> Iterator[tuple[str, Question]]:
 
 
 def _checked(placed: Iterable[tuple[str, Question]], where: str, questions: Questions) -> Questions:
-    """Return questions with what counts them and identifies them, which comes from their (place, question).
+    """Return `questions` with their number, digest and other counts, computed from their (place, question) pairs.
 
-    Raises `InputError` for a repeated id or if there is no question.
+    Raises `InputError` if an id occurs twice or there is no question.
     """
     digest = blake2b(digest_size=16)
     seen: set[str] = set()

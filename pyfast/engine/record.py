@@ -25,9 +25,8 @@ from pyfast.retrieval.rerank import PassageList, write_lists
 
 State = Literal["answered", "abstained", "failed"]
 STATES = get_args(State)
-_KNOWN = frozenset(
-    {"uri", "snippet", "offsets", "segment", "score", "id"}
-)  # all other fields of an evidence are metadata
+# All other fields of a piece of evidence are metadata.
+_KNOWN = frozenset({"uri", "snippet", "offsets", "segment", "score", "id"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""Find the JSON object in an LLM's reply, and mend its lists. The reply may also contain other text, such as a
-code fence or a sentence."""
+"""Find the JSON object in an LLM's reply, which may also contain other text, such as a code fence or a sentence,
+and mend its lists."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from pyfast.llm.reply_cleaning import before_controls
 
 _LONGEST = 100_000  # the number of characters, counted from the end, that are searched for JSON
-_TRIES = 64  # the maximum number of braces that are tried as the start of an object, so that no text takes long
+_TRIES = 64  # the maximum number of braces tried as the start of an object, which bounds the time for any text
 
 _LONGEST_READ = 20_000
 _LONGEST_BROKEN = 4_000
@@ -30,18 +30,14 @@ def objects_in(text: str) -> Iterator[str]:
     """Find the outermost JSON objects in a text, the last object first."""
     text = text[-_LONGEST:]
     objects: list[str] = []
-    at = text.find("{")
+    end = 0
     for _ in range(_TRIES):
-        if at < 0:
+        if (at := text.find("{", end)) < 0:
             break
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            if isinstance(value, dict):
-                objects.append(text[at:end])
-        at = text.find("{", end)
+        end = at + 1
+        with suppress(ValueError, RecursionError):
+            _, end = _DECODER.raw_decode(text, at)
+            objects.append(text[at:end])
     yield from reversed(objects)
 
 
@@ -59,17 +55,17 @@ def fields_so_far(text: str) -> dict[str, Any]:
 
 
 def repaired_in(text: str) -> Iterator[str]:
-    """Find a JSON object with syntax errors, such as a superfluous comma or a comment, and write it without them.
-    An object that does not end is left alone, because it may be cut off."""
+    """Find JSON objects with syntax errors, such as a superfluous comma or a comment, and yield them without the
+    errors. Unterminated objects are ignored, because they may be cut off."""
     text = text[-_LONGEST_BROKEN:]
     end = text.rfind("}") + 1
     begins = [at for at in range(end) if text[at] == "{"]
-    # The repair takes time that grows with the square of the length.
+    # The repair takes time quadratic in the length.
     if not begins or len(begins) > _MOST_BRACES:
         return
     import json_repair
 
-    for begin in begins[:_BEGINS]:  # A sentence before the object can have braces too.
+    for begin in begins[:_BEGINS]:  # A sentence before the object may contain braces too.
         if text.count("{", begin, end) == text.count("}", begin, end):
             with suppress(ValueError, RecursionError):
                 found = json_repair.loads(text[begin:end])
@@ -140,14 +136,12 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
     new: Any = None
     match kind:
         case "too_long" if isinstance(given, list):
-            # pydantic does not look at the items of such a list. Bad ones go before good ones are cut.
+            # pydantic does not validate the items of such a list. Remove bad ones before good ones are cut.
             _, mends = _fit(_type_at(answer, place), given)
             del given[context["max_length"] :]
             return mends + 1
-        case "missing" if _is_list(answer, place) and not given.keys().isdisjoint(
-            _fields(_type_at(answer, place[:-1]))
-        ):
-            new = []
+        case "missing" if get_origin(_type_at(answer, place)) is list:
+            new = [] if given.keys() & _fields(_type_at(answer, place[:-1])) else None
         case "list_type" if given is None and in_list:
             new = []
         case "list_type" if isinstance(given, str):
@@ -156,7 +150,7 @@ def _mend(answer: Any, value: Any, fault: Any, bad: dict[tuple[int | str, ...], 
             new = given[: context["max_length"]]
         case "string_type" if in_list and type(given) in (int, float):
             new = str(given)
-        # A bare number in a list, such as that of a passage, is an identifier: a nearby one would be wrong.
+        # A bare number in a list, such as a passage number, is an identifier, so a nearby number would be wrong.
         case "greater_than_equal" if in_list and named:
             new = context["ge"]
         case "less_than_equal" if in_list and named:
@@ -194,10 +188,6 @@ def _type_at(answer: Any, place: Sequence[int | str]) -> Any:
         while hasattr(kind, "__metadata__"):  # `Annotated`
             kind = get_args(kind)[0]
     return kind
-
-
-def _is_list(answer: Any, place: Sequence[int | str]) -> bool:
-    return getattr(_type_at(answer, place), "__origin__", None) is list
 
 
 def _fields(kind: Any) -> dict[str, FieldInfo]:

@@ -7,11 +7,11 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, islice
+from itertools import count, islice
 from operator import attrgetter
 from time import perf_counter, time
 
@@ -25,7 +25,7 @@ from pyfast.engine.job import Job
 from pyfast.engine.journal.ledger import Ledger, StageTotals, UsageTotals, add_stages
 from pyfast.engine.models import Models
 from pyfast.engine.outages import Waiting
-from pyfast.engine.questions import Question
+from pyfast.engine.questions import by_conversation
 from pyfast.engine.record import REPLY_BEGINS, Answer, Cited, Record, State, Usage, with_names
 from pyfast.engine.run_folder import ANSWERS, RunFolder
 from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastError, RunError, kind_of
@@ -159,7 +159,8 @@ async def _answer_all(
     summary = Summary()
     started = perf_counter()
     left = iter(()) if done == total else islice(job.questions.read(), done, None)
-    conversations = _conversations(enumerate(left, start=done))
+    numbers = count(done)
+    conversations = ([(next(numbers), turn) for turn in turns] for turns in by_conversation(left))
     # for each finished question: its record, and whether it ends a conversation
     finished: dict[int, tuple[Record, bool]] = {}
     ahead = asyncio.Semaphore(max(_AHEAD, 4 * job.concurrency))
@@ -197,13 +198,6 @@ async def _answer_all(
             because = f"; the first reason was: {summary.first_failure}" if summary.first_failure else ""
             raise RunError(f"more than {job.failures} questions failed{because}")
 
-    def note_stop(error: LLMUnavailableError) -> None:
-        # A server that refuses every call says what is wrong itself.
-        if not (models.have_answered or isinstance(error, OutageError)):
-            return
-        if folder is not None and not models.stopped:
-            folder.note_stop([*asked], error)
-
     too_many()
     if job.index is not None and done < total:  # Otherwise, the first questions would wait while parts are merged.
         await asyncio.to_thread(getattr, job.index, "whole")
@@ -220,12 +214,8 @@ async def _answer_all(
         async def work() -> None:
             while True:
                 await ahead.acquire()
-                try:
-                    await models.over()
-                except LLMUnavailableError as error:  # It cancels the questions, which cannot note it any more.
-                    note_stop(error)
-                    raise
-                turns = next(conversations, ())
+                await models.over()
+                turns = next(conversations, [])
                 if not turns or not may_admit():  # A run without a further question needs no more tokens.
                     ahead.release()
                     return
@@ -238,22 +228,27 @@ async def _answer_all(
                     if folder is not None:
                         context.ledger.earlier = folder.begin(number)
                     asked[question.id] = None
-                    try:
-                        record, answer = await answer_question(question, job.ask, context, budget.seconds)
-                    except LLMUnavailableError as error:
-                        note_stop(error)
-                        raise
-                    finally:
-                        del asked[question.id]
+                    record, answer = await answer_question(job.ask, context)
+                    del asked[question.id]
                     past = (*past, (question, answer))
                     finish(number, record, context, place == len(turns))
                     await asyncio.sleep(0)  # Let the loop handle signals, even if the LLM answers at once.
+
+        async def work_until_a_stop() -> None:
+            try:
+                await work()
+            except LLMUnavailableError as error:  # The error cancels the other coroutines, which cannot note it.
+                # A server that refuses every call says what is wrong itself.
+                is_known = models.have_answered or isinstance(error, OutageError)
+                if folder is not None and is_known and not models.stopped:
+                    folder.note_stop([*asked], error)
+                raise
 
         try:
             runtime.progress = await models.join_run(BatchLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
                 for _ in range(job.concurrency):
-                    group.create_task(work())
+                    group.create_task(work_until_a_stop())
         except ExceptionGroup as errors:  # The first error cancelled the other coroutines.
             if not models.stopped:
                 raise errors.exceptions[0] from None
@@ -275,15 +270,6 @@ async def _answer_all(
         raise tokens_spent(runtime.tokens, budget)
     summary.seconds, summary.left = perf_counter() - started, total - written
     return summary
-
-
-def _conversations(numbered: Iterator[tuple[int, Question]]) -> Iterator[Sequence[tuple[int, Question]]]:
-    """Yield the turns of each conversation as one group. A single question is a group of its own."""
-    for conversation, turns in groupby(numbered, key=lambda entry: entry[1].conversation):
-        if conversation is None:
-            yield from ((turn,) for turn in turns)
-        else:
-            yield tuple(turns)
 
 
 def _checked(evidence: bytes) -> bytes:
@@ -322,16 +308,12 @@ def _gather(lists: list[PassageList], part: object) -> None:
     lists.append(part)
 
 
-async def answer_question(
-    question: Question, ask: Ask, context: Context, seconds: float | None
-) -> tuple[Record, Answer | None]:
+async def answer_question(ask: Ask, context: Context) -> tuple[Record, Answer | None]:
     """Answer one question.
 
     Args:
-        question: The question.
         ask: The system with its settings.
-        context: The values and methods that the system may use.
-        seconds: The time limit of the question in seconds.
+        context: The question, and the values and methods that the system may use.
 
     Returns:
         The question's record, and its answer, or None if the question failed.
@@ -344,9 +326,9 @@ async def answer_question(
     ledger.started, ledger.began = time() - ledger.earlier, perf_counter() - ledger.earlier
     try:
         if context.tracing is None:
-            return await _answered(question, ask, context, seconds)
-        with context.tracing.question(question, context.system) as ended:
-            record, answer = await _answered(question, ask, context, seconds)
+            return await _answered(ask, context)
+        with context.tracing.question(context.question, context.system) as ended:
+            record, answer = await _answered(ask, context)
             ended(record)
         return record, answer
     finally:
@@ -355,26 +337,25 @@ async def answer_question(
         ledger.seconds = perf_counter() - ledger.began
 
 
-async def _answered(
-    question: Question, ask: Ask, context: Context, seconds: float | None
-) -> tuple[Record, Answer | None]:
+async def _answered(ask: Ask, context: Context) -> tuple[Record, Answer | None]:
     try:
-        async with context.timed(seconds):
+        async with context.timed():
             await context.restrict()
-            answer = await ask(question, context)
+            answer = await ask(context.question, context)
             evidence, trace = await _written(answer, context, counted=True)
         (answer.text or "").encode()  # Text that is not valid Unicode fails here, not when it is written.
         return _record(context, answer.text, None, None, evidence, trace), answer
     except (RunError, InputError):
         raise
     except TimeoutError as error:
-        reason = f"not finished within the question's {seconds:g} s" if seconds else "TimeoutError"
+        limit = context.seconds
+        reason = "TimeoutError" if limit is None else f"not finished within the question's {limit:g} s"
         kind = kind_of(error)
     except Exception as error:  # Such a question fails alone, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
         kind = kind_of(error)
         if not isinstance(error, PyfastError):
-            LOG.debug("question %s failed", question.id, exc_info=error)
+            LOG.debug("question %s failed", context.question.id, exc_info=error)
     evidence, trace = Cited(b"[]", None), b"{}"
     try:
         evidence, trace = await _written(context.until_now(), context, counted=False)

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -36,7 +35,7 @@ from pyfast.llm import Message
 from pyfast.llm.protocol import BatchLog
 from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
-from pyfast.utils.options import Sync
+from pyfast.utils.options import RUN_DEFAULTS, RunOptions
 from pyfast.utils.text_forms import some
 
 GROWN = ("questions.count", "questions.digest")
@@ -90,8 +89,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             first = recorded["places"].get("questions")
             if not is_kept and first and first != asked:
                 told = f"the questions of {asked} are not those of {first}"
-            before = recorded.get("questions")
-            count = before.get("count") if isinstance(before, dict) else None
+            count = recorded.get("questions", {}).get("count")
             fewer = isinstance(count, int) and described["questions"]["count"] < count
             changed = others if fewer else [*others, told]
         raise OtherRunError(
@@ -210,20 +208,18 @@ class RunFolder:
         self,
         path: Path,
         described: Configuration,
-        sync: Sync = "normal",
-        keep_prompts: bool = False,
+        options: RunOptions = RUN_DEFAULTS,
         extends: bool = False,
-        ask_once: bool = False,
         questions: Questions | None = None,
     ) -> None:
         """Open the folder of a run, or start the run. `extends`: the folder may contain the same run with fewer
-        questions. `ask_once`: questions share the replies to identical requests at temperature 0. `questions`:
-        those that the folder keeps. Raises `InputError` if another process has the folder open, or if the folder
-        has a different run."""
+        questions. `questions`: those that the folder keeps. Raises `InputError` if another process has the folder
+        open, or if the folder has a different run."""
         self._path = path
         self._places = os.fspath(path / JOURNAL), os.fspath(path / ANSWERS)
-        self._keeps_prompts = keep_prompts
-        self.asks_once = ask_once
+        self._keeps_prompts = options.keep_prompts
+        self.asks_once = options.ask_once
+        """Whether questions share the replies to identical requests at temperature 0"""
         self._stop_is_noted = False
         count = described.get("questions", {}).get("count")
         with contextlib.ExitStack() as opened:
@@ -239,7 +235,7 @@ class RunFolder:
                 runs.insert(0, run_toml.configuration_digest(run_toml.read_configuration(path / CONFIGURATION)))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
-            self._open_journal = partial(Journal, path / JOURNAL, sync, runs)
+            self._open_journal = partial(Journal, path / JOURNAL, options.sync, runs)
             self.journal = self._open_journal(checked=self._done is None)
             opened.callback(lambda: self.journal.close())
             if self.journal.salvaged is not None:
@@ -252,9 +248,8 @@ class RunFolder:
             run_toml.write_configuration(path / CONFIGURATION, described)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
-            self._questions = (
-                opened.enter_context((path / QUESTIONS).open("ab")) if run_toml.ENGINE in described else None
-            )
+            of_engine = run_toml.ENGINE in described
+            self._questions = opened.enter_context((path / QUESTIONS).open("ab")) if of_engine else None
             self._kept = 0  # questions of an engine
             _make_private(path, is_new)
             self._writer = ThreadPoolExecutor(1, "pyfast-journal")
@@ -314,12 +309,10 @@ class RunFolder:
     def reuse(self, runs: Sequence[Path], described: Configuration) -> None:
         """Copy the replies of other runs into the journal, except those that it already contains. Raises the same
         errors as `check_reused`, and `InputError` if a journal cannot be read."""
-        copied = journals.reused_runs(self._path / JOURNAL, runs)
-        for run in (run for run in runs if run not in copied):
+        for run in journals.runs_to_copy(self._path / JOURNAL, runs):
             before = check_reused(self._path, described, run, known=True)
-            replies, damaged = self.journal.copy_replies(
-                run, run_toml.roles_in_common(before["llm"], described["llm"])
-            )
+            roles = run_toml.roles_in_common(before["llm"], described["llm"])
+            replies, damaged = self.journal.copy_replies(run, roles)
             LOG.info("%s: the %d replies of this run are reused for identical requests", run, replies)
             if damaged:
                 LOG.warning("%s is damaged: %d of its replies cannot be reused", run, damaged)
@@ -353,11 +346,8 @@ class RunFolder:
                 trace, known_traces.get(done), partial(_is_trace, question.id)
             ):
                 if line.endswith(b"\n") and done in known and digest(line) not in known.values():
-                    LOG.warning(
-                        "%s: line %d was changed; pyfast restores it from the journal",
-                        self._path / ANSWERS,
-                        done + 1,
-                    )
+                    changed = f"{self._path / ANSWERS}: line {done + 1} was changed"
+                    LOG.warning("%s; pyfast restores it from the journal", changed)
                 break
             done, end = done + 1, end + len(line)
         else:
@@ -426,11 +416,9 @@ class RunFolder:
             what = f"the run stopped at the question {again[0]!r} before; its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
-            names = some([*map(repr, again)])
-            what = f"the run stopped before with {len(again)} of these questions in progress: {names}"
-            error.args = (
-                f"{error}; {what}; the prompt of one of them may be the reason: find it with --concurrency 1",
-            )
+            before = f"the run stopped before with {len(again)} of these questions in progress"
+            what = "the prompt of one of them may be the reason: find it with --concurrency 1"
+            error.args = (f"{error}; {before}: {some([*map(repr, again)])}; {what}",)
 
     def end(self, number: int, record: Record, ledger: Ledger) -> None:
         """Note in the journal that a question has ended, with its state and its ledger."""
@@ -563,10 +551,8 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise, pyfast would continue to write to the
         moved or deleted files, which it has open."""
-        for path, file in (
-            (self._places[0], self.journal.file),
-            (self._places[1], os.fstat(self._answers.fileno())),
-        ):
+        files = self.journal.file, os.fstat(self._answers.fileno())
+        for path, file in zip(self._places, files, strict=True):
             try:
                 there = file is not None and os.path.samestat(os.stat(path), file)
             except OSError:
@@ -654,8 +640,8 @@ def done_in(path: Path, count: object) -> int | None:
 
     `count` is the number of questions in run.toml.
     """
-    with contextlib.suppress(InputError, OSError, sqlite3.Error):
-        with contextlib.closing(journals.open_to_read(path / JOURNAL)) as database:
+    with contextlib.suppress(InputError, OSError):
+        with journals.reading(path / JOURNAL) as database:
             known = journals.digests(database, "line")
         if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
             return count if count_altered(path, known) == (count, 0) else None

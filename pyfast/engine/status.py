@@ -268,7 +268,6 @@ def read_status(folder: Path) -> Status:
 
 
 def _waiting(folder: Path) -> Waiting | None:
-    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        fields = orjson.loads((folder / OUTAGE).read_bytes())
-        return Waiting(float(fields["since"]), str(fields["reason"]), str(fields["llm"]))
+    with contextlib.suppress(OSError, ValueError):
+        return TypeAdapter(Waiting).validate_json((folder / OUTAGE).read_bytes())
     return None

@@ -22,22 +22,20 @@ from pyfast.errors import CallError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index, Pool
 
-_OF_PASSAGES = frozenset({"search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"})
-RETRIEVAL = _OF_PASSAGES | {"retrieve_facts", "encode_statements", "knowledge_units"}
+RETRIEVAL = {"search", "search_and_fuse", "find_evidence_items", "open_window", "move_on"}
+RETRIEVAL |= {"retrieve_facts", "encode_statements", "knowledge_units"}
 """The batched functions that count as retrieval"""
 DOCUMENTS = 20
 """The maximum number of passages in the span of a retrieval"""
-_HIDE_BOTH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_HIDE_INPUTS, _HIDE_OUTPUTS = "OPENINFERENCE_HIDE_INPUTS", "OPENINFERENCE_HIDE_OUTPUTS"
+_SHOW_TEXTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 Attributes = dict[str, Any]
 
 
 def tracing() -> Tracing | None:
     """Return the `Tracing` object that creates spans, or None if this process has no OpenTelemetry tracer
     provider."""
-    api = sys.modules.get(
-        "opentelemetry.trace"
-    )  # A process that has not imported OpenTelemetry has set no provider.
+    # A process that has not imported OpenTelemetry has set no provider.
+    api = sys.modules.get("opentelemetry.trace")
     if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
     return Tracing(api)
@@ -52,9 +50,9 @@ class Tracing:
 
         self._api = api
         self._tracer = api.get_tracer("pyfast", __version__)
-        no_texts = os.environ.get(_HIDE_BOTH, "").lower() in ("false", "no_content")
-        self._inputs = not (no_texts or os.environ.get(_HIDE_INPUTS, "").lower() == "true")
-        self._outputs = not (no_texts or os.environ.get(_HIDE_OUTPUTS, "").lower() == "true")
+        texts = os.environ.get(_SHOW_TEXTS, "").lower() not in ("false", "no_content")
+        self._inputs = texts and os.environ.get("OPENINFERENCE_HIDE_INPUTS", "").lower() != "true"
+        self._outputs = texts and os.environ.get("OPENINFERENCE_HIDE_OUTPUTS", "").lower() != "true"
 
     @contextmanager
     def question(self, question: Question, system: str) -> Iterator[Callable[[Record], None]]:
@@ -185,13 +183,11 @@ def _usage(done: Completion) -> Attributes:
 
 def _documents(index: Index, pool: Pool, with_texts: bool) -> Attributes:
     """Return the passages of a retrieval as span attributes, best first."""
-    found = list(zip(pool.passages.tolist(), pool.scores.tolist(), strict=True))
-    uris = [index.uri(passage) for passage, _ in found]
-    short = [{"id": uri, "score": score} for uri, (_, score) in zip(uris, found, strict=True)]
-    attributes: Attributes = {"gen_ai.retrieval.documents": orjson.dumps(short).decode()}
-    for place, (uri, (passage, score)) in enumerate(zip(uris, found, strict=True)):
-        document = f"retrieval.documents.{place}.document"
-        attributes |= {f"{document}.id": uri, f"{document}.score": score}
-        if with_texts:
-            attributes[f"{document}.content"] = index.text(passage)
-    return attributes
+    attributes, short = Attributes(), []
+    for place, (passage, score) in enumerate(zip(pool.passages.tolist(), pool.scores.tolist(), strict=True)):
+        found = {"id": index.uri(passage), "score": score}
+        short.append(found)
+        texts = {"content": index.text(passage)} if with_texts else {}
+        for name, value in (found | texts).items():
+            attributes[f"retrieval.documents.{place}.document.{name}"] = value
+    return {"gen_ai.retrieval.documents": orjson.dumps(short).decode(), **attributes}

@@ -162,14 +162,9 @@ def details_of(line: bytes, id: Any, place: Path | str) -> dict[str, Any]:
     """Return the fields `evidence` and `trace` of a line in the traces. Raises `InputError` if the line
     belongs to another question."""
     with suppress(orjson.JSONDecodeError):
-        details = orjson.loads(line)
-        if (
-            isinstance(details, dict)
-            and details.get("id") == id
-            and isinstance(details.get("evidence"), list)
-            and isinstance(details.get("trace"), dict)
-        ):
-            return {"evidence": details["evidence"], "trace": details["trace"]}
+        match orjson.loads(line):
+            case {"id": of, "evidence": list(evidence), "trace": dict(trace)} if of == id:
+                return {"evidence": evidence, "trace": trace}
     raise InputError(f"{place} is damaged: its line for {id!r} belongs to another question")
 
 

@@ -371,6 +371,32 @@ def test_a_busy_llm_is_not_out(patience_s: float) -> None:
     assert len(states) == 8 and "answered" in states and told == []
 
 
+@pytest.mark.parametrize("patience_s", [0.0, PATIENCE_S])
+def test_an_llm_that_answers_calls_while_its_probes_hang_is_not_out(patience_s: float) -> None:
+    """The probes get lost for 29 s, but a call that began before them is answered meanwhile."""
+
+    class LosesProbes(Instant):
+        began: float | None = None
+        failed = False
+
+        async def complete(self, request: Request) -> Completion:
+            clock = asyncio.get_running_loop().time
+            if request is PROBE:
+                self.began = self.began or clock()
+                if clock() - self.began < 29.0:
+                    await hang()
+            elif "question 0" in request.messages[-1].content and not self.failed:
+                self.failed = True
+                await asyncio.sleep(1)
+                raise OutageError("answered 500")
+            elif "question 1" in request.messages[-1].content:
+                await asyncio.sleep(15)
+            return await super().complete(request)
+
+    found, _, told = answered(LosesProbes(), 2, ask=direct, outage_seconds=patience_s, speed=20.0)
+    assert [record.state for record in found] == ["answered"] * 2 and told == []
+
+
 def test_a_stop_is_heard_while_a_probe_hangs() -> None:
     """At once, and not when the probes are given up after half a minute."""
 

@@ -1,7 +1,7 @@
-"""Spread a run, or calls of a function, over a Ray cluster. A worker answers one block (some consecutive
-questions) after the other.
+"""Spread a run, or calls of a function, over a Ray cluster. Each worker answers one block (some consecutive
+questions) after another.
 
-This package does not know how to answer questions: the public API gives it a `Work` object that answers them.
+This package does not know how to answer questions: the public API passes it a `Work` object that does.
 """
 
 from pyfast.engine.distributed.blocks import Work

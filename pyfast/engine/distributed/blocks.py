@@ -1,17 +1,16 @@
-"""The blocks of a run, their leases, and the worker that answers them: one process on a machine of the cluster,
-with its own engine.
+"""The blocks of a run, their leases, and the worker that answers them: a process on a machine of the cluster, with
+its own engine.
 
-A block is an ordinary run of some consecutive questions. Its folder is inside of the folder of the whole run. The
-name of the folder has the numbers of the block's questions: `blocks/000000001-000000128` has the first 128
-questions. The folder appears only after the block's file of questions is complete.
+A block is an ordinary run of some consecutive questions, in a folder inside the folder of the whole run. The
+folder is named after the numbers of the block's questions: `blocks/000000001-000000128` contains the first 128
+questions. It appears only when the block's question file is complete.
 
-A lease is a file in a block's folder that shows which worker has the block. The worker writes it again every
-second. A block may have only one worker at a time. A lock on a file cannot ensure this: some file systems do not
-share locks between machines, and a frozen process keeps its lock. So if a lease is not renewed, another worker
-takes the block: it renames the block's folder and continues in a copy with the old name. If the old worker wakes
-up, it ends as soon as it sees that the lease is not its own, or that its files have moved. This needs a file
-system with atomic renames.
-"""
+A lease is a file in a block's folder that shows which worker holds the block. The worker renews it every second.
+Only one worker at a time may hold a block, which a file lock cannot ensure: some file systems do not share locks
+between machines, and a frozen process keeps its lock. So if a lease is not renewed, another worker takes the
+block: it renames the block's folder and continues in a copy with the old name. If the old worker wakes up, it ends
+as soon as it finds that the lease is not its own, or that its files have moved. This needs a file system with
+atomic renames."""
 
 from __future__ import annotations
 
@@ -26,9 +25,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +47,7 @@ from pyfast.engine import (
 )
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.journal.journal import Journal
+from pyfast.engine.questions import by_conversation
 from pyfast.engine.run_folder import BLOCKS, JOURNAL, QUESTIONS, is_running
 from pyfast.engine.status import totals_of
 from pyfast.errors import InputError, PyfastError, told_of
@@ -55,22 +55,22 @@ from pyfast.utils.files import built_aside, free_name, write_atomically
 
 _NAME = re.compile(r"(\d{9,})-(\d{9,})")
 _LARGEST, _SMALLEST = 4096, 8
-"""The maximum and the minimum number of questions in a block.
+"""The maximum and minimum number of questions in a block.
 
-With larger blocks, there is less overhead. With smaller blocks, all workers finish at about the same time
+Larger blocks have less overhead, and with smaller blocks, all workers finish at about the same time
 """
 _SHARES = 4
-"""The maximum size of the next block is the number of remaining questions, divided by `_SHARES` and by the
-number of workers. So the last blocks are the smallest"""
+"""The maximum size of the next block is the number of remaining questions, divided by `_SHARES` and the number of
+workers, so that the last blocks are the smallest"""
 LEASE = "lease.json"
 BEAT_S = 1.0
 LEASE_S = 12 * BEAT_S
-"""If a lease has not changed for this many seconds, no worker holds the block"""
+"""After this many seconds without a change of the lease, no worker holds the block"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Block:
-    """Consecutive questions of a run, which one worker answers."""
+    """Consecutive questions of a run that one worker answers."""
 
     first: int
     """The position of the block's first question in the run"""
@@ -84,7 +84,7 @@ class Block:
 
 
 def blocks_in(run: Path) -> list[Block]:
-    """Return the started blocks that are not merged into the run yet, in the order of their questions."""
+    """Return the started blocks that have not been merged into the run yet, in the order of their questions."""
     found = []
     if (run / BLOCKS).is_dir():
         for folder in (run / BLOCKS).iterdir():
@@ -103,27 +103,20 @@ def cut(
     workers: int,
     asked: int,
 ) -> Iterator[Block]:
-    """Yield the blocks of the questions that are not merged yet, in order.
+    """Yield the blocks of the questions that have not been merged yet, in order.
 
-    A new block is made when a worker needs it. All turns of a conversation are in the same block. Only the
-    questions of one block are in memory.
+    A new block is created when a worker needs it. All turns of a conversation are in the same block. Only one
+    block's questions are in memory.
 
     Args:
-        run: The folder of the run.
-        questions: All questions of the run.
-        done: How many questions are already merged.
-        total: The number of all questions.
-        existing: Blocks that were started before. Some questions of the first block may already be merged.
-        workers: How many workers answer the blocks.
-        asked: The run's journal may already have LLM calls of the first `asked` questions. Blocks with these
-            questions get copies of the calls.
+        run: The folder of the run. questions: All questions of the run. done: The number of questions that have
+        been merged. total: The number of all questions. existing: Blocks that were started before. Some of the
+        first block's questions may have been merged. workers: The number of workers that answer the blocks. asked:
+        The run's journal may contain LLM calls of the first `asked` questions, which are copied to the blocks
+            of these questions.
     """
     place = min([done, *(block.first for block in existing)])
-    # All turns of a conversation, or a single question
-    left = groupby(
-        islice(questions, place, None), lambda one: (one.id,) if one.conversation is None else one.conversation
-    )
-    units = (list(unit) for _, unit in left)
+    units = by_conversation(islice(questions, place, None))
     for known in [*existing, Block(total, 0, run)]:
         while place < known.first:
             size = max(_SMALLEST, min(_LARGEST, (total - place) // (_SHARES * workers)))
@@ -155,7 +148,7 @@ def _make(run: Path, block: Block, questions: Sequence[Question], was_asked: boo
 def remove(block: Path) -> None:
     """Delete a block's folder.
 
-    The folder is renamed first, so that a killed process leaves no incomplete block.
+    The folder is renamed first, so that a killed process leaves no incomplete block behind.
     """
     aside = free_name(block, "merged")
     block.rename(aside)
@@ -164,10 +157,11 @@ def remove(block: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The content of a lease's file."""
+    """The content of a lease file."""
 
     holder: str
-    """Who has the block: machine, process, and a random number. Empty: the worker has released the block"""
+    """The worker that holds the block: machine, process, and a random number. Empty: the block has been
+    released"""
     machine: str
     beat: int = 0
     states: Mapping[str, int] = field(default_factory=dict)
@@ -175,16 +169,16 @@ class Lease:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     waiting: Waiting | None = None
-    """The outage whose end the block waits for. None: the block does not wait"""
+    """The outage that the block is waiting out. None: the block is not waiting"""
 
 
 _READ = TypeAdapter(Lease)
 
 
 def machine() -> str:
-    """Return a name for this machine. The name changes when the machine starts again.
+    """Return a name for this machine, which changes when the machine restarts.
 
-    With this name, pyfast can see that a worker of this machine has ended: its lease names this machine, but no
+    With this name, pyfast can tell that a worker on this machine has ended: its lease names this machine, but no
     process of this machine has locked the block.
     """
     try:
@@ -194,7 +188,7 @@ def machine() -> str:
 
 
 def read_lease(block: Path) -> Lease | None:
-    """Read the lease of a block. Returns None if there is no lease, or if it cannot be read."""
+    """Read the lease of a block. Returns None if there is no readable lease."""
     try:
         return _READ.validate_json((block / LEASE).read_bytes())
     except (OSError, ValidationError):
@@ -202,24 +196,23 @@ def read_lease(block: Path) -> Lease | None:
 
 
 def is_given_back(block: Path, lease: Lease | None) -> bool:
-    """Return whether it is certain that no worker is still working on the block."""
+    """Return whether the block is certainly free: no worker is still working on it."""
     return lease is None or not lease.holder or (lease.machine == machine() and not is_running(block))
 
 
 def take(block: Path, free: Lease | None) -> Holding | None:
-    """Take a block for this worker, and return the new lease of the block.
+    """Take a free block for this worker, and return the block's new lease.
 
-    The driver has found that the block is free. If the reason is only that the lease has not changed for
-    `LEASE_S` seconds, the old worker may still exist. Then the function renames the block's folder, and this
-    worker gets a copy with the old name.
+    If the driver considers the block free only because the lease has not changed for `LEASE_S` seconds, the old
+    worker may still exist. In this case, the function renames the block's folder, and this worker gets a copy with
+    the old name.
 
     Args:
-        block: The folder of the block.
-        free: The lease that the driver saw when it found that the block is free. If the block has another
-            lease by now, another worker took the block while this worker stood still. The function then
-            returns None.
+        block: The folder of the block. free: The lease that the driver saw when it found the block free. If the
+        block has a different lease by now,
+            another worker took the block while this worker stood still, and the function returns None.
 
-    Raises `OSError`. Raises `InputError` if the block's journal cannot be read.
+    Raises `OSError`, and `InputError` if the block's journal cannot be read.
     """
     lease = read_lease(block)
     if lease != free:
@@ -236,19 +229,19 @@ def take(block: Path, free: Lease | None) -> Holding | None:
 
 
 class Holding:
-    """A lease that this process has. The file of the lease also has the progress of the block."""
+    """A lease that this process holds. The lease file also contains the progress of the block."""
 
     def __init__(self, block: Path) -> None:
         """Write the lease. Raises `OSError`, and `InputError` if the block's journal cannot be read."""
         self._block = block
         self.is_new = not (block / JOURNAL).exists()
-        """Whether this is the first worker of the block"""
+        """Whether this worker is the block's first"""
         try:
             self._totals = Summary() if self.is_new else totals_of(block)
         except InputError:
             if (block / CONFIGURATION).exists():
                 raise
-            # A worker was killed while it made the journal, before any question.
+            # A worker was killed while it created the journal, before it answered any question.
             self.is_new, self._totals = True, Summary()
         self._name = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}"
         self._machine = machine()
@@ -262,25 +255,22 @@ class Holding:
         """Add an event of the block's run to the progress in the lease."""
         self._waiting = event.waiting
         if event.record is not None:
-            usage = event.record.usage
             self._totals.states[event.record.state] += 1
-            self._totals.llm_calls += usage.llm_calls
-            self._totals.prompt_tokens += usage.prompt_tokens
-            self._totals.completion_tokens += usage.completion_tokens
+            self._totals.add_row(asdict(event.record.usage))
 
     def keep(self, is_alive: Callable[[], bool], lost: Callable[[], None]) -> None:
         """Renew the lease from a thread, until it is released.
 
         Args:
-            is_alive: A function that returns whether the work continues. If it returns False, the lease is not
+            is_alive: A function that returns whether the work continues. While it returns False, the lease is not
                 renewed.
-            lost: A function that is called once if another worker takes the block.
+            lost: A function to call, once, if another worker takes the block.
         """
 
         def renew() -> None:
             while not self._over.wait(BEAT_S):
                 if not self._is_mine():
-                    time.sleep(BEAT_S)  # a file system may be slow to show a file that was just written
+                    time.sleep(BEAT_S)  # A file system may show a newly written file late.
                     if not self._is_mine():
                         if not self._over.is_set():
                             lost()
@@ -314,7 +304,8 @@ class Holding:
 
 
 class Work(Protocol):
-    """The interface of a worker's task: answer blocks of one run. The models stay loaded between blocks."""
+    """The interface of a worker's task, which is to answer blocks of one run. The models stay loaded between
+    blocks."""
 
     def start(self) -> Configuration:
         """Load the models, and return the configuration of the whole run. Raises `PyfastError`."""
@@ -329,47 +320,45 @@ class Work(Protocol):
         ...
 
     def turn(self) -> Future[None]:
-        """Return a future that ends as soon as the event loop has time. If the event loop hangs, the future
-        never ends."""
+        """Return a future that ends as soon as the event loop has time, and never if the event loop hangs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a call that a worker executed, or the error of this call.
+    """The result or the error of a call that a worker executed.
 
-    pyfast's errors are sent as plain values, because pickle cannot restore all errors.
+    pyfast's errors are sent as plain values, because pickle cannot restore all of them.
     """
 
     configuration: Configuration | None = None
     totals: Summary | None = None
-    """The calls, tokens and times of all ended questions of the block, in all sessions"""
+    """The calls, tokens and times of all ended questions of the block, over all sessions"""
     session: Summary | None = None
-    """The counts of the questions that this call has answered. If both `session` and `error` are None in the
-    result of `answer`, another worker has the block"""
+    """The counts of the questions that this call answered. If both `session` and `error` are None in the result of
+    `answer`, another worker holds the block"""
     error: tuple[str, str] | None = None
     """The class and the text of the error"""
 
 
 class Worker:
-    """A worker. It runs in a Ray actor, and several threads call its methods."""
+    """A worker in a Ray actor, whose methods are called by several threads."""
 
     def __init__(self, opens: Callable[[], Work], run: str) -> None:
         """Prepare the worker. `start` opens the index and loads the models.
 
         Args:
-            opens: A function that makes the `Work` object of this worker. The actor calls the function.
+            opens: A function that creates this worker's `Work` object. It is called in the actor.
             run: The run's folder.
         """
         self._opens, self._run = opens, Path(run)
         self._work: Work | None = None
         self._stop = threading.Event()
         self._full = threading.Lock()
-        """A block takes this lock when it starts, and releases it when it has few questions left. Then the
-        next block of this worker starts"""
+        """A block holds this lock until it has few questions left. Then this worker's next block starts"""
 
     def start(self) -> Told:
-        """Open the index and load the models. Returns the configuration of the run, or an error."""
+        """Open the index and load the models. Returns the run's configuration, or an error."""
         try:
             if not self._run.is_dir():
                 raise PyfastError(
@@ -384,8 +373,8 @@ class Worker:
         return Told(described)
 
     def answer(self, name: str, free: Lease | None) -> Told:
-        """Answer the questions in the folder `name` of a block, and return the counts of the block, or an
-        error. If the block no longer has the lease that the driver saw (`free`), return an empty `Told`."""
+        """Answer the questions of the block in the folder `name`, and return the block's counts, or an error. If
+        the block no longer has the lease that the driver saw (`free`), return an empty `Told`."""
         work, block = self._work, Path(name)
         assert work is not None
         with contextlib.ExitStack() as full:
@@ -421,8 +410,8 @@ class Worker:
                 return Told(error=told_of(error))
             finally:
                 holding.give_back()
-                gc.collect()  # what a run leaves holds all its questions, and the collector is seldom called
+                gc.collect()  # A finished run's garbage holds all its questions, and the collector seldom runs.
 
     def stop(self) -> None:
-        """Stop: no new question starts, and the questions in progress finish."""
+        """Let no new question start. The questions in progress finish."""
         self._stop.set()

@@ -1,4 +1,4 @@
-"""The workers of a run, as actors of a Ray cluster, and calls of a function that are spread over them."""
+"""The workers of a run, which are actors of a Ray cluster, and function calls that are spread over them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ T = TypeVar("T")
 LOCAL = "local"
 AT_ONCE = 2
 """How many blocks a worker has in progress: while the last questions of one block finish, the next block starts"""
-_STORE = 100 << 20  # bytes of Ray's object store on this machine: blocks go through the run's folder
+_STORE = 100 << 20  # the size of Ray's object store on this machine; blocks go through the run's folder instead
 
 _AHEAD = 3
-"""For each worker: the maximum number of items that are in progress, or whose result waits for the result of
-an earlier item"""
+"""The maximum number of items per worker that are in progress, or whose result waits for that of an earlier
+item"""
 _SLOW_S, _SLOW = 60.0, 5
-"""A call hangs if it takes longer than both `_SLOW_S` seconds and `_SLOW` times the time of the slowest
+"""A call counts as hanging if it takes longer than both `_SLOW_S` seconds and `_SLOW` times as long as the slowest
 finished call. Another worker then makes the same call"""
 _LOSSES = 5
-"""If this number of workers die during the same call, the call fails"""
+"""If this many workers die during the same call, the call fails"""
 _LOOK_S = 0.25
 
 
 @contextlib.contextmanager
 def connected(cluster: Cluster) -> Iterator[Pool]:
-    """Connect to the cluster, or start a cluster on this machine. Yield a `Pool` for its workers.
+    """Connect to the cluster, or start one on this machine, and yield a `Pool` for its workers.
 
-    If this function started the cluster, it also ends the cluster after the `with` block.
+    A cluster that this function started ends after the `with` block.
 
-    Raises `InputError` if no cluster answers at the address, or if a local cluster has too few resources for a
+    Raises `InputError` if no cluster is reachable at the address, or a local cluster has too few resources for a
     worker.
     """
     import ray
@@ -60,7 +60,7 @@ def connected(cluster: Cluster) -> Iterator[Pool]:
 
 
 def _connect(cluster: Cluster, ray: Any) -> Path:
-    """Connect to the cluster, or start one. Return the folder of Ray's logs on this machine."""
+    """Connect to the cluster, or start one. Return the folder with Ray's logs on this machine."""
     quiet = {"log_to_driver": False, "logging_level": "error"}
     handlers = {}
     if threading.current_thread() is threading.main_thread():
@@ -68,7 +68,7 @@ def _connect(cluster: Cluster, ray: Any) -> Path:
     try:
         if cluster.address == LOCAL:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for what runs beside other work
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for background work
             cores = max(os.cpu_count() or 1, math.ceil((cluster.workers or 1) * cluster.needs["CPU"]))
             own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": _STORE}
             context = ray.init(LOCAL, **own, **quiet)
@@ -79,7 +79,7 @@ def _connect(cluster: Cluster, ray: Any) -> Path:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"ray {cluster.address}: {first}") from None
     finally:
-        for number, handler in handlers.items():  # Ray takes them
+        for number, handler in handlers.items():  # Ray replaces them.
             signal.signal(number, handler)
 
 
@@ -87,7 +87,7 @@ class Pool:
     """Starts the workers of a connected cluster, gets the results of their calls, and ends the workers."""
 
     def __init__(self, cluster: Cluster, ray: Any, logs: Path | None) -> None:
-        """`ray` is the module, which is imported only for clusters. `logs` is the folder of Ray's logs."""
+        """`ray` is the module, which is imported only for clusters, and `logs` the folder with Ray's logs."""
         self._ray, self._logs, needs, there = ray, logs, cluster.needs, ray.cluster_resources()
         others = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU")}
         self._options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "resources": others}
@@ -100,25 +100,24 @@ class Pool:
         self.size = cluster.workers or max(fits, 1)
         """How many workers to start"""
         self.lost = ""
-        """Why the last worker that could not be reached ended, in one line"""
+        """Why the last unreachable worker ended, in one line"""
 
     def new(self, opens: Callable[[], Work], run: Path) -> Any:
-        """Create a Ray actor with a `Worker` for the run in the folder `run`. The actor starts when the
-        cluster has free resources."""
+        """Create a Ray actor with a `Worker` for the run in the folder `run`. The actor starts when the cluster
+        has enough free resources."""
         actor = self._ray.remote(_actor(self._ray))
         actor = actor.options(max_restarts=0, max_concurrency=AT_ONCE + 2, **self._options)
         return actor.remote([self._ray.put(partial(Worker, opens, str(run)))])
 
     def task(self, function: Callable[[T], Any], losses: int) -> Callable[[T], Any]:
-        """Make a function whose calls run in the workers' processes. It returns the Ray call. If a worker dies
-        during a call, Ray repeats the call. After `losses` dead workers, the call fails."""
-        # A process keeps what it has loaded for its next call; with a GPU, Ray would end it after each call.
+        """Return a function that starts a call of `function` in a worker's process, and returns the Ray call. If
+        the worker dies, Ray repeats the call. After `losses` dead workers, the call fails."""
+        # A process keeps loaded models for its next call. With a GPU, Ray would otherwise end it after each call.
         made = self._ray.remote(max_calls=0, max_retries=losses - 1, **self._options)(_calling(self._ray))
         return lambda item: made.remote([self._ray.put(partial(function, item))])
 
     def ready(self, calls: list[Any], seconds: float) -> list[Any]:
-        """Return the calls that have ended. If no call has ended, wait until one ends, at most `seconds`
-        seconds."""
+        """Return the calls that have ended. If there are none, wait at most `seconds` seconds until one ends."""
         if not calls:
             threading.Event().wait(seconds)
             return []
@@ -126,8 +125,8 @@ class Pool:
         return list(self._ray.wait(calls, num_returns=len(calls), timeout=0)[0])
 
     def result(self, call: Any) -> Any:
-        """Return the result of a call that has ended. If its worker cannot be reached, return None, and store
-        the reason in `lost`.
+        """Return the result of a call that has ended. If its worker is unreachable, return None, and store the
+        reason in `lost`.
 
         Raises `RunError` if the call failed for an unexpected reason.
         """
@@ -145,7 +144,7 @@ class Pool:
             return None
 
     def cancel(self, call: Any) -> None:
-        """End a call of a task, and the process in which it runs."""
+        """End a call of a task, and its process."""
         with contextlib.suppress(Exception):
             self._ray.cancel(call, force=True)
 
@@ -156,13 +155,12 @@ class Pool:
 
 
 def _calling(ray: Any) -> Callable[[list[Any]], Any]:
-    """Make a function that gets another one from Ray's memory in a worker, and calls it. Before that, it imports
-    the package pyfast of this process.
+    """Return a function that, in a worker, imports the same pyfast package as this process, and then calls a
+    function stored in Ray's memory.
 
-    In a worker, Ray looks for modules first in the working directory of this process, where another `pyfast` can
-    lie. It sends a function of a module by name, and so would import that one. It sends a function that is defined
-    inside another one as code.
-    """
+    In a worker, Ray looks for modules first in the working directory of this process, which may contain another
+    `pyfast`. Ray sends a module's functions by name, and so would import that one, but sends a nested function as
+    code."""
     place, root = os.getcwd(), str(Path(__file__).parents[3])
 
     def call(stored: list[Any]) -> Any:
@@ -179,7 +177,7 @@ def _calling(ray: Any) -> Callable[[list[Any]], Any]:
 
 
 def _actor(ray: Any) -> type:
-    """Make the class of the actors. Ray sends it as code too, see `_calling`."""
+    """Create the class of the actors, which Ray also sends as code (see `_calling`)."""
     call = _calling(ray)
 
     class Actor:
@@ -203,13 +201,12 @@ def _actor(ray: Any) -> type:
 def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iterator[Any]:
     """Call a function with each item, as `map` does, but in the workers of a cluster.
 
-    Only a few items and results for each worker are in memory. If a worker or its machine dies, another
-    worker gets its item. If the call whose result must be yielded next hangs, another worker also makes this
-    call.
+    Only a few items and results per worker are in memory. If a worker or its machine dies, another worker gets its
+    item. If the call whose result must be yielded next hangs, a second worker makes the same call.
 
     Args:
-        pool: The workers. Each makes one call at a time.
-        function: A function of a module. It must return equal results for equal items.
+        pool: The workers, each of which makes one call at a time.
+        function: A module-level function that returns equal results for equal items.
         items: The items.
 
     Yields:
@@ -217,7 +214,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
 
     Raises:
         PyfastError: The function raised this error, or a worker's code differs from this process's.
-        RunError: Several workers died at the same item.
+        RunError: Several workers died while processing the same item.
     """
     call = pool.task(partial(_called, function, code_digest()), _LOSSES)
     numbered = enumerate(items)
@@ -250,7 +247,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
                 if error is not None:
                     raise error_of(*error)
                 slowest = max(slowest, time.monotonic() - began)
-                results[number] = deepcopy(value)  # in Ray's memory, it would keep its room there
+                results[number] = deepcopy(value)  # The original would occupy Ray's memory.
             while wanted in results:
                 yield results.pop(wanted)
                 wanted += 1
@@ -265,9 +262,9 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
 
 
 def _called(function: Callable[[T], Any], code: str, item: T) -> tuple[tuple[str, str] | None, Any]:
-    """Call a function in a worker. Returns (class and text of its error, its result).
+    """Call a function in a worker, and return the class and text of its error (or None), and its result.
 
-    `code` is a checksum of pyfast's code in the calling process. A worker with other code returns an error.
+    `code` is a checksum of pyfast's code in the calling process. A worker with different code returns an error.
     """
     if code != code_digest():
         return ("InputError", f"{os.uname().nodename}: a worker has different code from this process"), None

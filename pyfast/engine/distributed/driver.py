@@ -1,13 +1,14 @@
-"""The driver: the process that gives blocks to workers, and merges their answers in the order of the
+"""The driver: the process that assigns blocks to workers, and merges their answers in the order of the
 questions."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,32 +27,31 @@ from pyfast.utils.log import LOG
 from pyfast.utils.options import Cluster
 
 HUNG_S = 30.0
-"""If a worker has renewed none of its leases for this many seconds, the driver ends the worker"""
+"""If a worker has renewed none of its leases for this many seconds, the driver ends it"""
 _LOOK_S, _TELL_S = 0.25, 1.0
 _LOSSES = 5
-"""If this many workers end while they answer the same block, the run stops with an error. It also stops if
-this many workers in a row end while they start"""
+"""If this many workers die while answering the same block, or this many in a row while starting, the run stops
+with an error"""
 _PATIENCE_S = 60.0  # between two warnings that there is no worker
 
 
 def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch: Watch = UNWATCHED) -> Summary:
-    """Let the workers of a cluster answer or resume a run, until it is finished or `watch.stop` is set.
+    """Let a cluster's workers answer or resume a run, until it is finished or `watch.stop` is set.
 
     Args:
-        job: The run. Its folder is on a file system that all machines share. Its LLMs are not started in this
+        job: The run, whose folder is on a file system shared by all machines. Its LLMs are not started in this
             process.
-        opens: A function that makes the `Work` object of a worker.
+        opens: A function that creates a worker's `Work` object.
         cluster: The cluster with the workers.
-        watch: Whom to tell, in this thread, and how to stop.
+        watch: How to follow the run (in this thread) and stop it.
 
     Returns:
         The counts of this session.
 
     Raises:
         RunInUseError: Another process is working on the folder.
-        InputError: The cluster cannot be reached, or a worker has other code, models or documents than this
-            process.
-        RunError: As in `answer_all`. Also if several workers die on the same block, or while they start.
+        InputError: The cluster is unreachable, or a worker's code, models or documents differ from this process's.
+        RunError: As in `work_on`; or several workers died on the same block, or while starting.
     """
     run = job.folder
     assert run is not None
@@ -67,10 +67,8 @@ def work_on_blocks(job: Job, opens: Callable[[], Work], cluster: Cluster, watch:
                 f"{run} was started with different values: {'; '.join(changed)}. Use the same values,"
                 " another folder, or --restart"
             )
-    if not (run / CONFIGURATION).exists():
-        run_toml.write_configuration(
-            run / CONFIGURATION, described
-        )  # so that workers open the commit that it names
+    if not (run / CONFIGURATION).exists():  # so that workers open the commit that it names
+        run_toml.write_configuration(run / CONFIGURATION, described)
     watch.on_event(Event("starting", 0, job.questions.count))
     with (
         connected(cluster) as pool,
@@ -113,13 +111,13 @@ class _Driver:
     members: list[_Member] = field(default_factory=list)
     calls: dict[Any, tuple[_Member, Block]] = field(default_factory=dict)
     again: list[Block] = field(default_factory=list)
-    """Unfinished blocks that wait for a worker, for example because their worker has ended"""
+    """Unfinished blocks waiting for a worker, for example because theirs has ended"""
     fresh: Iterator[Block] = field(default_factory=lambda: iter(()))
     watched: dict[Block, _Watched] = field(default_factory=dict)
     answered: dict[int, Block] = field(default_factory=dict)
     """Blocks that can be merged, by the position of their first question"""
     totals: Summary = field(default_factory=Summary)
-    """The calls, tokens and times of all answered blocks, in all sessions"""
+    """The calls, tokens and times of all answered blocks, over all sessions"""
     session: Summary = field(default_factory=Summary)
     losses: Counter[Block] = field(default_factory=Counter)
     false_starts: int = 0
@@ -134,8 +132,8 @@ class _Driver:
     waits: bool = False
 
     def drive(self) -> Summary:
-        """Work until the answers to all questions are merged, or the run is stopped. Return the counts of
-        this session."""
+        """Work until the answers to all questions have been merged, or the run is stopped. Returns this session's
+        counts."""
         self.members = [self._member() for _ in range(self.pool.size)]
         while self.folder is None or self.done < self.job.questions.count:
             self._hear()
@@ -155,10 +153,7 @@ class _Driver:
         self.session.seconds = time.monotonic() - self.began
         self.session.left = self.job.questions.count - self.done
         if not self.session.left:
-            with contextlib.suppress(OSError):
-                for path in (self.run / BLOCKS).iterdir():
-                    blocks.remove(path)
-                (self.run / BLOCKS).rmdir()
+            shutil.rmtree(self.run / BLOCKS, ignore_errors=True)
             (self.run / PROGRESS).unlink(missing_ok=True)
         return self.session
 
@@ -174,8 +169,7 @@ class _Driver:
         return _Member(actor, actor.start.remote())
 
     def _hear(self) -> None:
-        """Wait a short time until a call of a worker ends, and handle the results of all calls that have
-        ended."""
+        """Wait briefly for a worker's call to end, and handle the results of all ended calls."""
         starts = {member.starting: member for member in self.members if member.starting is not None}
         for call in self.pool.ready([*starts, *self.calls], _LOOK_S):
             if call not in starts and call not in self.calls:  # of a worker that was just replaced
@@ -188,15 +182,15 @@ class _Driver:
                 continue
             member, block = self.calls.pop(call)
             member.blocks.discard(block)
-            for other in member.blocks:  # it may begin only now
+            for other in member.blocks:  # Work on it may begin only now.
                 self.watched[other].since = time.monotonic()
             if told is None:
                 self._unreachable(member, block)
-            elif told.session is None or told.totals is None:  # another worker has it
+            elif told.session is None or told.totals is None:  # Another worker holds the block.
                 self.again.append(block)
             else:
                 self.session.merge(told.session)
-                if told.session.left:  # it was stopped
+                if told.session.left:  # The worker was told to stop.
                     self.again.append(block)
                 else:
                     self.totals.merge(told.totals)
@@ -206,7 +200,7 @@ class _Driver:
     def _started(self, member: _Member, told: Told | None) -> None:
         member.starting = None
         if told is None:
-            self.false_starts += not member.has_started  # else its machine is gone, perhaps with others
+            self.false_starts += not member.has_started  # Otherwise, its machine is gone, perhaps with others.
             if self.false_starts >= _LOSSES:
                 raise RunError(
                     f"{self.false_starts} workers died while starting; do they lack memory, or is a model faulty?"
@@ -231,7 +225,7 @@ class _Driver:
         folder.forget_failures(only_of_transport=not job.options.retry_failed)
         self.done = folder.answered(job.questions.read())
         begun = blocks.blocks_in(self.run)
-        for block in [block for block in begun if block.end <= self.done]:  # merged when the process was killed
+        for block in [block for block in begun if block.end <= self.done]:  # merged before the process was killed
             begun.remove(block)
             blocks.remove(block.folder)
         asked = 1 + folder.journal.last_question()
@@ -245,9 +239,8 @@ class _Driver:
         self.watch.on_event(Event("started", self.done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
-        """Handle a call that failed because its worker could not be reached. The block goes back into the
-        queue. To find out whether the worker has ended, the method calls the worker's `start` again. If this
-        call fails too, the worker has ended."""
+        """Handle a call that failed because its worker was unreachable. The block goes back into the queue. To
+        find out whether the worker has ended, its `start` is called again; if this fails too, it has."""
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
@@ -259,8 +252,7 @@ class _Driver:
             member.starting = member.actor.start.remote()
 
     def _replace(self, member: _Member) -> None:
-        """Put a new worker in the place of a worker that has ended or hangs. The blocks of the old worker
-        will be given to other workers."""
+        """Replace a worker that has ended or hangs with a new one. Other workers will get its blocks."""
         self.pool.end(member.actor)
         for call, (one, block) in list(self.calls.items()):
             if one is member:
@@ -269,22 +261,22 @@ class _Driver:
         self.members[self.members.index(member)] = self._member()
 
     def _look_after(self) -> None:
-        """Read the leases of the blocks in progress, and of the blocks that wait for another worker. Replace
-        each worker that hangs."""
+        """Read the leases of all blocks that are in progress or waiting for another worker. Replace workers that
+        hang."""
         now = time.monotonic()
         for block in [*(block for _, block in self.calls.values()), *self.again]:
             lease = blocks.read_lease(block.folder)
             watched = self.watched.get(block)
             if watched is None or watched.lease != lease:
                 self.watched[block] = _Watched(lease, now)
-        for member in list(self.members):  # a block that waits for another of its worker has no lease yet
+        for member in list(self.members):  # A worker's second block has no lease until it starts.
             if not member.blocks or any(now - self.watched[block].since <= HUNG_S for block in member.blocks):
                 continue
             LOG.warning("a worker is not responding; replacing it")
             self._replace(member)
 
     def _free(self, block: Block) -> bool:
-        """Return whether a worker may get this block: no other worker is still working on it."""
+        """Return whether a worker may get this block, because no other worker is still working on it."""
         now = time.monotonic()
         watched = self.watched.setdefault(block, _Watched(blocks.read_lease(block.folder), now))
         return blocks.is_given_back(block.folder, watched.lease) or now - watched.since > blocks.LEASE_S
@@ -294,7 +286,7 @@ class _Driver:
             return
         self.again.sort()
         ready = [member for member in self.members if member.starting is None]
-        for load in range(AT_ONCE):  # first one for each
+        for load in range(AT_ONCE):  # first one block for each worker
             for member in ready:
                 if len(member.blocks) > load:
                     continue
@@ -318,8 +310,8 @@ class _Driver:
         return None
 
     def _merge(self) -> None:
-        """Append the answers of finished blocks to the answers of the run, in the order of the questions.
-        Stop at the first block that is not finished."""
+        """Append the answers of finished blocks to those of the run, in the order of the questions, up to the
+        first unfinished block."""
         while self.folder is not None:
             block = next((b for b in self.answered.values() if b.first <= self.done < b.end), None)
             if block is None:
@@ -333,8 +325,8 @@ class _Driver:
         return self.watch.stop is not None and self.watch.stop.is_set()
 
     def _limit(self) -> None:
-        """Check the limits of the run. Raises `RunError` if too many questions failed or the time is over. If
-        the tokens are used up or `stop` is set, the run stops after the questions in progress."""
+        """Check the run's limits. Raises `RunError` if too many questions have failed or the time is up. If the
+        tokens are used up or `stop` is set, the run stops after the questions in progress."""
         so_far, budget, failures = self._so_far(), self.job.budget, self.job.failures
         if failures is not None and so_far.states["failed"] > failures:
             raise RunError(f"more than {failures} questions failed")
@@ -355,9 +347,7 @@ class _Driver:
         for watched in self.watched.values():
             if (lease := watched.lease) is not None:
                 sum_of.states.update(lease.states)
-                sum_of.llm_calls += lease.llm_calls
-                sum_of.prompt_tokens += lease.prompt_tokens
-                sum_of.completion_tokens += lease.completion_tokens
+                sum_of.add_row(asdict(lease))
         return sum_of
 
     def _tell(self) -> None:
@@ -372,7 +362,7 @@ class _Driver:
         took, of_session = now - self.began, ended - self.before
         left = (total - ended) * took / of_session if of_session > 0 else None
         status = replace(status_of(so_far, total), running=True, seconds_left=left, waiting=waiting)
-        with contextlib.suppress(OSError):  # nothing depends on it
+        with contextlib.suppress(OSError):  # The file only informs readers, so an error does not matter.
             write_progress(self.run, status)
         kind: Literal["waiting", "answering", "progress"] = "answering" if self.waits else "progress"
         self.watch.on_event(Event("waiting" if waiting else kind, ended, total, waiting=waiting))

@@ -1,7 +1,7 @@
 """The journal of a run: the LLM's replies and the usage (ledger) of each question, in SQLite.
 
 The database is in SQLite's WAL mode, so that a killed process loses no committed row. With `sync` "normal", a
-power cut can lose the last commits: a few megabytes, but never the whole database. With "full", a power cut loses
+power cut can lose the last commits (a few megabytes), but never the whole database. With "full", a power cut loses
 nothing.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -33,14 +33,14 @@ from pyfast.utils.sqlite_files import fault, open_database
 Outcome = Completion | CallError
 T = TypeVar("T")
 Key = tuple[str, int]
-"""The key of a completion: a text `ROLE:DIGEST` with the role and the digest of its request, and how often
-the question has made the same request before"""
+"""The key of a completion: a string `ROLE:DIGEST` with the role and the digest of its request, and the number of
+earlier identical requests of the question"""
 
-# `entry` and `ledger` are JSON, so that one statement inserts a whole group. With a statement for each row, SQLite
-# would release and take the interpreter's lock for each row, and wait each time. `line` and `trace` are the
-# digests of the question's lines in answers.jsonl and traces.jsonl.zst, or NULL if they are not known.
-# `reused` has the replies of earlier runs, each with its key and the id of its question ("": not known). A row
-# without a request names the folder of such a run in place of a question.
+# `entry` and `ledger` are JSON, so that one statement inserts a whole group. With one statement per row, SQLite
+# would release and reacquire the GIL for each row, and wait each time. `line` and `trace` are the digests of the
+# question's lines in answers.jsonl and traces.jsonl.zst, or NULL if unknown. `reused` contains the replies of
+# earlier runs, each with its key and the id of its question ("": unknown). A row without a request contains the
+# folder of such a run instead of a question id.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS completions (question INTEGER NOT NULL, entry TEXT NOT NULL);
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS batches (key TEXT PRIMARY KEY, llm TEXT NOT NULL, id 
 CREATE TABLE IF NOT EXISTS batch_calls (batch TEXT NOT NULL, place INTEGER NOT NULL, request TEXT NOT NULL);
 """  # fmt: skip
 _INDEXED = "index", "by_question", "completions", "CREATE INDEX by_question ON completions (question)"
-# What SQLite itself does not know of a damaged row
+# Damage to rows that SQLite itself does not notice
 _BROKEN = {
     "completions": "NOT json_valid(entry)",
     "questions": f"NOT json_valid(ledger) OR state NOT IN {STATES}",
@@ -66,7 +66,7 @@ _COLUMNS = """
 SELECT it.name, count(*) FROM sqlite_schema AS it, pragma_table_info(it.name) WHERE it.type = 'table'
 GROUP BY it.name ORDER BY it.rowid
 """
-# Errors of the machine: no space, no permission, no file handle. The journal itself may be intact.
+# Errors of the machine, such as a full disk or missing permissions: the journal itself may be intact.
 _OF_THE_MACHINE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -77,22 +77,20 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
 }
-# A run that is done does not check whether all its rows are JSON.
+# A finished run does not check whether all its rows are JSON.
 _LOST = f"CASE WHEN json_valid(entry) THEN entry ->> 3 END = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _AMONG = "question IN (SELECT value FROM json_each(?))"
-# The digest of a completion's request; its key in the journal begins with the role.
-_REQUEST = "substr(entry ->> 1, instr(entry ->> 1, ':') + 1)"
-# Rows of replies that no call of this run paid for, or only the call of another question, have this mark.
+# This marks replies that come from an earlier run or another question, so that this question did not pay for them.
 _IS_REUSED = "json_type(entry, '$[#-3]') IS 'true'"
-# The call of a completion, as `call_name` names it for a Batch API.
+# The name of a completion's call in a Batch API, as `call_name` returns it
 _CALL = "question || ':' || (entry ->> 1) || ':' || (entry ->> 2)"
 _REUSABLE = """
-SELECT entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
+SELECT 0, entry FROM reused WHERE request = ?1 AND nth = ?2 AND (question = ?3 OR NOT ?4)
 ORDER BY question != ?3, question LIMIT 1
 """
-# An index of the replies by request, for this process alone. An index in the file would be one of an expression,
-# and such files are refused.
+# An index of the replies by request, for this process alone. In the file, it would be an index on an expression,
+# and pyfast rejects such files.
 _BY_REQUEST = "CREATE TEMP TABLE by_request (request TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID"
 _GO_ON = """
 INSERT OR REPLACE INTO by_request
@@ -102,8 +100,8 @@ _REPLY_TO = """
 SELECT question, entry FROM completions WHERE rowid = (SELECT at FROM by_request WHERE request = ?)
 """
 _KEEP = "INSERT INTO completions SELECT value ->> 0, value FROM json_each(?)"
-# A question can end twice: before a kill, and when it is replayed. The first ending has the cost. The second has
-# what stands in the answers.
+# A question can end twice: before a kill, and when it is replayed. The costs come from the first time, and the
+# contents of the answers file from the second.
 _FINISH = """
 INSERT INTO questions
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value -> 4, value ->> 5, value ->> 6 FROM json_each(?)
@@ -132,15 +130,15 @@ WHERE number BETWEEN ?2 AND ?3 ORDER BY number
 
 
 def call_name(number: int, key: Key) -> str:
-    """Return the name of a call in its run, by which a resumed run finds it in a batch. `number` and `key` are
-    those of its question and its completion."""
+    """Return the name by which a resumed run finds a call in a batch, from the number of its question and the key
+    of its completion."""
     return f"{number}:{key[0]}:{key[1]}"
 
 
 def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0, reused: bool = False) -> bytes:
-    """Make the row of an LLM call, from its completion or its error. `elapsed` is the seconds from the start of
-    the question to the end of the call. `reused`: the completion comes from an earlier run or another question.
-    Raises `CallError` if the completion cannot be stored."""
+    """Create the row of an LLM call from its completion or error. `elapsed` is the number of seconds from the
+    start of the question to the end of the call. `reused`: the completion comes from an earlier run or another
+    question. Raises `CallError` if the completion cannot be stored."""
     if isinstance(outcome, CallError):
         fields: tuple[object, ...] = (type(outcome).__name__, str(outcome))
     else:
@@ -155,13 +153,13 @@ def completion_row(number: int, key: Key, outcome: Outcome, elapsed: float = 0.0
 
 
 def sound(entry: str, number: int) -> bool:
-    """Return whether the row of a completion matches its checksum, which means that it is unchanged."""
+    """Return whether the row of a completion matches its checksum, and so is unchanged."""
     return read_outcome(entry, number) is not None
 
 
 def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
-    """Read the row of an LLM call. Return (the key, the completion or the error of the call). Return None if
-    the row does not match its checksum, because it is damaged."""
+    """Read the row of an LLM call, and return its key and its completion or error, or None if the row is damaged
+    (it does not match its checksum)."""
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
@@ -183,8 +181,8 @@ def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
-    """Copy the row of a completion of question `number`, as a row of question `number + shift`. Return None
-    if the row has changed since it was written."""
+    """Return the row of a completion of question `number` as a row of question `number + shift`, or None if the
+    row has changed since it was written."""
     head, last = entry.find(","), entry.rfind(",")
     if entry[1:head] != str(number) or entry[last + 1 : -1] != str(crc32(f"{entry[:last]}]".encode())):
         return None
@@ -196,25 +194,23 @@ class Journal:
     """An open journal. Only one process at a time can open it. Any method can raise `RunError`."""
 
     def __init__(self, path: Path, sync: Sync = "normal", runs: Sequence[str] = (), checked: bool = True) -> None:
-        """Open the file, or make it. If the file is damaged, recover the rows that can still be read.
+        """Open or create the file. If it is damaged, recover the rows that can still be read.
 
         Args:
             path: The file.
-            sync: `normal` or `full`. The top of this file explains them.
-            runs: The digests of the run to which the journal belongs. A run that now has more questions has one
-                for the fewer questions too, so that it can be resumed if the process is killed before run.toml
-                has the new number.
-            checked: Whether to check all rows. False: check only the tables that a session uses when the run has
-                finished, because it reads no completions.
+            sync: `normal` or `full`, as explained at the top of this file.
+            runs: The digests of the run that the journal belongs to. If the run has got more questions, they
+                include the digest with fewer questions, so that the run can be resumed if the process is killed
+                before run.toml contains the new number.
+            checked: Whether to check all rows. False: check only the tables that a session of a finished run uses,
+                which reads no completions.
         """
         self._path = path
         self._indexed = False
         self._indexed_until = -1
-        """The last row of `completions` that is indexed by request. -1: none is, and there is no index"""
-        self._highest: int | None = None
-        """An upper limit for the numbers of the questions that have LLM calls. None: not known"""
+        """The last row of `completions` that is indexed by request. -1: there is no such index yet"""
         self.salvaged: Path | None = None
-        """The new path of the damaged file. None: the file was not damaged"""
+        """The new path of the damaged file, or None if the file was intact"""
         with self._explained():
             if path.exists() and not _whole(path, () if checked else ("run", "questions", "sessions")):
                 self.salvaged = _set_aside(path)
@@ -222,22 +218,20 @@ class Journal:
             self._database.text_factory = _text
             self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("PRAGMA journal_mode = WAL")
-            # The tables and the name of the run are made together, and safe from a power cut: a journal that
-            # names no run could be another run's.
+            # The tables and the run's digest are created together, and synced to the disk: a journal without a
+            # digest could belong to another run.
             self._database.execute("PRAGMA synchronous = full")
             self._database.executescript(f"BEGIN;{_SCHEMA}")
             with self._ended_together():
                 if self.salvaged is not None:
                     self._rescue(self.salvaged, runs)
-                for run in runs:
-                    self._database.execute(
-                        "INSERT INTO run SELECT ?1 WHERE ?1 NOT IN (SELECT digest FROM run)", (run,)
-                    )
+                known = "INSERT INTO run SELECT ?1 WHERE ?1 NOT IN (SELECT digest FROM run)"
+                self._database.executemany(known, [(run,) for run in runs])
             self._database.execute(f"PRAGMA synchronous = {sync}")
             self._reuses = bool(self._database.execute("SELECT 1 FROM reused LIMIT 1").fetchall())
         self.file = path.stat() if path.exists() else None
-        """The status (`os.stat_result`) of the opened file. With it, the run can notice that another file is at
-        this path later"""
+        """The status (`os.stat_result`) of the opened file, with which the run notices if another file is at this
+        path later"""
 
     def commit(
         self,
@@ -246,40 +240,33 @@ class Journal:
         asked: Mapping[str, Asked] | None = None,
         moved: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Write rows of completions and of questions in one transaction. If the run stores prompts, `asked`
-        has the requests to the LLM, which are written too. `moved` has the questions whose number changes, with
-        the old number and the new one."""
-        # A single statement is a transaction of its own.
+        """Write rows of completions and questions in one transaction. If the run stores prompts, the requests in
+        `asked` are written too. `moved` contains the old and the new number of each question to be renumbered."""
+        # A single statement is a transaction in itself.
         several = asked or moved or (completions and questions)
         together = self._transaction() if several else contextlib.nullcontext()
-        self._highest = None
         with self._explained(), together:
             if asked:
                 add_prompts(self._database, asked)
             for statement, rows in ((_KEEP, completions), (_FINISH, questions)):
                 if rows:
                     self._database.execute(statement, ((b"[" + b",".join(rows) + b"]").decode(),))
-            if moved and not self._indexed:
-                self._database.execute(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
-                self._indexed = True
-            self._database.executemany(_MOVE, moved)
+            if moved:
+                self._index_by_question()
+                self._database.executemany(_MOVE, moved)
 
     def note_stop(self, questions: Sequence[str]) -> list[str]:
         """Note the ids of the questions that were in progress when the LLM ended the run. Returns those that were
-        in progress at the last stop too."""
+        also in progress at the last stop."""
         ids = [question.encode(errors="replace").decode() for question in questions]
         before = self._rows("SELECT questions FROM halts ORDER BY rowid DESC LIMIT 1")
-        with self._explained():
-            self._database.execute("INSERT INTO halts VALUES (?)", (orjson.dumps(ids).decode(),))
+        self._rows("INSERT INTO halts VALUES (?)", (orjson.dumps(ids).decode(),))
         earlier = set(orjson.loads(before[0][0])) if before else set()
         return [id for id in ids if id in earlier]
 
     def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Return the completions and the failed calls that the journal has for a question, by their keys.
-        Damaged rows are left out."""
-        if not self._indexed:  # Only a resumed run reads completions by question.
-            self._rows(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
-            self._indexed = True
+        """Return the stored completions and failed calls of a question, by key. Damaged rows are left out."""
+        self._index_by_question()
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
         outcomes = (read_outcome(entry, number) for (entry,) in rows)
         return dict(outcome for outcome in outcomes if outcome is not None)
@@ -290,16 +277,15 @@ class Journal:
         return set(self._rows(keys, (number,)))
 
     def reply_to(self, request: str) -> Completion | None:
-        """Return the last reply to a request, to whichever question, or None. `request` is the text of a key."""
+        """Return the last reply to a request of any question, or None if there is none. `request` is the string in
+        a key."""
         if self._indexed_until < 0:
             self._rows(_BY_REQUEST)
         ((last,),) = self._rows("SELECT coalesce(max(rowid), 0) FROM completions")
         if last > self._indexed_until:
             self._rows(_GO_ON, (self._indexed_until,))
             self._indexed_until = last
-        rows = self._rows(_REPLY_TO, (request,))
-        read = read_outcome(rows[0][1], rows[0][0]) if rows else None
-        return read[1] if read is not None and isinstance(read[1], Completion) else None
+        return self._reply(_REPLY_TO, (request,))
 
     def elapsed(self, number: int) -> float:
         """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
@@ -308,14 +294,14 @@ class Journal:
         return max((end for end in ends if isinstance(end, float)), default=0.0)
 
     def copy_replies(self, run: Path, roles: Collection[str]) -> tuple[int, int]:
-        """Copy the replies of another run, so that `reusable` finds them. Failed calls are left out.
+        """Copy the replies of another run, so that `reusable` finds them. Failed calls are not copied.
 
         Args:
             run: The folder of the other run, which stays unchanged.
-            roles: Copy only the replies to prompts with these roles.
+            roles: The roles of the prompts whose replies are copied.
 
         Returns:
-            The number of replies that were copied, and the number of damaged rows that were left out.
+            The number of copied replies, and the number of damaged rows that were left out.
 
         Raises:
             InputError: The other journal cannot be read.
@@ -341,36 +327,31 @@ class Journal:
         return max(self.change(copy), 0), damaged
 
     def reusable(self, key: Key, id: str, sampled: bool) -> Completion | None:
-        """Return the reply that an earlier run got to a request, or None. `key` is the request's key, and `id` the
-        id of the question. A reply to a request that is `sampled` (at a temperature above 0) serves only the
+        """Return the reply that an earlier run received to a request, or None. `key` is the request's key, and
+        `id` the id of the question. A reply to a `sampled` request (at a temperature above 0) serves only the
         question with the same id, because two questions need two samples."""
         if not self._reuses:
             return None
-        rows = self._rows(_REUSABLE, (*key, id, sampled))
-        read = read_outcome(rows[0][0], 0) if rows else None
-        return read[1] if read is not None and isinstance(read[1], Completion) else None
+        return self._reply(_REUSABLE, (*key, id, sampled))
 
     def failed(self, only_of_transport: bool = False) -> list[int]:
         """Return the numbers of the questions that failed.
 
-        With `only_of_transport`, return only questions with a call that failed in transit (because of the
-        connection).
+        With `only_of_transport`, return only questions with a call that failed in transit.
         """
         failed = [number for (number,) in self._rows("SELECT number FROM questions WHERE state = 'failed'")]
-        if not only_of_transport or not failed:  # Most runs have none, so they need not search all completions.
+        if not only_of_transport or not failed:  # Most runs have no failures, so they skip the search.
             return failed
         lost = f"SELECT DISTINCT question FROM completions WHERE {_LOST} AND {_AMONG}"
         return [number for (number,) in self._rows(lost, (orjson.dumps(failed).decode(),))]
 
     def forget(self, failed: Sequence[int], only_of_transport: bool = False) -> None:
-        """Delete the failed questions whose numbers are in `failed`, so that the run tries these questions
-        again.
+        """Delete the failed questions with the numbers `failed`, so that the run tries them again.
 
-        The completions and the failed calls of these questions are deleted too. Questions that have not ended
-        keep their completions, but their failed calls are deleted.
+        Their completions and failed calls are deleted too. Questions that have not ended keep their completions,
+        but lose their failed calls.
 
-        With `only_of_transport`, all completions stay. Of the failed calls, only the calls that failed in
-        transit are deleted.
+        With `only_of_transport`, all completions stay, and only calls that failed in transit are deleted.
         """
         unended = "question NOT IN (SELECT number FROM questions)"
         if only_of_transport:
@@ -383,31 +364,30 @@ class Journal:
             if not only_of_transport:  # A Batch API's result for these calls must not be used again.
                 asked = f"SELECT {_CALL} FROM completions WHERE {gone}"
                 execute(f"DELETE FROM batch_calls WHERE request IN ({asked})", numbers)
-                # The reply of an earlier run may be the reason of the failure.
+                # The reply of an earlier run may be the reason for the failure.
                 keys = f"SELECT entry ->> 1 FROM completions WHERE {gone}"
                 execute(f"DELETE FROM reused WHERE request IN ({keys})", numbers)
             execute(f"DELETE FROM completions WHERE {gone}", numbers)
             execute("DELETE FROM questions WHERE number IN (SELECT value FROM json_each(?))", numbers)
 
     def counts(self, first: int = 1 << 62) -> dict[str, int]:
-        """Return for each state how many questions ended in this state. Only the questions before number `first`
-        count."""
+        """Return how many of the questions before number `first` ended in each state."""
         return dict(self._rows("SELECT state, count(*) FROM questions WHERE number < ? GROUP BY state", (first,)))
 
     def digests(self, of: Literal["line", "trace"]) -> dict[int, str]:
-        """Return what the function `digests` returns."""
+        """Call the function `digests` with this journal."""
         with self._explained():
             return digests(self._database, of)
 
     def tokens(self) -> int:
-        """Count the tokens of all prompts and completions. Replies of earlier runs do not count, and a reply that
+        """Count the tokens of all prompts and completions, without the replies of earlier runs. A reply that
         several questions share counts once."""
         paid = f"json_valid(entry) THEN entry ->> 3 IS NULL AND NOT {_IS_REUSED}"
         total = f"sum(CASE WHEN CASE WHEN {paid} END THEN (entry ->> 6) + (entry ->> 8) END)"
         return int(self._rows(f"SELECT coalesce({total}, 0) FROM completions")[0][0])
 
     def last_question(self) -> int:
-        """Find the highest question number among all recorded LLM calls. Returns -1 if no call is recorded."""
+        """Return the highest question number among all recorded LLM calls, or -1 if there are none."""
         return int(self._rows("SELECT coalesce(max(question), -1) FROM completions")[0][0])
 
     def is_empty(self) -> bool:
@@ -415,7 +395,7 @@ class Journal:
         return not self._rows("SELECT 1 FROM completions LIMIT 1")
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call `work` with the database in a transaction of its own, which is synced to the disk. Return its
+        """Call `work` with the database in a separate transaction, which is synced to the disk, and return its
         result."""
         with self._explained():
             (level,) = self._database.execute("PRAGMA synchronous").fetchone()
@@ -427,50 +407,43 @@ class Journal:
                 self._database.execute(f"PRAGMA synchronous = {level}")
 
     def take_in(self, other: Path, first: int, last: int, shift: int) -> None:
-        """Copy questions, calls and prompts from another run's journal.
+        """Copy questions, calls and prompts from another run's journal, in one transaction that is synced to the
+        disk.
 
-        The copies replace the rows that this journal has for these questions.
-
-        All copies are made in one transaction, which is synced to the disk. Damaged rows of the other journal
-        are left out.
+        The copies replace this journal's rows for these questions. Damaged rows of the other journal are left out.
 
         Args:
             other: The other journal.
             first: The first question to copy, by its number in the other journal.
             last: The last question to copy, by its number in the other journal.
-            shift: The number of a question in this journal minus its number in the other journal.
+            shift: A question's number in this journal minus its number in the other journal.
         """
         here, there = (first + shift, last + shift), (shift, first, last)
-        highest = self.last_question() if self._highest is None else self._highest
-        self._highest = None  # until the change has succeeded
-        # Without an index, a search for calls reads all of them. So new questions need no search.
-        replaces = here[0] <= highest
+        self._index_by_question()
 
         def take(database: sqlite3.Connection) -> None:
-            if replaces:
-                database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
+            database.execute("DELETE FROM main.completions WHERE question BETWEEN ? AND ?", here)
             database.execute("DELETE FROM main.questions WHERE number BETWEEN ? AND ?", here)
             database.execute(_TAKE_COMPLETIONS, there)
             database.execute(_TAKE_QUESTIONS, there)
             for statement in TAKE_PROMPTS:
                 database.execute(statement)
 
-        open_to_read(other).close()  # Refuse a file with triggers or views, which could run code of their own.
+        open_to_read(other).close()  # Reject a file with triggers or views, which SQLite would execute.
         with self._explained():
             self._database.execute("ATTACH ? AS other", (f"{other.resolve().as_uri()}?mode=ro",))
             try:
                 self.change(take)
             finally:
                 self._database.execute("DETACH other")
-        self._highest = max(highest, here[1])
 
     def start_session(self) -> None:
-        """Record that a process (a session) starts to work on the run."""
+        """Record that a session (one process's work on the run) starts."""
         finished = sum(self.counts().values())
         self._rows("INSERT INTO sessions VALUES (?, ?)", (time.time(), finished))
 
     def close(self) -> None:
-        """Close the file. Everything that was committed stays."""
+        """Close the file. All commits are kept."""
         self._database.close()
 
     def _rescue(self, damaged: Path, runs: Sequence[str]) -> None:
@@ -488,15 +461,26 @@ class Journal:
                         if row[0] is not None:  # SQLite would give it a number of its own.
                             rows.append(row)
                 if table == "run":
-                    if runs and rows and not {*rows} & {(run,) for run in runs}:
+                    if runs and rows and {*rows}.isdisjoint((run,) for run in runs):
                         return
                     continue
                 for row in rows:
-                    # The row has another shape.
+                    # The row may have a different shape.
                     with contextlib.suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError):
                         self._database.execute(into, row)
         for table, broken in _BROKEN.items():
             self._database.execute(f"DELETE FROM {table} WHERE {broken}")
+
+    def _reply(self, statement: str, parameters: Sequence[object]) -> Completion | None:
+        """Return the reply in the first row of a statement's result, a question number and an entry."""
+        read = next((read_outcome(entry, number) for number, entry in self._rows(statement, parameters)), None)
+        return read[1] if read is not None and isinstance(read[1], Completion) else None
+
+    def _index_by_question(self) -> None:
+        """Index the completions by question. Most runs never search for the completions of a question."""
+        if not self._indexed:
+            self._rows(_INDEXED[-1].replace("INDEX", "INDEX IF NOT EXISTS"))
+            self._indexed = True
 
     def _rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Execute one statement, and return its rows."""
@@ -511,7 +495,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _ended_together(self) -> Iterator[None]:
-        """Commit what the `with` block has written in the open transaction, or nothing of it."""
+        """Commit everything that the `with` block writes in the open transaction, or nothing if it fails."""
         try:
             yield
             self._database.execute("COMMIT")
@@ -529,10 +513,9 @@ class Journal:
 
 
 def _whole(path: Path, tables: Sequence[str]) -> bool:
-    """Return True if the file of a journal can be used and the rows of `tables` (none: of all tables) are
-    undamaged, otherwise False.
+    """Return whether a journal file is usable, and the rows of `tables` (empty: all tables) are intact.
 
-    Raises `sqlite3.Error` if the cause of an error is the machine, such as a full disk, and not the file.
+    Raises `sqlite3.Error` if the machine caused an error (such as a full disk), and not the file.
     """
     try:
         with contextlib.closing(open_database(path)) as database:
@@ -540,14 +523,14 @@ def _whole(path: Path, tables: Sequence[str]) -> bool:
                 if database.execute(f"PRAGMA {check}").fetchone() != ("ok",):
                     return False
             database.executescript(f"{_SCHEMA}DELETE FROM sessions WHERE 0")  # Fails if nothing can be written.
-            # With one bit changed, a definition can still be valid: of a table with another name or column.
+            # A definition with one flipped bit may still be valid, but of a table with another name or column.
             if not _wanted() <= _definitions(database) <= _wanted() | {_INDEXED}:
                 return False
             broken = "SELECT EXISTS (SELECT 1 FROM {} WHERE {})"
             rows = {name: broken for name, broken in _BROKEN.items() if name in (tables or _BROKEN)}
             return not any(database.execute(broken.format(*row)).fetchone()[0] for row in rows.items())
     except sqlite3.DatabaseError as error:
-        # Python's own errors, of a text that is not UTF-8, have no code.
+        # Python's own errors, about strings that are not UTF-8, have no code.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_MACHINE:
             raise
         return False
@@ -561,7 +544,7 @@ def _definitions(database: sqlite3.Connection) -> set[tuple[str | None, ...]]:
 
 @cache
 def _wanted() -> set[tuple[str | None, ...]]:
-    """Return the definitions of a new journal."""
+    """Return the table definitions of a new journal."""
     with contextlib.closing(sqlite3.connect(":memory:")) as made:
         made.executescript(_SCHEMA)
         return _definitions(made)
@@ -592,8 +575,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a journal as `open_to_read` does, for a `with` block. Raises `InputError` if it cannot be opened, or if
-    the block finds that it is damaged."""
+    """Open a journal for a `with` block, as `open_to_read` does. Raises `InputError` if it cannot be opened, or if
+    the block finds it damaged."""
     try:
         with contextlib.closing(open_to_read(path)) as database:
             yield database
@@ -604,17 +587,16 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def digests(database: sqlite3.Connection, of: Literal["line", "trace"]) -> dict[int, str]:
-    """For each question, return the checksum of its line in answers.jsonl, or of its trace, by the number of the
-    question. Questions for which the journal has no checksum are left out. Raises `sqlite3.Error`."""
+    """Return the digest of each question's line in answers.jsonl, or of its trace, by question number. Questions
+    without a digest are left out. Raises `sqlite3.Error`."""
     return dict(database.execute(f"SELECT number, {of} FROM questions WHERE {of} IS NOT NULL"))
 
 
 def runs_of(path: Path) -> set[str] | None:
-    """Return the checksums that identify the run to which a journal belongs. They are checksums of the run's
-    configuration.
+    """Return the configuration digests that identify the run to which a journal belongs.
 
-    A run that was resumed with more questions has one checksum for each number of questions. The result is
-    empty if the journal names no run, and None if the journal cannot be read.
+    A run that was resumed with more questions has one digest for each number of questions. The result is empty if
+    the journal names no run, and None if it cannot be read.
     """
     with contextlib.suppress(InputError), reading(path) as database:
         if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
@@ -623,17 +605,17 @@ def runs_of(path: Path) -> set[str] | None:
     return None
 
 
-def reused_runs(path: Path, runs: Iterable[Path]) -> list[Path]:
-    """Of these runs, return those whose replies a journal already has (see `Journal.copy_replies`)."""
+def runs_to_copy(path: Path, runs: Sequence[Path]) -> Sequence[Path]:
+    """Return those of the runs whose replies a journal does not contain yet (see `Journal.copy_replies`)."""
     with contextlib.suppress(InputError), reading(path) as database:
         copied = {name for (name,) in database.execute("SELECT question FROM reused WHERE request = ''")}
-        return [run for run in runs if _name(run) in copied]
-    return []
+        return [run for run in runs if _name(run) not in copied]
+    return runs
 
 
 def has_calls(path: Path) -> bool:
-    """Return whether a journal has completions or submitted batches. A journal that cannot be read counts as one
-    that has. A journal has none if its making was interrupted, so that tables are missing.
+    """Return whether a journal contains completions or submitted batches. The result is True if the journal cannot
+    be read, and False if its creation was interrupted, so that tables are missing.
     """
     try:
         with contextlib.closing(_reader(path)) as database:
@@ -665,40 +647,39 @@ def row_of_question(
     line: str | None = None,
     trace: str | None = None,
 ) -> bytes:
-    """Make the row of a question that has ended. `line` is the checksum of the question's line in
-    answers.jsonl, and `trace` is the checksum of its line in the traces.
-    """
+    """Create the row of a question that has ended. `line` and `trace` are the digests of its lines in
+    answers.jsonl and in the traces."""
     row = ledger.as_row() if isinstance(ledger, Ledger) else ledger
     return orjson.dumps((number, id, state, reason, row, line, trace))
 
 
 class JournalledBatches(BatchLog):
-    """Stores the batches of LLM calls that a run submits to a Batch API, in the run's open journal. Any
-    method can raise `RunError`."""
+    """Stores the batches of LLM calls that a run submits to a Batch API in the run's open journal. Any method can
+    raise `RunError`."""
 
     def __init__(self, journal: Callable[[], Journal], writer: Executor) -> None:
-        """`journal` returns the open journal, and `writer` is the thread that writes it."""
+        """`journal` is a function that returns the open journal, and `writer` the thread that writes it."""
         self._journal = journal
         self._writer = writer
 
     async def load(self, llm: str) -> Sequence[LoggedBatch]:
-        """Return the stored batches of an LLM, the oldest first. Each batch has only the calls that have no
-        reply in the journal yet."""
+        """Return an LLM's stored batches, oldest first, each with only the calls that have no reply in the journal
+        yet."""
         return await self._do(lambda database: _load(database, llm))
 
     async def add(self, llm: str, batch: LoggedBatch) -> None:
-        """Store a new batch. Call this method before the batch is submitted."""
+        """Store a new batch. This method must be called before the batch is submitted."""
         await self._write(
             ("INSERT INTO batches VALUES (?, ?, ?, ?)", [(batch.key, llm, batch.id, batch.made)]),
             ("INSERT INTO batch_calls VALUES (?, ?, ?)", [(batch.key, *call) for call in batch.calls.items()]),
         )
 
     async def identify(self, key: str, id: str) -> None:
-        """Store the id that the provider gave to a batch."""
+        """Store the provider's id of a batch."""
         await self._write(("UPDATE batches SET id = ? WHERE key = ?", [(id, key)]))
 
     async def remove(self, key: str) -> None:
-        """Remove a batch. Its calls can then be submitted again."""
+        """Remove a batch, so that its calls can be submitted again."""
         calls = "DELETE FROM batch_calls WHERE batch = ?", [(key,)]
         await self._write(calls, ("DELETE FROM batches WHERE key = ?", [(key,)]))
 

@@ -1,5 +1,5 @@
-"""Read the finished questions of a run from its journal: their LLM calls, what they used, and how fast they
-were. And estimate what a prefix cache of an LLM's server saves, from the prompts that a run stores."""
+"""Read a run's finished questions from its journal: their LLM calls, usage and times. From stored prompts,
+estimate how many tokens the prefix cache of an LLM's server saves."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Message
 from pyfast.llm.protocol import ON_GPU
 
-_FRAMES = 128  # frames of kept prompts in memory: about as many as the questions in progress need
-_AT_ONCE = 128  # questions whose calls are read together
+_FRAMES = 128  # frames of stored prompts in memory: about as many as the questions in progress need
+_AT_ONCE = 128  # the number of questions whose calls are read together
 _QUESTIONS = "SELECT number, id, ledger FROM questions WHERE number BETWEEN ? AND ? ORDER BY number"
-_ENTRIES = "SELECT entry FROM completions WHERE question = ? ORDER BY rowid"
 _IDS = "SELECT id FROM questions WHERE number >= ? ORDER BY number"
-# The table has no index, so SQLite reads all of it, and sorts what it finds.
+# Without an index, SQLite reads the whole table, and sorts the matching rows.
 _COMPLETIONS = "SELECT question, entry FROM completions WHERE question BETWEEN ? AND ? ORDER BY question, rowid"
 
 Ended = tuple[str, dict[str, Any], list[LLMCall]]
-"""A question that has ended: its id, its ledger (empty if it is damaged), and its LLM calls"""
+"""A question that has ended: its id, its ledger (empty if damaged), and its LLM calls"""
 _EDGE = 0.1
-"""The share of the questions that do not count at the beginning and at the end of a run, when fewer questions
-than usual are in progress """
+"""The share of questions left out at the beginning and at the end of a run, when fewer questions than usual are in
+progress"""
 _FEW = 20
 
 
 def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
-    """Of the `count` questions from number `first` on, read those that have ended, in the order of the run.
+    """Read those of the `count` questions from number `first` on that have ended, in the order of the run.
 
-    All questions are read from one state of the journal, even if a run writes to it meanwhile.
+    All questions are read from the same state of the journal, even if a run writes to it meanwhile.
 
-    Raises `InputError` if the journal cannot be read or is damaged.
+    Raises `InputError` if the journal is unreadable or damaged.
     """
     with reading(journal) as database:
         database.execute("BEGIN")
@@ -62,7 +61,7 @@ def ended_questions(journal: Path, first: int, count: int) -> Iterator[Ended]:
 
 
 def ended_ids(journal: Path, first: int = 0) -> list[str]:
-    """Read the ids of the questions that have ended, in the order of the run, beginning at number `first`.
+    """Read the ids of the questions that have ended, in the order of the run, starting with number `first`.
 
     Raises `InputError` if the journal cannot be read.
     """
@@ -71,19 +70,19 @@ def ended_ids(journal: Path, first: int = 0) -> list[str]:
 
 
 def calls_of(journal: Path, id: str) -> list[LLMCall]:
-    """Read the LLM calls of a question, in the order in which they ended. Raises `InputError` if no question
-    with this id has ended."""
+    """Read a question's LLM calls in the order in which they ended. Raises `InputError` if no question with this
+    id has ended."""
     with reading(journal) as database:
         row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            raise InputError(f"{journal.parent}: no finished question {id!r}")
-        entries = [entry for (entry,) in database.execute(_ENTRIES, row)]
-        return _read_calls({row[0]: entries}, KeptPrompts(database))[row[0]]
+    if row is None:
+        raise InputError(f"{journal.parent}: no finished question {id!r}")
+    ((_, _, calls),) = ended_questions(journal, row[0], 1)
+    return calls
 
 
 def _read_calls(entries: Mapping[int, Sequence[str]], prompts: KeptPrompts) -> dict[int, list[LLMCall]]:
-    """Read the LLM calls of questions. `entries` has the rows of the completions of each question, by the number
-    of the question. Raises `DamagedError` if a row is damaged."""
+    """Read the LLM calls of questions. `entries` maps question numbers to the rows of their completions. Raises
+    `DamagedError` if a row is damaged."""
     read: dict[int, list[tuple[Key, Outcome]]] = {}
     for number, rows in entries.items():
         read[number] = [one for row in rows if (one := read_outcome(row, number)) is not None]
@@ -106,10 +105,10 @@ class Used(UsageTotals):
     """The LLM calls, tokens and time that one question of a run used."""
 
     seconds: float | None = None
-    """The seconds from the start of the question to its end, without the time of reused replies. None if the run
-    did not record them"""
+    """The seconds from the question's start to its end, without the time of reused replies. None if they were not
+    recorded"""
     by_role: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Tokens of prompts and of completions, by the role of the LLM that answered"""
+    """The tokens of prompts and completions, by the role of the LLM that answered"""
 
     @property
     def computed_tokens(self) -> int:
@@ -118,8 +117,8 @@ class Used(UsageTotals):
 
 
 def used_by(folder: Path) -> dict[str, Used]:
-    """Read from a run's journal what each ended question used. The result maps the ids of the questions to
-    their usage. A question whose ledger is damaged is left out.
+    """Read the usage of each ended question from a run's journal, by question id. Questions with a damaged ledger
+    are left out.
 
     Raises `InputError` if the journal cannot be read.
     """
@@ -131,9 +130,9 @@ def used_by(folder: Path) -> dict[str, Used]:
 def _used(ledger: Mapping[str, Any]) -> Used:
     used = Used(seconds=ledger.get("seconds"))
     used.add_row(ledger)
-    for stage in ledger["stages"].values():
-        if len(stage) == 7 and stage[4]:  # A stage of a prompt has its role and its tokens, in and out.
-            role, into, out = stage[4:]
+    for _calls, _queued, _running, _batches, *of_prompt in ledger["stages"].values():
+        if of_prompt and of_prompt[0]:  # A stage of a prompt has its role and its tokens, in and out.
+            role, into, out = of_prompt
             before = used.by_role.get(role, (0, 0))
             used.by_role[role] = before[0] + into, before[1] + out
     return used
@@ -144,14 +143,14 @@ class ServiceTimes:
     """The measured times of a run."""
 
     seconds: tuple[float, ...]
-    """The seconds of each question, from its start to its end"""
+    """The number of seconds from each question's start to its end"""
     rate: float
     """Questions per second while the usual number of questions was in progress"""
     throughput: float
-    """All questions, divided by the seconds in which at least one question was in progress"""
+    """The number of questions, divided by the seconds during which at least one question was in progress"""
     shares: Mapping[str, float]
-    """The shares of a question's time, between 0 and 1, by their names: `llm`, `waiting for the llm`,
-    `search` (searches and other batched calls) and `engine` (pyfast's own process)"""
+    """The shares of a question's time, between 0 and 1, by name: `llm`, `waiting for the llm`, `search` (searches
+    and other batched calls) and `engine` (pyfast's own process)"""
 
     @property
     def in_progress(self) -> float:
@@ -160,8 +159,8 @@ class ServiceTimes:
 
 
 def service_times(run: Path) -> ServiceTimes | None:
-    """Compute the times of a run. Pauses between its sessions do not count, and questions with reused replies do
-    not either, because they waited for no LLM. Returns None if fewer than two questions have times.
+    """Compute the times of a run, without pauses between its sessions, and without questions with reused replies,
+    which did not wait for an LLM. Returns None if fewer than two questions have times.
 
     Raises `InputError` if the run's journal cannot be read.
     """
@@ -170,11 +169,11 @@ def service_times(run: Path) -> ServiceTimes | None:
     with reading(run / JOURNAL) as database:
         for (text,) in database.execute("SELECT ledger FROM questions"):
             ledger = ledger_of(text)
-            # It was written again from the answer, or its LLM was not asked.
+            # The ledger was rebuilt from the answer, or the question reused replies.
             if "started" not in ledger or "seconds" not in ledger or ledger.get("reused"):
                 continue
             for name, (calls, queued, running, _batches, *of_prompt) in ledger["stages"].items():
-                if calls and ON_GPU not in name:  # A search has the time of its GPU already.
+                if calls and ON_GPU not in name:  # The time of a search already includes the GPU's.
                     parts["llm" if of_prompt else "search"] += running / 1e6
                     parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
             seconds.append(float(ledger["seconds"]))
@@ -186,10 +185,10 @@ def service_times(run: Path) -> ServiceTimes | None:
     edge = int(_EDGE * len(gaps)) if len(gaps) >= _FEW else 0
     gaps = gaps[edge : len(gaps) - edge]
     gaps = gaps[gaps <= max(seconds)]  # A longer gap is a pause: no question was in progress.
-    # Questions that end together would give any rate, but at most `peak` are in progress (Little's law).
+    # Questions that end together would give an arbitrary rate, but at most `peak` are in progress (Little's law).
     peak = int((np.arange(1, len(ends) + 1) - np.searchsorted(ended, starts, side="right")).max())
     rate = min(len(gaps) / max(float(gaps.sum()), 1e-9), peak / float(np.mean(seconds)))
-    rate = rate or 1 / float(np.mean(seconds))  # Between all questions was a pause, so one at a time.
+    rate = rate or 1 / float(np.mean(seconds))  # With pauses between all questions, one runs at a time.
     shares = {name: part / sum(seconds) for name, part in parts.items()}
     shares["engine"] = max(1.0 - sum(shares.values()), 0.0)
     throughput = len(ends) / max(working_seconds(np.subtract(ends, seconds), ends), 1e-9)
@@ -197,15 +196,16 @@ def service_times(run: Path) -> ServiceTimes | None:
 
 
 def working_seconds(starts: npt.ArrayLike, ends: npt.ArrayLike) -> float:
-    """Return the seconds in which at least one question was in progress, from the times at which the questions
-    started and ended."""
+    """Return the number of seconds during which at least one question was in progress, from the questions' start
+    and end times."""
     order = np.argsort(starts, kind="stable")
     began, until = np.asarray(starts)[order], np.maximum.accumulate(np.asarray(ends)[order])
     return float(until[-1] - began[0] - np.maximum(began[1:] - until[:-1], 0.0).sum()) if len(order) else 0.0
 
 
 BLOCK = 12
-"""The number of words in a block of the cache. A word counts as 4/3 tokens: a block has 16 tokens, as in vLLM"""
+"""The number of words in a block of the cache. A word counts as 4/3 tokens, so a block has 16 tokens, as in
+vLLM"""
 _TOKENS_PER_WORD = 4 / 3
 _WORD = re.compile(r"\n*[^\S\n]*\S+")
 _EVERY_ENTRY = "SELECT question, entry FROM completions ORDER BY rowid"
@@ -213,48 +213,47 @@ _EVERY_ENTRY = "SELECT question, entry FROM completions ORDER BY rowid"
 
 @dataclass(slots=True)
 class CachedTokens:
-    """An estimate for the calls of one prompt."""
+    """An estimate for all calls of one prompt."""
 
     calls: int = 0
     tokens: float = 0.0
     """The tokens of the prompts"""
     cached: float = 0.0
-    """How many of these tokens a prefix cache has"""
+    """How many of these tokens are in the prefix cache"""
 
 
 class PrefixCache:
-    """A model of a prefix cache: blocks of words, each known by all words up to its end. The least recently used
-    blocks are dropped first."""
+    """A model of a prefix cache, which consists of blocks of words. Each block is identified by all words up to
+    its end, and the least recently used blocks are dropped first."""
 
     def __init__(self, tokens: float) -> None:
-        """Make a cache for at most `tokens` tokens."""
+        """Create an empty cache for at most `tokens` tokens."""
         self._most = tokens / _TOKENS_PER_WORD / BLOCK
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
     def read(self, words: Sequence[str]) -> int:
-        """Read a prompt, and return how many of its first words are there from earlier prompts."""
+        """Read a prompt, and return how many of its first words are cached from earlier prompts."""
         chain, state = [], 0
         for first in range(0, len(words) - BLOCK + 1, BLOCK):
             state = hash((state, *words[first : first + BLOCK]))
             chain.append(state)
         kept = next((at for at, block in enumerate(chain) if block not in self._blocks), len(chain))
-        for block in reversed(chain):  # The end of a prompt is dropped before its beginning.
+        for block in reversed(chain):  # so that the end of a prompt is dropped before its beginning
             self._blocks[block] = None
             self._blocks.move_to_end(block)
         while len(self._blocks) > self._most:
             self._blocks.popitem(last=False)
-        return min(kept * BLOCK, len(words) - 1)  # A server computes the last token again.
+        return min(kept * BLOCK, len(words) - 1)  # A server always computes the last token.
 
 
 def words_of(messages: Iterable[Message]) -> list[str]:
-    """Return the words of a prompt, each with the blanks before it."""
+    """Return the words of a prompt, each with the whitespace before it."""
     return [word for it in messages for word in (f"<{it.role}>", *_WORD.findall(it.content))]
 
 
 def cached_tokens(journal: Path, tokens: float) -> dict[str, CachedTokens]:
-    """Send the prompts of a run through a prefix cache, in the order in which their calls ended. Returns an
-    estimate for each prompt, by its name. Raises `InputError` if the run stores no prompts, or the journal is
-    damaged."""
+    """Send a run's prompts through a prefix cache, in the order in which their calls ended. Returns an estimate
+    for each prompt, by name. Raises `InputError` if the run stores no prompts, or the journal is damaged."""
     cache, found = PrefixCache(tokens), dict[str, CachedTokens]()
     with reading(journal) as database:
         prompts, rows = KeptPrompts(database), database.execute(_EVERY_ENTRY)

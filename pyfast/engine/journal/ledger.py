@@ -18,48 +18,44 @@ from pyfast.llm.protocol import ServerCall
 JOURNALLING = "journal"
 """The name of the stage in which a question waits until the run's journal has stored its completion"""
 MOMENTS = 64
-"""The maximum number of calls of a stage for which the times are stored"""
+"""The maximum number of calls per stage whose times are stored"""
 _TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 _REUSED = ("reused", "reused_prompt_tokens", "reused_completion_tokens")
 COUNTS = ("llm_calls", *_REUSED, *_TOKENS, "nothing_found")
 BY_PROMPT = ("fall_backs", "left_out", "repaired")
 """The counts of a question, and the counts by the name of a prompt"""
-_ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Each whole row has these counts.
+_OF_STAGE = "calls", "queued_us", "running_us", "batches", "prompt_tokens", "completion_tokens", "questions"
+_ALWAYS = frozenset({"llm_calls", "prompt_tokens", "completion_tokens"})  # Every complete row has these counts.
 _OFTEN = ("llm_calls", "replayed", "prompt_tokens", "cached_tokens", "completion_tokens", "steps", "started")
-_SELDOM = (*_REUSED, "reasoning_tokens", *BY_PROMPT, "nothing_found")  # A row has them only if they are not empty.
+_SELDOM = (*_REUSED, "reasoning_tokens", *BY_PROMPT, "nothing_found")  # These are stored only if not empty.
 
 
 @dataclass(slots=True)
 class StageTotals:
-    """The totals of one kind of work, over all questions that have ended. The first seven fields have the order
-    of a stage in a row of the journal."""
+    """The totals of one kind of work over all questions that have ended. The first seven fields are in the same
+    order as in a row of the journal."""
 
     calls: int = 0
     queued_us: int = 0
-    """The microseconds from a call until its work starts, summed over all calls"""
+    """The sum of the microseconds that calls waited for their work to start"""
     running_us: int = 0
-    """The microseconds of the work, summed over all calls. For batched work, each call counts the time of its
-    whole batch"""
+    """The sum of the microseconds that the work of calls took. In batched work, the time of a batch counts in full
+    for each of its calls"""
     batches: int = 0
-    """The sum of the batch sizes of all calls. For an LLM, a call counts how many of its calls were in progress
+    """The sum of the batch sizes of all calls. For an LLM, the batch size is the number of its calls in progress
     when the call ended"""
     role: str = ""
     """The role of the prompt. Empty for work without an LLM"""
     prompt_tokens: int = 0
-    """The tokens of prompts, or of the texts that an embedding model or a reranker on a server read"""
+    """The tokens of prompts, or of texts read by an embedding model or a reranker on a server"""
     completion_tokens: int = 0
     questions: int = 0
 
     def add(self, other: StageTotals) -> None:
         """Add the calls, times and tokens of other questions."""
-        self.calls += other.calls
-        self.queued_us += other.queued_us
-        self.running_us += other.running_us
-        self.batches += other.batches
         self.role = other.role
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-        self.questions += other.questions
+        for name in _OF_STAGE:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True)
@@ -68,12 +64,12 @@ class Stage(StageTotals):
 
     questions: int = 1
     moments: list[tuple[float, int, int]] = field(default_factory=list)
-    """For each of the first `MOMENTS` calls: when it ended (by `perf_counter`), how many microseconds it
-    waited, and how many microseconds its work took"""
+    """For each of the first `MOMENTS` calls: when it ended (by `perf_counter`), and how many microseconds it
+    waited and worked"""
 
     def add_call(self, queued: float, running: float, batch: int) -> None:
-        """Count one more call of this stage. `queued` is the time that it waited, and `running` the time of
-        its work, in seconds. `batch` is the size of its batch."""
+        """Count one more call of this stage. `queued` and `running` are the seconds that the call waited and
+        worked, and `batch` is the size of its batch."""
         queued_us, running_us = int(queued * 1e6), int(running * 1e6)
         self.calls += 1
         self.queued_us += queued_us
@@ -83,7 +79,7 @@ class Stage(StageTotals):
             self.moments.append((perf_counter(), queued_us, running_us))
 
     def as_row(self) -> tuple[str | int, ...]:
-        """Return the stage for the journal. Only a prompt has a role. Only a prompt and a model on a server have
+        """Return the stage for the journal. Only prompts have a role, and only prompts and models on servers have
         tokens."""
         has_tokens = self.role or self.prompt_tokens
         of_prompt = (self.role, self.prompt_tokens, self.completion_tokens) if has_tokens else ()
@@ -98,7 +94,7 @@ def add_stages(totals: dict[str, StageTotals], stages: Mapping[str, StageTotals]
 
 @dataclass(slots=True)
 class UsageTotals:
-    """LLM calls and their tokens. Calls whose replies come from the journal or from an earlier run count too."""
+    """LLM calls and their tokens, including calls whose replies come from the journal or an earlier run."""
 
     llm_calls: int = 0
     replayed: int = 0
@@ -107,9 +103,9 @@ class UsageTotals:
     """How many replies came from an earlier run (`RunOptions.reuse`), or from another question
     (`RunOptions.ask_once`)"""
     reused_prompt_tokens: int = 0
-    """The prompt tokens of these replies. They count in `prompt_tokens` too"""
+    """The prompt tokens of these replies, which `prompt_tokens` includes"""
     reused_completion_tokens: int = 0
-    """The tokens of these replies. They count in `completion_tokens` too"""
+    """The tokens of these replies, which `completion_tokens` includes"""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """How many prompt tokens the LLM took from its prefix cache"""
@@ -117,12 +113,12 @@ class UsageTotals:
     reasoning_tokens: int = 0
     """How many completion tokens are reasoning"""
     fall_backs: Counter[str] = field(default_factory=Counter)
-    """How often a system took a fallback because a reply was not usable, by the name of the prompt"""
+    """How often a system fell back to a simpler step because a reply was unusable, by prompt name"""
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many passages did not fit into a prompt, by the name of the prompt"""
+    """How many passages did not fit into a prompt, by prompt name"""
     repaired: Counter[str] = field(default_factory=Counter)
-    """How many items of lists in replies were cut or left out because they did not fit the schema, by the name of
-    the prompt"""
+    """How many list items in replies were shortened or left out because they did not fit the schema, by prompt
+    name"""
     nothing_found: int = 0
     """How many questions had a search that found nothing"""
 
@@ -135,7 +131,7 @@ class UsageTotals:
                 getattr(self, name).update(counts)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Add the numbers of a ledger of the journal, as `Ledger.as_row` wrote it."""
+        """Add the numbers of a mapping, such as a ledger of the journal, as `Ledger.as_row` wrote it."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + row.get(name, 0))
         for name in BY_PROMPT:
@@ -145,21 +141,23 @@ class UsageTotals:
 
 @dataclass(slots=True)
 class Ledger(UsageTotals):
-    """What one question used: calls, tokens, and the time of each stage."""
+    """The usage of one question: calls, tokens, and the time of each stage."""
 
     steps: int = 0
     began: float = field(default_factory=perf_counter)
-    """When work on the question started, by `perf_counter`, as if earlier sessions had worked on it just before"""
+    """When work on the question started, by `perf_counter`, as if there were no pauses between sessions"""
     started: float = 0.0
-    """When work on the question started, in seconds since the epoch, without the pauses between sessions"""
+    """When work on the question started, in seconds since the epoch, as if there were no pauses between
+    sessions"""
     earlier: float = 0.0
-    """The seconds that earlier sessions worked on the question, until its last call in the journal"""
+    """How many seconds earlier sessions worked on the question, until its last call in the journal"""
     seconds: float = 0.0
-    """The seconds from `began` to the end of the question"""
+    """The number of seconds from `began` to the question's end"""
     stages: dict[str, Stage] = field(default_factory=dict)
 
     def stage(self, name: str, role: str = "") -> Stage:
-        """Return the stage with this name. A new name makes a new stage. `role` is the role of a prompt."""
+        """Return the stage with this name, and create it if it does not exist yet. `role` is the role of a
+        prompt."""
         stage = self.stages.get(name)
         if stage is None:
             stage = self.stages[name] = Stage(role=role)
@@ -180,19 +178,19 @@ class Ledger(UsageTotals):
         self.reasoning_tokens += completion.reasoning_tokens
 
     def count_server_calls(self, calls: Iterable[ServerCall]) -> None:
-        """Add calls of embedding models and rerankers on servers. The batch of a call is its number of texts."""
+        """Add calls of embedding models and rerankers on servers. The batch size of a call is its number of
+        texts."""
         for call in calls:
             stage = self.stage(call.name)
             stage.add_call(0.0, call.seconds, call.texts)
             stage.prompt_tokens += call.tokens
 
     def as_row(self) -> dict[str, object]:
-        """Write the ledger as JSON for the journal.
+        """Return the ledger as JSON types for the journal.
 
-        Each stage has its number of calls, the microseconds of waiting and of work, and the sum of its batch
-        sizes. A prompt also has its role and its tokens. `spans` has the times of single calls, as `_spans`
-        returns them.
-        """
+        Each stage has its number of calls, the microseconds that they waited and worked, and the sum of their
+        batch sizes; a prompt also has its role and tokens. `spans` contains the times of single calls, as returned
+        by `_spans`."""
         return {
             **{name: value for name in _SELDOM if (value := getattr(self, name))},
             **{name: getattr(self, name) for name in _OFTEN},
@@ -202,8 +200,8 @@ class Ledger(UsageTotals):
         }
 
     def _spans(self, stage: Stage) -> list[tuple[int, int, int]]:
-        """Return three numbers for each call, in microseconds: when the call was made (counted from the start
-        of the question), how long it waited, and how long its work took."""
+        """Return three numbers for each call, in microseconds: when the call was made (from the question's start),
+        and how long it waited and worked."""
         began = self.began
         return [
             (max(int((ended - began) * 1e6) - queued - running, 0), queued, running)
@@ -213,7 +211,8 @@ class Ledger(UsageTotals):
 
 @cache
 def _row() -> type[BaseModel]:
-    """Make the model of a row of the journal: only a whole ledger fits, as `Ledger.as_row` writes it."""
+    """Create the pydantic model of a ledger in the journal, which accepts only a complete one, as returned by
+    `Ledger.as_row`."""
     count = Annotated[int, Field(strict=True, ge=0)]
     seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
     role = Annotated[str, Field(strict=True)]
@@ -225,8 +224,8 @@ def _row() -> type[BaseModel]:
 
 
 def ledger_of(text: Any) -> dict[str, Any]:
-    """Parse a row of the journal. The result is empty if the row is not a whole ledger: then it is damaged, and
-    none of its values can be trusted."""
+    """Parse a ledger from the journal. The result is empty if the ledger is incomplete, because it is then
+    damaged, and none of its values can be trusted."""
     try:
         row: dict[str, Any] = orjson.loads(text)
         _row().model_validate(row)

@@ -1,6 +1,6 @@
 """Store the prompts of a run in its journal.
 
-Each message is stored only once. Messages that are written together are compressed together, as one zstd frame.
+Each message is stored only once. Messages written together are compressed together into one zstd frame.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
 """,
     "INSERT OR IGNORE INTO main.prompts SELECT * FROM other.prompts",
 )
-"""The SQL statements that copy the prompts of another journal, in this order. Attach the other journal to the
-database as `other` first"""
-# the maximum number of bytes of an unpacked frame; the size that the file claims may be false
+"""The SQL statements that copy the prompts of another journal, to be executed in this order. The other journal
+must be attached to the database as `other`"""
+# the maximum size of an unpacked frame in bytes, because the size in the file may be wrong
 _LARGEST = 256 << 20
 _LEVEL = 3
 _FRAMES = 16
-_CHECKED = 1_000  # requests at once
+_CHECKED = 1_000  # the number of requests that are checked together
 
 
 class DamagedError(PyfastError):
@@ -107,7 +107,7 @@ class KeptPrompts:
         self._frame = lru_cache(frames)(self._unpacked)
 
     def of(self, requests: Collection[str]) -> dict[str, Asked]:
-        """Read the requests with these digests. Requests that are not stored are left out."""
+        """Read the stored requests with these digests. Other digests are ignored."""
         rows = self._rows("SELECT request, entry FROM prompts WHERE request", requests)
         entries = {request: _entry(request, text) for request, text in rows}
         messages = self._messages({digest for _, digests in entries.values() for digest in digests})
@@ -125,7 +125,7 @@ class KeptPrompts:
 
     def _messages(self, digests: Collection[str]) -> dict[str, Message]:
         found = {}
-        # In the order of the frames, so that each is unpacked once.
+        # in the order of the frames, so that each is unpacked only once
         places = sorted(self._rows("SELECT frame, place, digest FROM messages WHERE digest", digests))
         for frame, place, digest in places:
             message = self._frame(frame).get(place)
@@ -145,7 +145,8 @@ class KeptPrompts:
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
             content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
-            # A damaged frame may hold anything. The caller compares digests, so only true messages pass.
+            # A damaged frame may contain anything. The caller compares digests, so it accepts only intact
+            # messages.
             messages = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
             return dict(enumerate(messages))
         except (zstandard.ZstdError, ValueError, TypeError) as error:
@@ -153,7 +154,7 @@ class KeptPrompts:
 
 
 def _entry(request: str, text: str) -> tuple[str, list[str]]:
-    """Return the prompt's name and the digests of the messages, from the row of a request."""
+    """Return the prompt's name and the messages' digests from the row of a request."""
     try:
         *fields, check = orjson.loads(text)
         if check == crc32(orjson.dumps(fields)) and fields[0] == request:
