@@ -1,12 +1,12 @@
 """The data of a report: figures over all questions for the first screen, a list of all questions, and the details
 of each, in compressed chunks.
 
-The list of questions has a column for each field. Its columns `chunk`, `start` and `size` say where the details of
-a question are.
+The list of questions has a column for each field. Its columns `chunk`, `start` and `size` locate the details of a
+question.
 
-A block is some consecutive questions of a run, and it can be written without the other blocks. A chunk is a file
-that has a gzip member for each question, so that a page can unpack a single question. Documents are in files of
-their own, because several questions of a block can show the same document.
+A block consists of consecutive questions of a run, and can be written without the other blocks. A chunk is a file
+with a gzip member for each question, so that a page can unpack a single question. Documents are in separate files,
+because several questions of a block can show the same document.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from __future__ import annotations
 import heapq
 import logging
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -43,112 +44,109 @@ from pyfast.utils.processes import end_with_parent, process_of
 BINS = 60  # of the run's time, in the charts
 EXTREMES = 10  # questions of each kind
 HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
+_NO_REASON = "the evidence does not contain the answer"
 _USAGE = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 _OF_STAGE = {name: name for name in ("name", "role", "calls", "queued_ms", "running_ms", "batch")}
 _OF_STAGE |= {"tokens_in": "prompt_tokens", "tokens_out": "completion_tokens"}
 """What a page shows of a stage: the name on the page, and the name in `StageStatus`"""
 
 
-@dataclass
-class Series:
-    """Numbers about each finished question. They are collected while the run is read."""
+class Point(NamedTuple):
+    """What the first screen of a report needs to know about a finished question."""
 
-    ids: list[str] = field(default_factory=list)
-    texts: list[str | None] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
-    """When each question ended, in seconds since the epoch"""
-    seconds: list[float] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    wrong: list[float] = field(default_factory=list)
-    batches: list[float] = field(default_factory=list)
-    """For each question: the mean number of LLM calls in flight, over the calls of this question"""
-    worked: list[float] = field(default_factory=list)
-    """For each question: the mean size of the batches of its other calls, such as searches"""
-    money: dict[str, float] = field(default_factory=dict)
-    """The cost of each stage in money, over all questions. Empty without a price list"""
-    paid: list[float] = field(default_factory=list)
-    """The cost of each question in money. 0 without a price list"""
-    gold: list[bool] = field(default_factory=list)
-    """For each question with gold documents: whether all of them are in the evidence of the answer"""
-    reasons: list[tuple[str, str]] = field(default_factory=list)
-    """(state, reason) of each question without an answer"""
+    id: str
+    text: str | None
+    end: float
+    """When the question ended, in seconds since the epoch"""
+    seconds: float
+    tokens: int
+    wrong: float
+    """How wrong the answer is, from 0 to 1"""
+    batch: float
+    """The mean number of LLM calls in flight, over the calls of this question"""
+    worked: float
+    """The mean batch size of its other calls, such as searches"""
+    money: Mapping[str, float]
+    """The cost of each stage in money. Empty without a price list"""
+    gold: bool | None
+    """Whether all gold documents are in the evidence of the answer. None: the question has none"""
+    reason: tuple[str, str] | None
+    """(state, reason) of a question without an answer"""
 
-    def add(
-        self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
-    ) -> None:
-        """Add one question: its row in the list, its usage (ledger), how wrong its answer is, and the cost of
-        its stages.
-        """
-        self.ids.append(row["id"])
-        self.texts.append(row["question"])
-        self.seconds.append(row["seconds"] or 0.0)
-        self.ends.append(float(ledger.get("started", 0.0)) + self.seconds[-1])
-        self.tokens.append(row["tokens"])
-        self.wrong.append(wrong)
-        for sizes, of_prompts in ((self.batches, True), (self.worked, False)):  # prompts' stages have a role
-            some = [stage for stage in ledger.get("stages", {}).values() if any(stage[4:5]) == of_prompts]
-            calls = sum(stage[0] for stage in some)
-            sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
-        reached, gold = row["gold"]
-        self.gold += [reached == gold] * bool(gold)
-        self._pay(money)
-        self.paid.append(sum(money.values()))
-        if row["state"] != "answered":
-            self.reasons.append((row["state"], row["reason"] or "the evidence does not contain the answer"))
+    @property
+    def paid(self) -> float:
+        """The cost of the question in money. 0 without a price list"""
+        return sum(self.money.values())
 
-    def extend(self, other: Series) -> None:
-        """Add the questions of another series."""
-        for name, values in vars(other).items():
-            if name != "money":
-                getattr(self, name).extend(values)
-        self._pay(other.money)
 
-    def _pay(self, money: Mapping[str, float]) -> None:
-        for stage, value in money.items():
-            self.money[stage] = self.money.get(stage, 0.0) + value
+Series = list[Point]
 
-    def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
-        """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text).
-        The number is the time in seconds, the cost in money (without prices, the number of tokens), or how
-        wrong the answer is, from 0 to 1.
-        """
-        ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
-        ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}
-        return {
-            name: [
-                (self.ids[at], numbers[at], self.texts[at])
-                for at in heapq.nlargest(EXTREMES, range(len(numbers)), key=numbers.__getitem__)
-                if numbers[at] > 0
-            ]
-            for name, numbers in ranked.items()
-        }
 
-    def over_time(self) -> list[dict[str, float]]:
-        """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
-        ends = np.asarray(self.ends)
-        timed = ends > 1
-        if not timed.any():
-            return []
-        sizes = {"batch": np.asarray(self.batches)[timed], "worked": np.asarray(self.worked)[timed]}
-        ends = ends[timed]
-        first = float(ends.min() - np.asarray(self.seconds)[timed][ends.argmin()])
-        width = max(float(ends.max()) - first, 1e-3) / BINS
-        place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
-        counts = np.bincount(place, minlength=BINS)
-        bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
-        for name, values in sizes.items():
-            bins[name] = np.bincount(place, weights=values, minlength=BINS) / np.maximum(counts, 1)
-        columns = [values.tolist() for values in bins.values()]
-        return [dict(zip(bins, row, strict=True)) for row in zip(*columns, strict=True)]
+def _point(row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]) -> Point:
+    """Collect the numbers of a question from its row in the list and its usage (ledger)."""
 
-    def latencies(self) -> list[dict[str, float]]:
-        """Return a histogram of the seconds that questions took."""
-        seconds = np.asarray([one for one in self.seconds if one > 0])
-        if not len(seconds):
-            return []
-        counts, edges = np.histogram(seconds, bins=40)
-        bars = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-        return [{"from": low, "to": high, "questions": count} for low, high, count in bars]
+    def batch(of_prompts: bool) -> float:
+        some = [stage for stage in ledger.get("stages", {}).values() if any(stage[4:5]) == of_prompts]
+        calls = sum(stage[0] for stage in some)
+        return sum(stage[3] for stage in some) / calls if calls else 0.0
+
+    seconds, (reached, gold) = row["seconds"] or 0.0, row["gold"]
+    return Point(
+        id=row["id"],
+        text=row["question"],
+        end=float(ledger.get("started", 0.0)) + seconds,
+        seconds=seconds,
+        tokens=row["tokens"],
+        wrong=wrong,
+        batch=batch(of_prompts=True),  # Only the stages of prompts have a role.
+        worked=batch(of_prompts=False),
+        money=money,
+        gold=reached == gold if gold else None,
+        reason=(row["state"], row["reason"] or _NO_REASON) if row["state"] != "answered" else None,
+    )
+
+
+def _extremes(series: Series) -> dict[str, list[tuple[str, float, str | None]]]:
+    """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text). The number
+    is the time in seconds, the cost in money (without prices, the number of tokens), or how wrong the answer is.
+    """
+    ranked = {"wrong": "wrong", "slowest": "seconds"}
+    ranked |= {"money": "paid"} if any(one.paid for one in series) else {"tokens": "tokens"}
+    return {
+        shown: [
+            (one.id, number, one.text)
+            for one in heapq.nlargest(EXTREMES, series, attrgetter(name))
+            if (number := getattr(one, name)) > 0
+        ]
+        for shown, name in ranked.items()
+    }
+
+
+def _over_time(series: Series) -> list[dict[str, float]]:
+    """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
+    timed = [(one.end, one.seconds, one.batch, one.worked) for one in series if one.end > 1]
+    if not timed:
+        return []
+    ends, seconds, batch, worked = np.array(timed).T
+    first = float(ends.min() - seconds[ends.argmin()])
+    width = max(float(ends.max()) - first, 1e-3) / BINS
+    place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
+    counts = np.bincount(place, minlength=BINS)
+    bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
+    for name, sizes in (("batch", batch), ("worked", worked)):
+        bins[name] = np.bincount(place, weights=sizes, minlength=BINS) / np.maximum(counts, 1)
+    return [dict(zip(bins, row, strict=True)) for row in np.column_stack([*bins.values()]).tolist()]
+
+
+def _latencies(series: Series) -> list[dict[str, float]]:
+    """Return a histogram of how many seconds the questions took."""
+    seconds = [one.seconds for one in series if one.seconds > 0]
+    if not seconds:
+        return []
+    counts, edges = (values.tolist() for values in np.histogram(seconds, bins=40))
+    return [
+        {"from": low, "to": high, "questions": n} for low, high, n in zip(edges, edges[1:], counts, strict=False)
+    ]
 
 
 def summary_of(
@@ -157,6 +155,11 @@ def summary_of(
     """Collect what the first screen of a report shows about one run, in JSON types. `currency` is the currency of
     the prices, if prices are given.
     """
+    reasons = Counter(one.reason for one in series if one.reason is not None)
+    golds = [one.gold for one in series if one.gold is not None]
+    money: dict[str, float] = defaultdict(float)
+    for stage, value in chain.from_iterable(one.money.items() for one in series):
+        money[stage] += value
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
         "questions": status.questions,
@@ -164,7 +167,7 @@ def summary_of(
         "seconds_left": status.seconds_left,
         "waiting": status.waiting and {"llm": status.waiting.llm, "reason": status.waiting.reason},
         "states": status.states,
-        "reasons": [(state, why, count) for (state, why), count in Counter(series.reasons).most_common(20)],
+        "reasons": [(state, why, count) for (state, why), count in reasons.most_common(20)],
         "usage": {name: getattr(status, name) for name in _USAGE},
         "currency": currency,
         "percentiles": {f"p{percent}": value for percent, value in status.seconds.items()},
@@ -172,15 +175,15 @@ def summary_of(
         "left_out": status.left_out,
         "stages": [
             {shown: getattr(stage, name) for shown, name in _OF_STAGE.items()}
-            | ({} if currency is None else {"money": series.money.get(stage.name, 0)})
+            | ({} if currency is None else {"money": money.get(stage.name, 0)})
             for stage in status.stages
         ],
-        "gold": {"questions": len(series.gold), "lost": series.gold.count(False)},
+        "gold": {"questions": len(golds), "lost": golds.count(False)},
         "scores": scores.rows,
         "not_run": scores.not_run[:100],
-        "extremes": series.extremes(),
-        "over_time": series.over_time(),
-        "latencies": series.latencies(),
+        "extremes": _extremes(series),
+        "over_time": _over_time(series),
+        "latencies": _latencies(series),
     }
 
 
@@ -231,8 +234,8 @@ class BlockWriter:
     def write(self, block: Block) -> Series:
         """Write a block: its chunks, its documents and its part of the list of questions.
 
-        Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises
-        `InputError` if the run is damaged.
+        Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises `InputError` if
+        the run is damaged.
         """
         golds = block.scores.gold()
         self._finder.look_for(golds.values())
@@ -249,7 +252,7 @@ class BlockWriter:
                     size = file.write(_packed(details))
                     row = _row(details, block.scores.names) | {"chunk": chunk, "start": start, "size": size}
                     money = _money(details["ledger"], block.price)
-                    series.add(row, entry.ledger, wrongness(details["figures"]), money)
+                    series.append(_point(row, entry.ledger, wrongness(details["figures"]), money))
                     rows.append(row)
                     start += size
         documents.save()
@@ -432,7 +435,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
     written = []
     for line in sink:
         told = _WRITTEN.validate_json(line)
-        if not isinstance(told, Series):
+        if isinstance(told, tuple):
             raise error_of(*told)
         written.append(told)
     return written

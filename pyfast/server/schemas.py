@@ -329,6 +329,9 @@ class RerankResponse(BaseModel):
     results: list[RankedDocument]
 
 
+Purpose = Literal["batch", "batch_output"]
+
+
 class FileObject(BaseModel):
     """The metadata of a file: an upload, or the results of a batch."""
 
@@ -336,7 +339,7 @@ class FileObject(BaseModel):
     bytes: int
     created_at: int
     filename: str
-    purpose: Literal["batch", "batch_output"]
+    purpose: Purpose
     object: Literal["file"]
     status: Literal["processed"]
 
