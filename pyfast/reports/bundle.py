@@ -14,16 +14,15 @@ from __future__ import annotations
 import heapq
 import logging
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
-from operator import attrgetter
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 import orjson
@@ -37,116 +36,116 @@ from pyfast.errors import PyfastError, RunError, error_of, told_of
 from pyfast.evaluation.cost import Price, prices_of
 from pyfast.llm import ROLES
 from pyfast.reports.details import Source, details_of
-from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
+from pyfast.reports.passages import Part, PassageFinder, index_of
 from pyfast.reports.run_reader import BY_DEFAULT, Asked, RunReader, Scores, Scoring, scores_of, wrongness
 from pyfast.utils.processes import end_with_parent, process_of
 
 BINS = 60  # of the run's time, in the charts
 EXTREMES = 10  # questions of each kind
 HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
-_NO_REASON = "the evidence does not contain the answer"
 _USAGE = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 _OF_STAGE = {name: name for name in ("name", "role", "calls", "queued_ms", "running_ms", "batch")}
 _OF_STAGE |= {"tokens_in": "prompt_tokens", "tokens_out": "completion_tokens"}
 """What a page shows of a stage: the name on the page, and the name in `StageStatus`"""
 
 
-class Point(NamedTuple):
-    """What the first screen of a report needs to know about a finished question."""
+@dataclass
+class Series:
+    """Numbers about each finished question. They are collected while the run is read."""
 
-    id: str
-    text: str | None
-    end: float
-    """When the question ended, in seconds since the epoch"""
-    seconds: float
-    tokens: int
-    wrong: float
-    """How wrong the answer is, from 0 to 1"""
-    batch: float
-    """The mean number of LLM calls in flight, over the calls of this question"""
-    worked: float
-    """The mean batch size of its other calls, such as searches"""
-    money: Mapping[str, float]
-    """The cost of each stage in money. Empty without a price list"""
-    gold: bool | None
-    """Whether all gold documents are in the evidence of the answer. None: the question has none"""
-    reason: tuple[str, str] | None
-    """(state, reason) of a question without an answer"""
+    ids: list[str] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    """When each question ended, in seconds since the epoch"""
+    seconds: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    wrong: list[float] = field(default_factory=list)
+    batches: list[float] = field(default_factory=list)
+    """For each question: the mean number of LLM calls in flight, over the calls of this question"""
+    worked: list[float] = field(default_factory=list)
+    """For each question: the mean size of the batches of its other calls, such as searches"""
+    money: dict[str, float] = field(default_factory=dict)
+    """The cost of each stage in money, over all questions. Empty without a price list"""
+    paid: list[float] = field(default_factory=list)
+    """The cost of each question in money. 0 without a price list"""
+    gold: list[bool] = field(default_factory=list)
+    """For each question with gold documents: whether all of them are in the evidence of the answer"""
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    """(state, reason) of each question without an answer"""
 
-    @property
-    def paid(self) -> float:
-        """The cost of the question in money. 0 without a price list"""
-        return sum(self.money.values())
+    def add(
+        self, row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]
+    ) -> None:
+        """Add one question: its row in the list, its usage (ledger), how wrong its answer is, and the cost of
+        its stages.
+        """
+        self.ids.append(row["id"])
+        self.texts.append(row["question"])
+        self.seconds.append(row["seconds"] or 0.0)
+        self.ends.append(float(ledger.get("started", 0.0)) + self.seconds[-1])
+        self.tokens.append(row["tokens"])
+        self.wrong.append(wrong)
+        for sizes, of_prompts in ((self.batches, True), (self.worked, False)):  # prompts' stages have a role
+            some = [stage for stage in ledger.get("stages", {}).values() if any(stage[4:5]) == of_prompts]
+            calls = sum(stage[0] for stage in some)
+            sizes.append(sum(stage[3] for stage in some) / calls if calls else 0.0)
+        reached, gold = row["gold"]
+        self.gold += [reached == gold] * bool(gold)
+        self._pay(money)
+        self.paid.append(sum(money.values()))
+        if row["state"] != "answered":
+            self.reasons.append((row["state"], row["reason"] or "the evidence does not contain the answer"))
 
+    def extend(self, other: Series) -> None:
+        """Add the questions of another series."""
+        for name, values in vars(other).items():
+            if name != "money":
+                getattr(self, name).extend(values)
+        self._pay(other.money)
 
-Series = list[Point]
+    def _pay(self, money: Mapping[str, float]) -> None:
+        for stage, value in money.items():
+            self.money[stage] = self.money.get(stage, 0.0) + value
 
+    def extremes(self) -> dict[str, list[tuple[str, float, str | None]]]:
+        """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text).
+        The number is the time in seconds, the cost in money (without prices, the number of tokens), or how
+        wrong the answer is, from 0 to 1.
+        """
+        ranked: dict[str, Sequence[float]] = {"wrong": self.wrong, "slowest": self.seconds}
+        ranked |= {"money": self.paid} if any(self.paid) else {"tokens": self.tokens}
+        return {
+            name: [
+                (self.ids[at], numbers[at], self.texts[at])
+                for at in heapq.nlargest(EXTREMES, range(len(numbers)), key=numbers.__getitem__)
+                if numbers[at] > 0
+            ]
+            for name, numbers in ranked.items()
+        }
 
-def _point(row: Mapping[str, Any], ledger: Mapping[str, Any], wrong: float, money: Mapping[str, float]) -> Point:
-    """Collect the numbers of a question from its row in the list and its usage (ledger)."""
+    def over_time(self) -> list[dict[str, float]]:
+        """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
+        known = np.array([self.ends, self.seconds, self.batches, self.worked])
+        ends, seconds, batches, worked = known[:, known[0] > 1]
+        if not len(ends):
+            return []
+        first = float(ends.min() - seconds[ends.argmin()])
+        width = max(float(ends.max()) - first, 1e-3) / BINS
+        place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
+        counts = np.bincount(place, minlength=BINS)
+        bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
+        for name, values in (("batch", batches), ("worked", worked)):
+            bins[name] = np.bincount(place, weights=values, minlength=BINS) / np.maximum(counts, 1)
+        return [dict(zip(bins, row, strict=True)) for row in np.column_stack([*bins.values()]).tolist()]
 
-    def batch(of_prompts: bool) -> float:
-        some = [stage for stage in ledger.get("stages", {}).values() if any(stage[4:5]) == of_prompts]
-        calls = sum(stage[0] for stage in some)
-        return sum(stage[3] for stage in some) / calls if calls else 0.0
-
-    seconds, (reached, gold) = row["seconds"] or 0.0, row["gold"]
-    return Point(
-        id=row["id"],
-        text=row["question"],
-        end=float(ledger.get("started", 0.0)) + seconds,
-        seconds=seconds,
-        tokens=row["tokens"],
-        wrong=wrong,
-        batch=batch(of_prompts=True),  # Only the stages of prompts have a role.
-        worked=batch(of_prompts=False),
-        money=money,
-        gold=reached == gold if gold else None,
-        reason=(row["state"], row["reason"] or _NO_REASON) if row["state"] != "answered" else None,
-    )
-
-
-def _extremes(series: Series) -> dict[str, list[tuple[str, float, str | None]]]:
-    """Return the slowest, the most expensive and the most wrong questions, each as (id, number, text). The number
-    is the time in seconds, the cost in money (without prices, the number of tokens), or how wrong the answer is.
-    """
-    ranked = {"wrong": "wrong", "slowest": "seconds"}
-    ranked |= {"money": "paid"} if any(one.paid for one in series) else {"tokens": "tokens"}
-    return {
-        shown: [
-            (one.id, number, one.text)
-            for one in heapq.nlargest(EXTREMES, series, attrgetter(name))
-            if (number := getattr(one, name)) > 0
-        ]
-        for shown, name in ranked.items()
-    }
-
-
-def _over_time(series: Series) -> list[dict[str, float]]:
-    """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
-    timed = [(one.end, one.seconds, one.batch, one.worked) for one in series if one.end > 1]
-    if not timed:
-        return []
-    ends, seconds, batch, worked = np.array(timed).T
-    first = float(ends.min() - seconds[ends.argmin()])
-    width = max(float(ends.max()) - first, 1e-3) / BINS
-    place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
-    counts = np.bincount(place, minlength=BINS)
-    bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
-    for name, sizes in (("batch", batch), ("worked", worked)):
-        bins[name] = np.bincount(place, weights=sizes, minlength=BINS) / np.maximum(counts, 1)
-    return [dict(zip(bins, row, strict=True)) for row in np.column_stack([*bins.values()]).tolist()]
-
-
-def _latencies(series: Series) -> list[dict[str, float]]:
-    """Return a histogram of how many seconds the questions took."""
-    seconds = [one.seconds for one in series if one.seconds > 0]
-    if not seconds:
-        return []
-    counts, edges = (values.tolist() for values in np.histogram(seconds, bins=40))
-    return [
-        {"from": low, "to": high, "questions": n} for low, high, n in zip(edges, edges[1:], counts, strict=False)
-    ]
+    def latencies(self) -> list[dict[str, float]]:
+        """Return a histogram of the seconds that questions took."""
+        seconds = [one for one in self.seconds if one > 0]
+        if not seconds:
+            return []
+        counts, edges = (values.tolist() for values in np.histogram(seconds, bins=40))
+        bars = zip(edges, edges[1:], counts, strict=False)
+        return [{"from": low, "to": high, "questions": count} for low, high, count in bars]
 
 
 def summary_of(
@@ -155,11 +154,6 @@ def summary_of(
     """Collect what the first screen of a report shows about one run, in JSON types. `currency` is the currency of
     the prices, if prices are given.
     """
-    reasons = Counter(one.reason for one in series if one.reason is not None)
-    golds = [one.gold for one in series if one.gold is not None]
-    money: dict[str, float] = defaultdict(float)
-    for stage, value in chain.from_iterable(one.money.items() for one in series):
-        money[stage] += value
     return {
         "configuration": {name: table for name, table in configuration.items() if name not in HIDDEN},
         "questions": status.questions,
@@ -167,7 +161,7 @@ def summary_of(
         "seconds_left": status.seconds_left,
         "waiting": status.waiting and {"llm": status.waiting.llm, "reason": status.waiting.reason},
         "states": status.states,
-        "reasons": [(state, why, count) for (state, why), count in reasons.most_common(20)],
+        "reasons": [(state, why, count) for (state, why), count in Counter(series.reasons).most_common(20)],
         "usage": {name: getattr(status, name) for name in _USAGE},
         "currency": currency,
         "percentiles": {f"p{percent}": value for percent, value in status.seconds.items()},
@@ -175,15 +169,15 @@ def summary_of(
         "left_out": status.left_out,
         "stages": [
             {shown: getattr(stage, name) for shown, name in _OF_STAGE.items()}
-            | ({} if currency is None else {"money": money.get(stage.name, 0)})
+            | ({} if currency is None else {"money": series.money.get(stage.name, 0)})
             for stage in status.stages
         ],
-        "gold": {"questions": len(golds), "lost": golds.count(False)},
+        "gold": {"questions": len(series.gold), "lost": series.gold.count(False)},
         "scores": scores.rows,
         "not_run": scores.not_run[:100],
-        "extremes": _extremes(series),
-        "over_time": _over_time(series),
-        "latencies": _latencies(series),
+        "extremes": series.extremes(),
+        "over_time": series.over_time(),
+        "latencies": series.latencies(),
     }
 
 
@@ -234,8 +228,8 @@ class BlockWriter:
     def write(self, block: Block) -> Series:
         """Write a block: its chunks, its documents and its part of the list of questions.
 
-        Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises `InputError` if
-        the run is damaged.
+        Returns the `Series` of its questions: their times, tokens, costs and other numbers. Raises
+        `InputError` if the run is damaged.
         """
         golds = block.scores.gold()
         self._finder.look_for(golds.values())
@@ -252,7 +246,7 @@ class BlockWriter:
                     size = file.write(_packed(details))
                     row = _row(details, block.scores.names) | {"chunk": chunk, "start": start, "size": size}
                     money = _money(details["ledger"], block.price)
-                    series.append(_point(row, entry.ledger, wrongness(details["figures"]), money))
+                    series.add(row, entry.ledger, wrongness(details["figures"]), money)
                     rows.append(row)
                     start += size
         documents.save()
@@ -274,8 +268,7 @@ class _Documents:
         """Return where a part of a document is: (the name of its file, without `documents-` and `.bin`; its
         first byte in the file; its size in bytes)."""
         if part not in self._places:
-            assert self._finder.index is not None
-            content = _packed(content_of(self._finder.index.corpus, part))
+            content = _packed(self._finder.content(part))
             self._places[part] = (self._name, self._size, len(content))
             self._waiting.append(content)
             self._size += len(content)
@@ -300,19 +293,19 @@ def _packed(content: Any) -> bytes:
 
 
 def _money(ledger: Mapping[str, Any], price: tuple[Price, Mapping[str, Price]] | None) -> dict[str, float]:
-    """Return the cost of each prompt of a question in money, by the name of the prompt. It assumes the same share
-    of cached tokens for all prompts. Empty without a price list.
-    """
+    """Return the cost of each prompt of a question in money, by the prompt's name. All prompts are assumed to have
+    the same share of cached tokens. Empty without a price list."""
     if price is None:
         return {}
     default, of_role = price
     stages = [stage for stage in ledger["stages"] if stage["role"]]
     cached = ledger.get("cached_tokens", 0) / max(sum(stage["tokens_in"] for stage in stages), 1)
-    money = {}
-    for stage in stages:
-        price_of_stage, read = of_role.get(stage["role"], default), stage["tokens_in"]
-        money[stage["name"]] = price_of_stage.of(read, cached * read, stage["tokens_out"])
-    return money
+    return {
+        stage["name"]: of_role.get(stage["role"], default).of(
+            read := stage["tokens_in"], cached * read, stage["tokens_out"]
+        )
+        for stage in stages
+    }
 
 
 def _row(details: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
@@ -435,7 +428,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
     written = []
     for line in sink:
         told = _WRITTEN.validate_json(line)
-        if isinstance(told, tuple):
+        if not isinstance(told, Series):
             raise error_of(*told)
         written.append(told)
     return written

@@ -160,7 +160,7 @@ class PassageFinder:
         self._passage = lru_cache(HELD)(self._read)
 
     def within(self, uris: Sequence[str]) -> PassageFinder:
-        """Return a finder for only the documents with these uris, or this finder if there are no uris. If the index
+        """Return a finder for only the documents with these uris, or this finder without uris. If the index
         lacks one of the documents, the finder has no index."""
         if self.index is None or not uris:
             return self
@@ -225,6 +225,11 @@ class PassageFinder:
         there = self._sorted[at] == values
         places = self._order[at].tolist()
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
+
+    def content(self, part: Part) -> dict[str, Any]:
+        """Return the content of a part of a document, as `content_of` does."""
+        assert self.index is not None
+        return content_of(self.index.corpus, part)
 
     def _part(self, segment: int) -> tuple[Part, dict[str, Any]]:
         assert self.index is not None
