@@ -206,13 +206,7 @@ def evaluate(
         return one
 
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
-    functions = {
-        one if isinstance(one, str) else str(getattr(one, "__name__", one)): open_metric(one)
-        if isinstance(one, str)
-        else one
-        for one in named
-    }
-    scored = with_figures(_scored(functions, _pairs_together(asked)), figures)
+    scored = with_figures(_scored(dict(map(_opened, named)), _pairs_together(asked)), figures)
     states = dict(Counter(one.state for one in scored))
     without += records  # The remaining records have no line in the gold.
     left_out = tuple(not_run), tuple(without), tuple(whole), tuple(not_indexed)
@@ -301,6 +295,13 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     if code is not None:
         raise InputError(f"the gold sets the metric {code!r}, but MODULE:NAME is only for the command line")
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
+
+
+def _opened(metric: str | Metric) -> tuple[str, Metric]:
+    """Return (the name of the metric, its function). `metric` is a name or a function."""
+    if isinstance(metric, str):
+        return metric, open_metric(metric)
+    return str(getattr(metric, "__name__", metric)), metric
 
 
 def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Gold]]]) -> list[Scored]:
