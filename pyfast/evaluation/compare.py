@@ -1,4 +1,4 @@
-"""Compare runs on the same questions: find which differences are significant, and what each run costs."""
+"""Compare runs on the same questions: which differences are significant, and what each run costs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from pyfast.utils.text_forms import counted
 
 _LEVEL = 0.05
 _MOST_EXACT = 17
-"""With how many groups that differ all exchanges are counted"""
+"""The maximum number of differing groups for which all exchanges are counted"""
 _MOST_EXCHANGES = 20_000
 _MOST_DRAWN = 20_000_000
-"""How many random bits are drawn for a difference: an exchange takes one for each group"""
+"""The maximum number of random bits for a difference. An exchange takes one bit for each group"""
 _AT_ONCE = 1_000_000
-_DRAWS_EACH = 1_000  # The smallest p-value stays below 0.001 after Holm's correction.
-"""How many exchanges are drawn for each difference, if needed: Holm's correction of the smallest p is 0.005"""
+_DRAWS_EACH = 1_000
+"""The number of exchanges drawn for each difference, if needed: the smallest p-value stays below 0.001 after
+Holm's correction"""
 Test = Literal["mcnemar", "permutation"]
 
 
@@ -44,7 +45,7 @@ class Difference:
     """The value of b minus the value of a"""
     low: float
     high: float
-    """The bounds of the difference's 95 % interval are `low` and `high`. They come from a paired bootstrap"""
+    """`low` and `high` are the bounds of the difference's 95 % interval, from a paired bootstrap"""
     test: Test
     """The test that gives the p-value: McNemar's exact test if all values are 0 or 1 and no two questions
 belong to the same conversation, otherwise a paired permutation test
@@ -57,9 +58,8 @@ belong to the same conversation, otherwise a paired permutation test
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """Flips: questions that only one of two runs answers correctly. The value of `figure` is 0 or 1 for each
-    question. An answer is correct if the value is 1.
-    """
+    """Flips: questions that only one of two runs answers correctly, that is, for which `figure` is 1. It is 0 or 1
+    for each question."""
 
     a: str
     b: str
@@ -82,7 +82,7 @@ class Comparison:
     flips: list[Flips]
     costs: list[Cost]
     independent: int
-    """The number of independent questions. All turns of a conversation count as one question"""
+    """The number of independent questions. All turns of a conversation together count as one"""
     least: int
     """The smallest number of independent questions with which a difference can be significant (see
     `least_to_differ`)"""
@@ -102,23 +102,22 @@ class AnswerChange:
 
     id: str
     differs: tuple[str, ...]
-    """What differs: `state`, `answer`, `evidence`. Evidence is compared by its uris and snippets, not by its order
-    and scores"""
+    """What differs: `state`, `answer`, `evidence`. Evidence is compared by uris and snippets, but not by order and
+    scores"""
     before: Record
     after: Record
     question: str = ""
-    """The text of the question. Empty: the file of questions no longer exists, or the run is in memory"""
+    """The text of the question. Empty: the question file no longer exists, or the run is in memory"""
 
     @property
     def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:
         """The evidence that only the record `before` has, and the evidence that only the record `after` has."""
-        sides = self.before.evidence, self.after.evidence
-        known = [{(one.uri, one.snippet) for one in side} for side in reversed(sides)]
-        first, second = (
-            tuple(one for one in side if (one.uri, one.snippet) not in there)
-            for side, there in zip(sides, known, strict=True)
-        )
-        return first, second
+
+        def only(of: Record, other: Record) -> tuple[Evidence, ...]:
+            known = {(one.uri, one.snippet) for one in other.evidence}
+            return tuple(one for one in of.evidence if (one.uri, one.snippet) not in known)
+
+        return only(self.before, self.after), only(self.after, self.before)
 
     def as_json(self) -> dict[str, Any]:
         """Return the change in JSON types."""
@@ -138,12 +137,12 @@ def change_of(before: Record, after: Record) -> AnswerChange:
 
 
 def compare(scored: Mapping[str, Sequence[Scored]], together: int = 0) -> tuple[list[Difference], list[Flips]]:
-    """Compare each pair of runs. Returns the differences of their figures, and the flips (questions that only
-    one of the two runs answers correctly). All runs must have the same questions. If the caller corrects the
-    p-values of several calls, `together` is the number of all these differences.
+    """Compare each pair of runs, all of which must have the same questions. Returns the differences of their
+    figures, and the flips (questions that only one of the two runs answers correctly). If the caller corrects the
+    p-values of several calls together, `together` is the number of all their differences.
 
-    The function looks for flips only in the first figure that both runs have. If this figure has other values
-    than 0 and 1, the pair has no flips.
+    Flips are counted only in the first figure that both runs have. If its values are not all 0 or 1, the pair has
+    no flips.
     """
     differences, flips = list[Difference](), list[Flips]()
     names = {run: names_of(of_run) for run, of_run in scored.items()}
@@ -151,8 +150,12 @@ def compare(scored: Mapping[str, Sequence[Scored]], together: int = 0) -> tuple[
     draws = max(DRAWS, _DRAWS_EACH * max(together, sum(map(len, shared.values()))))
     for (a, b), both in shared.items():
         differences += _differences(a, b, scored[a], scored[b], both, draws)
-        binary = (name for name in both[:1] if _is_binary(scored[a], name) and _is_binary(scored[b], name))
-        flips += [_flips(a, b, scored[a], scored[b], name) for name in binary]
+        for name in both[:1]:
+            if _is_binary(scored[a], name) and _is_binary(scored[b], name):
+                pairs = zip(scored[a], scored[b], strict=True)
+                change = {one.id: other.shares[name][0] - one.shares[name][0] for one, other in pairs}
+                gained, lost = (tuple(id for id in change if change[id] * sign > 0) for sign in (1, -1))
+                flips.append(Flips(a, b, name, gained, lost))
     corrected = holm([one.p for one in differences])
     return [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)], flips
 
@@ -169,19 +172,17 @@ def _differences(
     alone = len(set(groups)) == len(groups)
     differences = []
     for place, name in enumerate(names):
-        (above_a, below_a), (above_b, below_b) = ((t[0][:, place], t[1][:, place]) for t in tables)
-        if not below_a.sum() or not below_b.sum():
+        first, second = ((above[:, place], below[:, place]) for above, below in tables)
+        if not first[1].sum() or not second[1].sum():
             continue
-        values = float(above_a.sum() / below_a.sum()), float(above_b.sum() / below_b.sum())
-        low, high = np.nanquantile(apart[:, place], [0.025, 0.975])
+        values = float(first[0].sum() / first[1].sum()), float(second[0].sum() / second[1].sum())
+        low, high = np.nanquantile(apart[:, place], [0.025, 0.975]).tolist()
         exact = alone and _is_binary(of_a, name) and _is_binary(of_b, name)
-        sides = (above_a, below_a), (above_b, below_b)
-        p = mcnemar(above_a, above_b) if exact else permutation_p(*sides, groups, most)
+        p = mcnemar(first[0], second[0]) if exact else permutation_p(first, second, groups, most)
+        test: Test = "mcnemar" if exact else "permutation"
+        questions = int(((first[1] > 0) | (second[1] > 0)).sum())
         differences.append(
-            Difference(
-                *(a, b, name, *values, values[1] - values[0], float(low), float(high)),
-                *("mcnemar" if exact else "permutation", p, p, int(((below_a > 0) | (below_b > 0)).sum())),
-            )
+            Difference(a, b, name, *values, values[1] - values[0], low, high, test, p, p, questions)
         )
     return differences
 
@@ -198,16 +199,17 @@ def mcnemar(a: Float64, b: Float64) -> float:
 def permutation_p(
     a: tuple[Float64, Float64], b: tuple[Float64, Float64], groups: Sequence[object], most: int = DRAWS
 ) -> float:
-    """Compute the two-sided p-value of a paired permutation test. A figure is a sum divided by another one.
+    """Compute the two-sided p-value of a paired permutation test. A figure is the ratio of two sums.
 
-    If the runs do not differ, each group of questions could as well have its two results the other way round. The
-    p-value is the share of such exchanges with a difference at least as large. If at most 17 groups differ, all
-    exchanges are counted, else 20,000 drawn ones (with more than 1,000 groups fewer, but at least `DRAWS`) and the
-    one that was observed. It is never 0. While no drawn exchange has such a difference, more are drawn.
+    If the runs do not differ, each group of questions could equally well have its two results exchanged. The
+    p-value is the share of such exchanges whose difference is at least as large as the observed one. If at most 17
+    groups differ, all exchanges are counted, otherwise 20,000 drawn ones (fewer with more than 1,000 groups, but
+    at least `DRAWS`) and the observed one, so that the p-value is never 0. While no drawn exchange has such a
+    difference, more are drawn.
 
     Args:
-        a: Of the first run, for each question: what is added above (float64 [questions]), and below.
-        b: The same of the second run.
+        a: For each question, what the first run adds to the numerator (float64 [questions]) and the denominator.
+        b: The same for the second run.
         groups: The group of each question, such as its conversation.
         most: The maximum number of drawn exchanges while none has such a difference.
     """
@@ -218,7 +220,7 @@ def permutation_p(
     count, change = int(differs.sum()), change[:, differs]
 
     def apart(exchanged: npt.NDArray[Any]) -> Float64:
-        """The difference after each exchange (0 or 1 [groups, exchanges]). NaN: it is not defined."""
+        """The difference after each exchange (0 or 1 [groups, exchanges]). NaN: undefined."""
         above, below = change @ exchanged
         first, second = sums[0].sum() + above, sums[2].sum() - above
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -255,8 +257,8 @@ def least_to_differ(differences: int) -> int:
 
 
 def few_note(independent: int, differences: int) -> str:
-    """Return a remark for people if so many independent questions are too few for so many differences. Otherwise
-    return an empty text."""
+    """Return a remark for people if this number of independent questions is too small for this number of
+    differences, and otherwise an empty string."""
     least = least_to_differ(differences)
     if not differences or independent >= least:
         return ""
@@ -276,14 +278,8 @@ def holm(p: Sequence[float]) -> list[float]:
     steps = np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values))))
     corrected = np.empty_like(values)
     corrected[order] = np.minimum(steps, 1.0)
-    return [float(value) for value in corrected]
+    return list(corrected.tolist())
 
 
 def _is_binary(scored: Sequence[Scored], name: str) -> bool:
     return all(one.shares.get(name) in ((0.0, 1.0), (1.0, 1.0)) for one in scored)
-
-
-def _flips(a: str, b: str, of_a: Sequence[Scored], of_b: Sequence[Scored], name: str) -> Flips:
-    values = [(one.id, one.shares[name][0], other.shares[name][0]) for one, other in zip(of_a, of_b, strict=True)]
-    gained = tuple(id for id, before, after in values if after > before)
-    return Flips(a, b, name, gained, tuple(id for id, before, after in values if after < before))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import overload
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,7 +17,7 @@ from pyfast.engine.journal.journal_reader import Used, used_by
 from pyfast.errors import InputError, first_fault
 from pyfast.evaluation.metrics import Scored
 
-_MILLION = 1e6
+P = TypeVar("P")
 
 
 class Price(BaseModel):
@@ -35,7 +35,7 @@ class Price(BaseModel):
         """Compute the price of a number of tokens. Cached tokens are a part of the prompt tokens."""
         cached = self.input if self.cached_input is None else self.cached_input
         paid = (prompt_tokens - cached_tokens) * self.input + cached_tokens * cached
-        return (paid + completion_tokens * self.output) / _MILLION
+        return (paid + completion_tokens * self.output) / 1e6
 
 
 class Prices(BaseModel):
@@ -47,9 +47,8 @@ class Prices(BaseModel):
     models: Mapping[str, Price]
 
     def price(self, spec: str) -> Price:
-        """Find the price of the model that a text such as `openai:MODEL@URL` names.
-
-        Searches the list first for the whole text, then for MODEL.
+        """Find the price of the model that a string such as `openai:MODEL@URL` names. The list is searched first
+        for the whole string, then for MODEL.
 
         Raises:
             InputError: The list has no such model.
@@ -90,14 +89,9 @@ def read_prices(path: str | Path) -> Prices:
         raise InputError("{}: {}: {}".format(path, *first_fault(error))) from None
 
 
-@overload
-def listed(prices: str | Path | Prices) -> Prices: ...
-@overload
-def listed(prices: str | Path | Prices | None) -> Prices | None: ...
-def listed(prices: str | Path | Prices | None) -> Prices | None:
-    """Return a price list. If `prices` is the path of a file, read the list from it. Raises `InputError` as
-    `read_prices` does.
-    """
+def listed(prices: str | Path | P) -> Prices | P:
+    """Return the price list (or None) as it is given. If `prices` is a file's path, read the list from it. Raises
+    `InputError` as `read_prices` does."""
     return read_prices(prices) if isinstance(prices, str | Path) else prices
 
 
@@ -119,8 +113,7 @@ class Cost:
     """The other prompt tokens: all of them if the LLM's server does not say what was cached"""
     completion_tokens: float
     seconds: float | None
-    """The seconds from the start of a question to its end. None if this time is not known for at least one
-    question"""
+    """The seconds from the start of a question to its end. None if they are unknown for at least one question"""
     money: float | None = None
     """The price of the LLM calls. None if there is no price list, or the run is in memory"""
     currency: str | None = None
@@ -129,10 +122,10 @@ class Cost:
     """The share of correct answers, by exact match or H@1. None if neither was measured"""
     per_right: Mapping[str, float | None] = field(default_factory=dict)
     """The cost of one correct answer, for each cost such as `llm_calls`: the mean per question, divided by
-    `right`. A value is None if no answer is right, or if the mean is 0 or not known. Empty if `right` is None
+    `right`. A value is None if no answer is right, or if the mean is 0 or unknown. Empty if `right` is None
     """
     reused: float = 0.0
-    """How many of the LLM calls got the reply of an earlier run or of another question. Calls, tokens and money
+    """How many of the LLM calls reused the reply of an earlier run or of another question. Calls, tokens and money
     count them, so that runs can be compared (`Run.money(paid=True)` does not). `seconds` does not"""
     reused_prompt_tokens: float = 0.0
     reused_completion_tokens: float = 0.0
@@ -154,19 +147,18 @@ def cost_of(
         InputError: A model of the run is missing in the price list.
     """
     journal = {} if folder is None else used_by(folder)
-    used = [journal.get(one.id) or _of(records[one.id]) for one in scored]
+    used = [journal.get(one.id) or Used(**asdict(records[one.id].usage)) for one in scored]
     seconds = [one.seconds for one in used]
     figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
     # A question without gold answers, of which only the evidence is scored, is neither right nor wrong.
     shares = [share for one in scored if figures and (share := one.figures.get(figures)) is not None]
-    right = fmean(shares) if shares else None
     means: dict[str, float | None] = {
         **{name: fmean(getattr(one, name) for one in used) for name in (*_COUNTS, *_REUSED)},
         "seconds": None if None in seconds else fmean(one for one in seconds if one is not None),
         "money": None if prices is None or folder is None else fmean(_money(folder, used, prices)),
     }
-    currency = None if prices is None or means["money"] is None else prices.currency
-    return _cost(run, currency, right, means)
+    currency = None if prices is None or folder is None else prices.currency
+    return _cost(run, currency, fmean(shares) if shares else None, means)
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:
@@ -187,14 +179,10 @@ def _cost(run: str, currency: str | None, right: float | None, means: Mapping[st
     return Cost(run=run, right=right, per_right=each, currency=currency, **means)  # type: ignore[arg-type]
 
 
-def _of(record: Record) -> Used:
-    return Used(**asdict(record.usage))
-
-
 def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price, dict[str, Price]]:
     """Find the prices of a run's default model and of the model of each role.
 
-    Raises `InputError` if a model is missing in the price list.
+    Raises `InputError` if a model is missing from the price list.
     """
     default = recorded_value(folder, "places", "llm")
     specs = {role: recorded_value(folder, "places", f"{role}_llm") or default for role in roles}
@@ -204,7 +192,7 @@ def prices_of(folder: Path, roles: Iterable[str], prices: Prices) -> tuple[Price
 
 def money_by_id(folder: Path, prices: Prices, paid: bool = False) -> dict[str, float]:
     """Compute the price of the calls of each ended question of a run, by its id. With `paid`, reused calls cost
-    nothing. Raises `InputError` if a model is missing in the price list."""
+    nothing. Raises `InputError` if a model is missing from the price list."""
     used = used_by(folder)
     return dict(zip(used, _money(folder, list(used.values()), prices, paid), strict=True))
 

@@ -1,18 +1,18 @@
 """Convert published data sets into corpus.jsonl, questions.jsonl and gold.jsonl.
 
-Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora have
+Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora contain
 the questions of these sets.
 
-ConvMix: conversations over Wikipedia and Wikidata. The published set has no corpus. CONVINSE and EXPLAIGNN, two
-programs of its authors, write a file dev_ers.jsonl. It has the conversations with the retrieved evidence of each
-turn. This evidence can be a corpus.
+ConvMix: conversations over Wikipedia and Wikidata. The published set has no corpus, but CONVINSE and EXPLAIGNN,
+two programs by its authors, write a file dev_ers.jsonl with the conversations and the evidence retrieved for each
+turn, and this evidence can serve as a corpus.
 
-Sets of questions over tables or a knowledge graph. HybridQA and OTT-QA: tables whose cells link to passages
-of Wikipedia. TAT-QA: a table and paragraphs of a financial report, with questions about them. MetaQA: a
-knowledge graph of films, and questions with all their answers.
+Sets of questions over tables or a knowledge graph. HybridQA and OTT-QA: tables whose cells link to Wikipedia
+passages. TAT-QA: tables and paragraphs from financial reports, with questions about them. MetaQA: a knowledge
+graph of films, and questions with all their answers.
 
-BEIR: a corpus, queries and judgements of relevance (qrels). FlashRAG: a corpus, and questions with answers.
-NQ-open, TriviaQA and PopQA: questions about all of Wikipedia, without a corpus.
+BEIR: a corpus, queries and relevance judgements (qrels). FlashRAG: a corpus, and questions with answers. NQ-open,
+TriviaQA and PopQA: questions about all of Wikipedia, without a corpus.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from pyfast.utils.jsonl import parse_json, read_lines
 
 Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]
-"""A line of corpus.jsonl, questions.jsonl or gold.jsonl, with its kind: ("question", {"id": "q1", ...}). Or a
-count of parts that are left out: ("note", {"what": "queries are left out", "number": 2})"""
+"""A line of corpus.jsonl, questions.jsonl or gold.jsonl with its kind, such as ("question", {"id": "q1", ...}), or
+the number of parts left out, such as ("note", {"what": "queries are left out", "number": 2})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
 
 
 def passage(uri: str, title: str | None, text: str) -> Piece:
-    """Make the line of a document that is a text."""
+    """Make the line of a text document."""
     return "document", {"id": uri, "kind": "text", "title": title, "text": text}
 
 
@@ -57,7 +57,7 @@ def question(id: str, text: str, **more: Any) -> Piece:
 
 
 def gold(id: str, **more: Any) -> Piece:
-    """Make the line of the gold of a question."""
+    """Make the gold line of a question."""
     return "gold", {"id": id, **more}
 
 
@@ -68,9 +68,10 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""A text of a published file. Null is an empty text, and a number is its digits"""
+"""A string in a published file. Null becomes an empty string, and a number becomes its digits"""
 OrNull = BeforeValidator(lambda value: () if value is None else value)
-"""For a list that can be null in a published file"""
+"""For a list that may be null in a published file"""
+Texts = Annotated[tuple[Text, ...], OrNull]
 
 
 def load(path: Path) -> Any:
@@ -96,13 +97,14 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
 
 
 def lines(path: Path, kind: type[R]) -> Iterator[R]:
-    """Read the records of JSON lines. If the layout of a line is not that of `kind`, an `InputError` names it."""
+    """Read the records of a JSONL file. If the layout of a line is not that of `kind`, an `InputError` names the
+    line."""
     return (checked(line, kind, place) for place, line in read_lines(path))
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number, line) for each line of a text that is not blank. Raises `InputError` if the file cannot be
-    read."""
+    """Yield (number, line) for each line of a text file that is not blank. Raises `InputError` if the file cannot
+    be read."""
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as file:
             for number, line in enumerate(file, start=1):
@@ -116,7 +118,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
     """Return `source` if it is a file. If it is a folder, return the only file inside it, at any depth, that
     matches the pattern.
 
-    Raises `InputError` if there is no such file, or more than one. In the message, `what` describes the file.
+    Raises `InputError` if there is no such file, or more than one; `what` describes the file in the message.
     """
     if source.is_file():
         return source
@@ -133,10 +135,10 @@ def _only(paths: Sequence[Path], folder: Path, expected: str) -> Path:
 
 
 def beside(path: Path, pattern: str, what: str) -> Path:
-    """Search the three nearest parent folders of a file for a file or folder that matches the pattern. The
-    nearest folder comes first.
+    """Search the three nearest parent folders of a file, the nearest first, for a file or folder that matches the
+    pattern.
 
-    Raises `InputError` if nothing matches. In the message, `what` describes what is missing.
+    Raises `InputError` if nothing matches; `what` describes in the message what is missing.
     """
     for folder in list(path.resolve().parents)[:3]:
         match = next(iter(sorted(folder.glob(pattern))), None)
@@ -146,7 +148,7 @@ def beside(path: Path, pattern: str, what: str) -> Path:
 
 
 def named(text: str, *more: str) -> str:
-    """Return a hash of one or more texts, 16 hexadecimal digits, for use in a uri."""
+    """Return a hash of one or more texts as 16 hexadecimal digits, for use in a uri."""
     return blake2b("\0".join((text, *more)).encode(), digest_size=8).hexdigest()
 
 
@@ -156,51 +158,44 @@ def title_of(uri: str) -> str:
 
 
 class Documents:
-    """Collects documents that several records share. Each document is written once.
-
-    If two documents with different contents have the same uri, the second gets another uri.
-    """
+    """Collects documents that several records share, so that each is written only once. If two documents with
+    different contents have the same uri, the second gets another uri."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def place(self, uri: str, content: str) -> tuple[str, bool]:
-        """Return the uri of the document with this content, and whether the document is new."""
-        digest = named(content)
-        number = 1
-        name = uri
-        while name in self._known and self._known[name] != digest:
+    def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
+        """Return the uri of a text, and its line. There is no line if the text is not new."""
+        digest, name, number = named(text), uri, 1
+        while self._known.get(name, digest) != digest:
             number += 1
             name = f"{uri} ({number})"
         is_new = name not in self._known
         self._known[name] = digest
-        return name, is_new
-
-    def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
-        """Return the uri of a text, and its line. There is no line if the text is not new."""
-        uri, is_new = self.place(uri, text)
-        return uri, [passage(uri, title, text)] if is_new else []
+        return name, [passage(name, title, text)] if is_new else []
 
 
 _CORPUS = "_corpus.json"
-_Sentences = Annotated[tuple[Text, ...], OrNull]
 
 
-class _HotpotQA(BaseModel):
-    id: Text = Field(alias="_id")
+class _Answered(BaseModel):
     question: Text
-    context: tuple[tuple[Text, _Sentences], ...]
     answer: Text | None = None
-    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
+    aliases: Texts = Field((), alias="answer_aliases")
     type: str | None = None
+
+
+class _HotpotQA(_Answered):
+    id: Text = Field(alias="_id")
+    context: tuple[tuple[Text, Texts], ...]
     level: str | None = None
     supporting_facts: tuple[tuple[str, int], ...] | None = None
     evidences: tuple[tuple[str, ...], ...] | None = None
 
 
 def hotpotqa(source: Path) -> Pieces:
-    """Yield the converted lines of a file of HotpotQA or 2WikiMultihopQA. Titles become uris. For a test set
-    without answers, there are no gold lines.
+    """Yield the converted lines of a HotpotQA or 2WikiMultihopQA file. Titles become uris. A test set without
+    answers has no gold lines.
     """
     documents = Documents()
     for record in records(one_file(source, "*.json", "questions"), _HotpotQA):
@@ -249,15 +244,15 @@ class _MuSiQue(BaseModel):
     question: Text
     paragraphs: Annotated[tuple[_Numbered, ...], OrNull] = ()
     answer: str | None = None
-    answer_aliases: Annotated[tuple[Text, ...], OrNull] = ()
+    answer_aliases: Texts = ()
     answerable: bool = True
     question_decomposition: Annotated[tuple[_Hop, ...], OrNull] = ()
 
 
 def musique(source: Path) -> Pieces:
-    """Yield the converted lines of a file of MuSiQue. The uri of a paragraph is its hash, because several
-    paragraphs can have the same title. In MuSiQue-Full, an id stands twice: with paragraphs that suffice, and
-    without. `pair` in the gold keeps the two together.
+    """Yield the converted lines of a MuSiQue file. The uri of a paragraph is its hash, because several paragraphs
+    can have the same title. In MuSiQue-Full, each id occurs twice, once with sufficient paragraphs and once
+    without; `pair` in the gold keeps the two together.
     """
     documents = Documents()
     for record in lines(one_file(source, "*.jsonl", "questions"), _MuSiQue):
@@ -288,16 +283,12 @@ class _PassageOfHippoRAG(BaseModel):
     text: Text
 
 
-class _OfHippoRAG(BaseModel):
+class _OfHippoRAG(_Answered):
     """A question in the layout of 2Wiki, MuSiQue or HotpotQA."""
 
     id: Text = ""
     hotpot_id: Text = Field("", alias="_id")
-    question: Text
-    answer: Text | None = None
-    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="answer_aliases")
-    type: str | None = None
-    context: tuple[tuple[Text, _Sentences], ...] = ()
+    context: tuple[tuple[Text, Texts], ...] = ()
     supporting_facts: Annotated[tuple[tuple[Text, int], ...], OrNull] = ()
     paragraphs: tuple[_Paragraph, ...] = ()
 
@@ -321,10 +312,10 @@ def hipporag(source: Path) -> Pieces:
     documents = Documents()
     by_title: dict[str, dict[str, str]] = defaultdict(dict)
     for each in records(corpus, _PassageOfHippoRAG):
-        uri, is_new = documents.place(each.title, each.text)
-        if is_new:
+        uri, new = documents.passage(each.title, each.title, each.text)
+        if new:
             by_title[each.title][_letters(each.text)] = uri
-            yield passage(uri, each.title, each.text)
+        yield from new
     for number, one in enumerate(records(questions, _OfHippoRAG), start=1):
         place = f"{questions}, record {number}"
         name = one.id or one.hotpot_id
@@ -337,10 +328,8 @@ def hipporag(source: Path) -> Pieces:
 
 
 def _uri(by_title: dict[str, dict[str, str]], title: str, text: str, place: str) -> str:
-    """Return the uri of the passage with this title. If several passages have the title, return the uri of
-    the one with this text. (Whitespace does not count.) If none of them has this text, return the uri of the
-    first. Raises `InputError` if no passage has the title.
-    """
+    """Return the uri of the passage with this title. If several passages have the title, prefer the one with this
+    text (ignoring whitespace), and otherwise the first. Raises `InputError` if no passage has the title."""
     passages = by_title.get(title)
     if not passages:
         raise InputError(f"{place}: the gold evidence {title!r} is not a passage of the corpus")
@@ -379,11 +368,9 @@ class _Record(BaseModel):
 
 
 def convmix(source: Path) -> Pieces:
-    """Yield the converted lines of dev_set.json or dev_ers.jsonl. The corpus is made from the evidence, which
-    only dev_ers.jsonl has.
-
-    The first accepted answer of a turn is the text that a crowd worker wrote. Each piece of evidence becomes a
-    document. Its title is the entity for which the evidence was retrieved.
+    """Yield the converted lines of dev_set.json or dev_ers.jsonl. Only dev_ers.jsonl contains evidence, and so
+    only it has a corpus: each piece of evidence becomes a document, titled with the entity for which it was
+    retrieved. The first accepted answer of a turn is the text that a crowd worker wrote.
     """
     documents = Documents()
     path = one_file(source, "*.json*", "conversations")
@@ -391,27 +378,23 @@ def convmix(source: Path) -> Pieces:
         for evidence in (one for turn in record.questions for one in turn.top_evidences):
             about, text = evidence.retrieved_for_entity, evidence.evidence_text
             yield from documents.passage(f"{about.id}/{named(text)}", about.label, text)[1]
-        turns = [(turn, _answers(turn)) for turn in record.questions]
+        asked, right = list[dict[str, Any]](), list[dict[str, Any]]()
+        for turn in record.questions:
+            answers = [*dict.fromkeys(filter(None, [turn.answer_text, *(one.label for one in turn.answers)]))]
+            asked.append({"id": turn.question_id, "question": turn.question, "answers": answers})
+            right.append(
+                {
+                    "id": turn.question_id,
+                    "answers": answers,
+                    "answer_src": turn.answer_src,
+                    "answer_ids": [one.id for one in turn.answers],
+                    "completed": turn.completed or turn.question,
+                    "entities": [one.model_dump() for one in turn.entities],
+                }
+            )
         conversation = {"id": str(record.conv_id), "domain": record.domain}
-        asked = [{"id": turn.question_id, "question": turn.question, "answers": right} for turn, right in turns]
         yield "question", {**conversation, "turns": asked}
-        right = [
-            {
-                "id": turn.question_id,
-                "answers": right,
-                "answer_src": turn.answer_src,
-                "answer_ids": [one.id for one in turn.answers],
-                "completed": turn.completed or turn.question,
-                "entities": [one.model_dump() for one in turn.entities],
-            }
-            for turn, right in turns
-        ]
         yield "gold", {**conversation, "turns": right}
-
-
-def _answers(turn: _Turn) -> list[str]:
-    written = [turn.answer_text] if turn.answer_text else []
-    return [*dict.fromkeys([*written, *(one.label for one in turn.answers if one.label)])]
 
 
 _Cell = tuple[Text, Annotated[tuple[str, ...], OrNull]]
@@ -453,10 +436,8 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the converted lines of OTT-QA.
-
-    One file has all tables, and another has all passages. The questions are about the whole corpus.
-    """
+    """Yield the converted lines of OTT-QA. One file contains all tables, and another all passages. The questions
+    are about the whole corpus."""
     path = one_file(source, "released_data/*.json", "questions")
     tables = _object(beside(path, "*/*tables*.json", "the tables"))
     passages = _object(beside(path, "*/*request_tok*.json", "the passages"))
@@ -472,10 +453,10 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _corpus(tables: Iterator[tuple[str, Any, str]], passages: Iterator[Any]) -> Any:
-    """Yield the documents. At the end, return a mapping from the uri of each table to a list of uris: the
-    table, and the passages to which the table links.
+    """Yield the documents. At the end, return a mapping from each table's uri to a list of uris: its own, and
+    those of the passages to which it links.
 
-    `tables` has (name, table, place for error messages), and `passages` has mappings from uris to texts.
+    `tables` yields (name, table, place for error messages), and `passages` yields mappings from uris to texts.
     """
     known: dict[str, list[str]] = {}
     linked: dict[str, None] = {}
@@ -514,11 +495,8 @@ def _questions(path: Path, links: Mapping[str, list[str]] | None) -> Pieces:
         table = [] if one.table_id is None else [one.table_id]
         yield question(one.id, one.question, documents=next(((links or {}).get(uri) for uri in table), None))
         if one.answer is not None:
-            metrics = ["hybridqa", "evidence"]
-            facts = one.rows()
-            yield gold(
-                one.id, answers=[one.answer], supporting=table or None, supporting_facts=facts, metrics=metrics
-            )
+            evidence = {"supporting": table or None, "supporting_facts": one.rows()}
+            yield gold(one.id, answers=[one.answer], **evidence, metrics=["hybridqa", "evidence"])
 
 
 class _Table(BaseModel):
@@ -540,7 +518,7 @@ class _QuestionOfReport(BaseModel):
     answer_from: str | None = None
     scale: Text = ""
     derivation: Text = ""
-    rel_paragraphs: Annotated[tuple[Text, ...], OrNull] = ()
+    rel_paragraphs: Texts = ()
 
 
 class _Report(BaseModel):
@@ -550,9 +528,7 @@ class _Report(BaseModel):
 
 
 def tatqa(source: Path) -> Pieces:
-    """Yield the converted lines of a file of TAT-QA. All questions of a report share the documents of the
-    report.
-    """
+    """Yield the converted lines of a TAT-QA file. All questions about a report share its documents."""
     for record in records(one_file(source, "*.json", "questions"), _Report):
         header, *rows = record.table.table or ((),)
         yield "document", {"id": record.table.uid, "kind": "table", "header": header, "rows": rows}
@@ -585,8 +561,7 @@ _HOPS = re.compile(r"([123])-?hop")
 
 
 def metaqa(source: Path) -> Pieces:
-    """Yield the converted lines of one file of questions, such as qa_test.txt, or of all files `*qa*.txt` in a
-    folder.
+    """Yield the converted lines of one question file, such as qa_test.txt, or of all files `*qa*.txt` in a folder.
 
     kb.txt must be in the folder of the first file, or in one of the two folders above this folder.
     """
@@ -611,7 +586,7 @@ def metaqa(source: Path) -> Pieces:
 
 
 def _graph(path: Path) -> Pieces:
-    """Yield a document for each head in kb.txt: a knowledge graph with all triples of the head."""
+    """Yield a document for each head in kb.txt: a knowledge graph with all its triples."""
     triples = []
     for number, line in text_lines(path):
         triple = line.split("|")
@@ -637,24 +612,23 @@ class _Query(BaseModel):
 def beir(source: Path) -> Pieces:
     """Yield the converted lines of a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
 
-    `source` is the folder, or the file of a split inside qrels. Of a folder, the split is `test`, or the only
-    split that there is. A query without a judgement in the split is left out. A judgement of 0 is not gold.
+    `source` is the folder, or a split's file inside qrels. For a folder, the split is `test` or, if there is no
+    such split, the only one. Queries that the split does not judge are left out. A judgement of 0 is not gold.
     """
     qrels = _qrels(source)
     folder = qrels.parent.parent
     judged = _judgements(qrels)
     for each in lines(folder / "corpus.jsonl", _PassageOfBEIR):
         yield passage(each.id, each.title, each.text)
-    asked, without = set[str](), 0
+    asked = set[str]()
     for query in lines(folder / "queries.jsonl", _Query):
         if query.id not in judged:
-            without += 1
+            yield "note", {"what": f"queries left out because {qrels.name} does not judge them", "number": 1}
             continue
         asked.add(query.id)
         yield question(query.id, query.text)
         yield gold(query.id, supporting=judged[query.id], metrics=["evidence"])
     unknown = f"queries of {qrels.name} left out because they are not in queries.jsonl"
-    yield "note", {"what": f"queries left out because {qrels.name} does not judge them", "number": without}
     yield "note", {"what": unknown, "number": len(judged.keys() - asked)}
 
 
@@ -668,8 +642,8 @@ def _qrels(source: Path) -> Path:
 
 
 def _judgements(path: Path) -> dict[str, list[str]]:
-    """Return the relevant documents of each judged query. Lines are `query document score`, or `query 0 document
-    score` as in TREC."""
+    """Return the relevant documents of each judged query. A line is `query document score` or, as in TREC, `query
+    0 document score`."""
     judged: dict[str, list[str]] = defaultdict(list)
     for number, line in text_lines(path):
         cells = line.split("\t")
@@ -701,10 +675,10 @@ class _QuestionOfFlashRAG(BaseModel):
 
 
 def flashrag(source: Path) -> Pieces:
-    """Yield the converted lines of a file of questions, such as test.jsonl, and of the corpus in the same folder:
-    the file whose lines have `id` and `contents`. A set without this file has no corpus.
+    """Yield the converted lines of a question file, such as test.jsonl, and of the corpus in the same folder: the
+    file whose lines have `id` and `contents`. A set without this file has no corpus.
 
-    A first line of `contents` in quotes is the title of the passage.
+    If the first line of `contents` is in quotes, it is the title of the passage.
     """
     folder = source if source.is_dir() else source.parent
     kinds: dict[str, list[Path]] = defaultdict(list)
@@ -731,13 +705,11 @@ def _divided(given: _Contents) -> tuple[str, str]:
 
 class _NQ(BaseModel):
     question: Text
-    answer: Annotated[
-        tuple[Text, ...], OrNull, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
-    ] = ()
+    answer: Annotated[Texts, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = ()
 
 
 def nq(source: Path) -> Pieces:
-    """Yield the converted lines of NQ-open.*.jsonl. The id of a question is its line number."""
+    """Yield the converted lines of NQ-open.*.jsonl. Each question's id ends in its line number."""
     path = one_file(source, "*.jsonl", "questions")
     for number, record in enumerate(lines(path, _NQ), start=1):
         yield from _pieces(f"nq-{path.stem}-{number}", record.question, record.answer)
@@ -745,7 +717,7 @@ def nq(source: Path) -> Pieces:
 
 class _TriviaAnswer(BaseModel):
     value: Text = Field("", alias="Value")
-    aliases: Annotated[tuple[Text, ...], OrNull] = Field((), alias="Aliases")
+    aliases: Texts = Field((), alias="Aliases")
 
 
 class _Trivia(BaseModel):
@@ -775,19 +747,17 @@ def popqa(source: Path) -> Pieces:
         raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
 
 
-def _pieces(id: str, text: str, answers: tuple[str, ...] | list[str], kind: str | None = None) -> Pieces:
+def _pieces(id: str, text: str, answers: Sequence[str], kind: str | None = None) -> Pieces:
     yield question(id, text)
     right = [answer for answer in dict.fromkeys(answers) if answer.strip()]
     if right:
         yield gold(id, answers=right, type=kind, metrics=["squad"])
 
 
-CONVERTERS: dict[str, Callable[[Path], Pieces]] = {
-    one.__name__: one
-    for one in (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag, beir, flashrag)
-}
-CONVERTERS = {"hotpotqa": hotpotqa, "2wiki": hotpotqa, **CONVERTERS}
-"""The converter of each set. It yields the lines of a published file, converted"""
+_OTHERS = (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag, beir, flashrag)
+CONVERTERS: dict[str, Callable[[Path], Pieces]] = {"hotpotqa": hotpotqa, "2wiki": hotpotqa}
+CONVERTERS |= {one.__name__: one for one in _OTHERS}
+"""The converter of each set. It yields the converted lines of a published file"""
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
@@ -804,17 +774,17 @@ class Converted:
     """The files that `pyfast.convert` made, with the numbers of documents and questions."""
 
     corpus: Path | None
-    """The file of the corpus. None if the set has no corpus"""
+    """The corpus file. None if the set has no corpus"""
     questions: Path
     gold: Path | None
-    """The file of the gold. None if the source has no answers, as in test sets"""
+    """The gold file. None if the source has no answers, as in test sets"""
     documents: int
     count: int
     """The number of questions. Every turn of a conversation is one question"""
     no_corpus: str | None = None
     """Why there is no corpus, and what to index instead"""
     notes: tuple[str, ...] = ()
-    """What differs from the published files, with counts: ids that were changed, parts that were left out"""
+    """What differs from the published files, with counts, such as changed ids and parts that were left out"""
 
 
 def names() -> list[str]:
@@ -823,9 +793,8 @@ def names() -> list[str]:
 
 
 def convert(name: str, source: Path, out: Path) -> Converted:
-    """Convert a published data set into the new folder `out`. If the conversion raises `InputError`, no
-    folder is made.
-    """
+    """Convert a published data set into the new folder `out`. If the conversion raises `InputError`, no folder is
+    created."""
     converter = CONVERTERS.get(name)
     if converter is None:
         raise InputError(f"unknown data set {name!r}; known: {', '.join(names())}")
@@ -847,24 +816,23 @@ def convert(name: str, source: Path, out: Path) -> Converted:
         for kind in ("document", "gold"):
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
-    made = {kind: out / file if counts[kind] else None for kind, file in _FILES.items()}
     why = _NO_CORPUS.get(name, "the data set has no corpus: index your own documents")
     return Converted(
-        made["document"],
-        out / QUESTIONS,
-        made["gold"],
-        counts["document"],
-        counts["question"],
-        None if counts["document"] else why,
-        tuple(f"{what}: {number}" for what, number in told.items()),
+        corpus=out / CORPUS if counts["document"] else None,
+        questions=out / QUESTIONS,
+        gold=out / GOLD if counts["gold"] else None,
+        documents=counts["document"],
+        count=counts["question"],
+        no_corpus=None if counts["document"] else why,
+        notes=tuple(f"{what}: {number}" for what, number in told.items()),
     )
 
 
 def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Pieces:
-    """Change the pieces so that `pyfast index` and `pyfast answer` take them, and count each change in `told`.
+    """Change the pieces so that `pyfast index` and `pyfast answer` accept them, and count each change in `told`.
 
-    A repeated id gets a number. Documents and questions that have no text are left out, and so are `documents`
-    that the corpus does not have. The gold of a question comes after the question, with the same id.
+    A repeated id gets a number. Documents and questions without text are left out, and so are `documents` that are
+    not in the corpus. The gold of a question comes after the question, with the same id.
     """
     contents: dict[str, bytes] = {}
     ids: Counter[str] = Counter()
@@ -903,15 +871,12 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
             return None
         name = own_id(line["id"], turn)
         now[line["id"]].append(name)
-        return {**line, "id": name}
-
-    def known(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("documents") is None:
-            return line
+            return {**line, "id": name}
         documents = [uri for uri in line["documents"] if uri in contents]
         if not documents:
             told["questions that search the whole corpus, because it has none of their own documents"] += 1
-        return {**line, "documents": documents or None}
+        return {**line, "id": name, "documents": documents or None}
 
     def gold(line: dict[str, Any]) -> dict[str, Any] | None:
         name = now[line["id"]].pop(0)
@@ -923,6 +888,8 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
     conversations: set[str] = set()
     conversation = ""
     for kind, line in pieces:
+        if kind == "question":
+            now.clear()
         if kind == "note":
             told[line["what"]] += line["number"]
         elif kind == "document":
@@ -930,19 +897,13 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
                 yield kind, line
         elif "turns" in line:
             if kind == "question":
-                now.clear()
                 conversation = line["id"]
                 while conversation in conversations:
                     conversation += " (2)"
                 conversations.add(conversation)
             each = [gold(turn) if kind == "gold" else asked(turn, turn=True) for turn in line["turns"]]
-            turns = [turn for turn in each if turn is not None]
-            if turns:
+            if turns := [turn for turn in each if turn is not None]:
                 yield kind, {**line, "id": conversation, "turns": turns}
-        elif kind == "question":
-            now.clear()
-            if (kept := asked(line)) is not None:
-                yield kind, known(kept)
-        elif (kept := gold(line)) is not None:
+        elif (kept := gold(line) if kind == "gold" else asked(line)) is not None:
             yield kind, kept
     told += Counter()  # only counts that are not 0

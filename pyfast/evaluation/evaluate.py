@@ -1,6 +1,5 @@
-"""Score answers against gold answers. The result has figures for all questions and for groups of questions, with
-bootstrap intervals: they show how much a figure depends on the random choice of questions.
-"""
+"""Score answers against gold answers, for all questions and for groups of questions. Bootstrap intervals show how
+much a figure depends on the random choice of questions."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ from pyfast.utils.text_forms import counted
 Float64 = npt.NDArray[np.float64]
 DRAWS = 2_000  # of the bootstrap
 Answers = Path | Iterable[Record]
-"""The file answers.jsonl of a run, or the run's records"""
-AT_ONCE = 1_024  # the number of questions that a metric gets at once
+"""A run's answers.jsonl, or its records"""
+AT_ONCE = 1_024  # the number of questions that a metric scores in one call
 CONVERSATIONS, QUESTIONS = ("hits",), ("em_f1", "evidence")
 
 
@@ -51,13 +50,12 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type` or `turn`. `all`:
-    this row has all questions
-    """
+    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type` or `turn`. `all`: the
+    row of all questions"""
     value: str
     questions: int
     figures: Mapping[str, Figure]
-    """The figures by name. Figures that no question has are left out"""
+    """The figures by name, without those that no question has"""
 
     def __getitem__(self, name: str) -> Figure:
         return self.figures[name]
@@ -85,7 +83,7 @@ class Unanswered:
 
 
 def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
-    """Count the scored questions that failed or abstained. If there are scores of several runs, each counts."""
+    """Count the scored questions that failed or abstained, in one or several runs."""
     failed = [one.reason or "" for one in scored if one.state == "failed"]
     abstained = sum(one.state == "abstained" for one in scored)
     return Unanswered(len(scored), len(failed), abstained, next(iter(failed), ""))
@@ -93,7 +91,7 @@ def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The scores of a run. The first row has all questions, and each further row a group of questions."""
+    """The scores of a run. The first row covers all questions, and each further row a group of questions."""
 
     rows: list[Row]
     questions: Sequence[Scored] = field(repr=False)
@@ -105,13 +103,13 @@ class Report:
     """Ids of questions of the run that have no gold: the gold has no line for them, or `answers` is missing, null
     or empty, and there is no gold evidence. They are not scored"""
     whole_tables: tuple[str, ...] = ()
-    """Ids of questions with a gold table (or knowledge graph) of which no row has a gold answer. In the evidence,
-    any row of it counts"""
+    """Ids of questions with a gold table (or knowledge graph) in which no row contains a gold answer. In the
+    evidence, any row of it counts"""
     not_indexed: tuple[str, ...] = ()
-    """Gold documents that the index of the run does not have. They count as not found"""
+    """Gold documents that are not in the run's index. They count as not found"""
     cost: Cost | None = None
     """What the run cost, if the call of `pyfast.evaluate` asked for it"""
-    named: ClassVar[str] = "run"  # the head of the column with the names of reports
+    named: ClassVar[str] = "run"  # the heading of the column with the reports' names
 
     @property
     def unanswered(self) -> Unanswered:
@@ -120,11 +118,14 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report in JSON types, without the scores of single questions."""
-        left_out = {"not_run": list(self.not_run), "without_gold": list(self.without_gold)}
-        left_out |= {"whole_tables": list(self.whole_tables), "not_indexed": list(self.not_indexed)}
-        cost = {} if self.cost is None else {"cost": asdict(self.cost)}
-        states = {"states": self.states, "first_failure": self.unanswered.reason or None}
-        return {"rows": [asdict(row) for row in self.rows], **states, **left_out, **cost}
+        left_out = ("not_run", "without_gold", "whole_tables", "not_indexed")
+        return {
+            "rows": [asdict(row) for row in self.rows],
+            "states": self.states,
+            "first_failure": self.unanswered.reason or None,
+            **{name: list(getattr(self, name)) for name in left_out},
+            **({} if self.cost is None else {"cost": asdict(self.cost)}),
+        }
 
 
 def evaluate(
@@ -140,7 +141,7 @@ def evaluate(
     lists them.
 
     Args:
-        answers: The file answers.jsonl of a run (the file of traces must be in the same folder), or records.
+        answers: A run's answers.jsonl (the trace file must be in the same folder), or records.
         gold: Lines with `id` and `answers`. A question without `answers` and without gold evidence is not scored.
             A conversation has `id` and `turns`, and each turn has `answers`.
             The class `Gold` lists all other keys.
@@ -150,7 +151,7 @@ def evaluate(
         where: The name of the run, for error messages.
         rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
             table counts as this table, if the gold does not name rows.
-        figures: The names of the figures that the report has. Empty: all of them.
+        figures: The names of the figures in the report. Empty: all of them.
         also: Metrics in addition to `metrics`.
 
     Returns:
@@ -205,9 +206,9 @@ def evaluate(
         return one
 
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
-    scored = with_figures(_scored(dict(_opened(one) for one in named), _pairs_together(asked)), figures)
+    scored = with_figures(_scored(dict(map(_opened, named)), _pairs_together(asked)), figures)
     states = dict(Counter(one.state for one in scored))
-    without += records  # The records that are left have no line in the gold.
+    without += records  # The remaining records have no line in the gold.
     left_out = tuple(not_run), tuple(without), tuple(whole), tuple(not_indexed)
     return Report(rows_of(scored), scored, states, *left_out)
 
@@ -229,25 +230,22 @@ def _pairs_together(asked: Iterator[tuple[Record, Gold]]) -> Iterator[list[tuple
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
     """Make the rows of a report: first a row for all questions, then the rows for groups of questions.
 
-    A key, such as `type`, divides the questions into groups: the questions with the same value are one group.
-    If all questions have the same value of a key, there are no rows for this key.
+    A key, such as `type`, divides the questions into groups with the same value. A key for which all questions
+    have the same value has no rows.
     """
     rows = [_row("all", "", scored)]
     for key in dict.fromkeys(chain.from_iterable(one.groups for one in scored)):
         groups: dict[str, list[Scored]] = defaultdict(list)
         for one in scored:
             groups[one.groups.get(key, "(none)")].append(one)
-        if len(groups) > 1:
-            rows += [_row(key, value, groups[value]) for value in sorted(groups)]
+        rows += [_row(key, value, groups[value]) for value in sorted(groups) if len(groups) > 1]
     return rows
 
 
 def table_of(scored: Sequence[Scored], names: Sequence[str]) -> tuple[Float64, Float64]:
-    """Make two arrays, numerators and denominators: float64 [questions, names]. If a question does not have a
-    figure, both are 0.
-    """
-    nothing = (0.0, 0.0)
-    shares = [[one.shares.get(name, nothing) for name in names] for one in scored]
+    """Return numerators and denominators as two arrays, float64 [questions, names]. Both are 0 for a figure that a
+    question does not have."""
+    shares = [[one.shares.get(name, (0.0, 0.0)) for name in names] for one in scored]
     table = np.array(shares, np.float64).reshape(len(scored), len(names), 2)
     return table[..., 0], table[..., 1]
 
@@ -263,8 +261,8 @@ def names_of(scored: Iterable[Scored]) -> list[str]:
 
 
 def with_figures(scored: Sequence[Scored], figures: Sequence[str]) -> Sequence[Scored]:
-    """Return the scores with only these figures, in their order. If `figures` is empty, return them with all.
-    Raises `InputError` if no question has one of the figures."""
+    """Return the scores with only these figures, in their order, or with all if `figures` is empty. Raises
+    `InputError` if no question has one of the figures."""
     known = names_of(scored)
     if unknown := [name for name in figures if name not in known]:
         raise InputError(f"unknown figure {unknown[0]!r}; known: {', '.join(known)}")
@@ -288,8 +286,8 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
 
 
 def _chosen(names: list[str], conversations: bool) -> list[str]:
-    """Return the metrics that the gold file names. If it names none, return the default metrics. `conversations`
-    says whether the questions are turns of conversations.
+    """Return the metrics that the gold file names or, if it names none, the default metrics. `conversations` says
+    whether the questions are turns of conversations.
 
     Raises `InputError` for a name `MODULE:NAME`, because a gold file must not make pyfast import code.
     """
@@ -307,11 +305,8 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
 
 
 def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Gold]]]) -> list[Scored]:
-    """Compute the scores of all questions, some at a time.
-
-    A record keeps its evidence in memory after a metric has read it. So the function keeps only the scores of
-    a question, and not the record.
-    """
+    """Compute the scores of all questions, some at a time, and keep only the scores: a record keeps its evidence
+    in memory after a metric has read it."""
     scored: list[Scored] = []
     owner: dict[str, str] = {}
     while some := list(chain.from_iterable(islice(asked, AT_ONCE))):
@@ -322,20 +317,17 @@ def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Go
                     own = owner.setdefault(name, metric) == metric
                     mine[name if own else f"{metric}.{name}"] = share
         scored += [
-            Scored(
-                *(record.id, record.state, record.answer, one.groups(), one.conversation, mine, record.usage),
-                record.reason,
-            )
-            for (record, one), mine in zip(some, shares, strict=True)
+            Scored(*(one.id, one.state, one.answer, gold.groups(), gold.conversation, mine, one.usage, one.reason))
+            for (one, gold), mine in zip(some, shares, strict=True)
         ]
     return scored
 
 
 def _by_id(answers: Answers) -> dict[str, Record]:
+    where, given = (answers, read_answers(answers)) if isinstance(answers, Path) else ("the run", answers)
     records: dict[str, Record] = {}
-    for number, record in enumerate(read_answers(answers) if isinstance(answers, Path) else answers, start=1):
+    for number, record in enumerate(given, start=1):
         if record.id in records:
-            where = answers if isinstance(answers, Path) else "the run"
             raise InputError(f"{where}, line {number}: the id {record.id!r} occurs twice")
         records[record.id] = record
     return records
@@ -360,11 +352,10 @@ def read_answers(path: Path) -> Iterator[Record]:
 
 
 def bootstrap_interval(values: Sequence[float], groups: Sequence[str], level: float = 0.95) -> tuple[float, float]:
-    """Compute a percentile bootstrap interval of the mean of `values`, by 2,000 draws.
+    """Compute a percentile bootstrap interval of the mean of `values` from 2,000 draws.
 
-    The values of a group depend on each other, such as those of the turns of a conversation. Each draw
-    picks groups at random, with repetition, and uses all of their values. The same input always gives the
-    same draws.
+    The values within a group depend on each other, as those of a conversation's turns do. Each draw picks groups
+    at random with replacement, and uses all of their values. The same input always results in the same draws.
 
     Args:
         values: One number for each question.
@@ -392,7 +383,7 @@ def ratio_intervals(
 ) -> tuple[Float64, Float64]:
     """Compute a bootstrap interval (low, high) of sum(numerators) / sum(denominators) for each column.
 
-    `numerators` and `denominators` are float64 [questions, columns]: a column for each figure.
+    `numerators` and `denominators` are float64 [questions, columns], with a column for each figure.
     """
     ratios = ratio_draws(numerators, denominators, groups)
     low, high = np.nanquantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)

@@ -1,4 +1,4 @@
-"""Metrics that compare evidence with gold evidence: documents, selected segments and rankings. The metric of
+"""Metrics that compare evidence with gold evidence (documents, selected segments and rankings), and the metric of
 abstention."""
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def is_gold(item: Evidence, gold: Gold) -> bool:
 
 
 def row_text(text: str) -> str:
-    """Return a normalised text with a blank before and after it, so that a search finds whole words."""
+    """Normalise a text, with a blank before and after it, so that a search finds whole words."""
     return f" {normalise(text)} "
 
 
 def holds(text: str, wanted: Iterable[str]) -> bool:
-    """Return whether the result of `row_text` has one of the wanted texts."""
+    """Return whether the result of `row_text` contains one of the wanted texts."""
     return any(one and f" {one} " in text for one in map(normalise, wanted))
 
 
@@ -118,10 +118,7 @@ def selection(record: Record, gold: Gold) -> Values | None:
 @of_answers
 def abstention(record: Record, gold: Gold) -> Values:
     """Compute coverage (the share of questions with an answer) and risk (the share of these answers that are
-    wrong).
-
-    An answer counts as correct if it is an exact match.
-    """
+    wrong, that is, no exact match)."""
     answered = record.answer is not None
     wrong = answered and not any(exact_match(record.answer or "", answer) for answer in gold.answers)
     return {"coverage": float(answered), "risk": (float(wrong), float(answered))}
@@ -165,10 +162,10 @@ def ranking_figures(ranked: Sequence[str], gold: Collection[str], at: Sequence[i
         0.5
     """
     ranks = [rank for rank, document in enumerate(ranked, start=1) if document in gold]
-    figures: dict[str, float] = {}
-    for k in at:
-        figures[f"recall@{k}"] = sum(rank <= k for rank in ranks) / len(gold)
-    for k in at:
-        best = math.fsum(1 / math.log2(1 + rank) for rank in range(1, min(len(gold), k) + 1))
-        figures[f"ndcg@{k}"] = math.fsum(1 / math.log2(1 + rank) for rank in ranks if rank <= k) / best
-    return {**figures, "mrr": 1 / ranks[0] if ranks else 0.0}
+
+    def dcg(ranks: Iterable[int], k: int) -> float:
+        return math.fsum(1 / math.log2(1 + rank) for rank in ranks if rank <= k)
+
+    recall = {f"recall@{k}": sum(rank <= k for rank in ranks) / len(gold) for k in at}
+    ndcg = {f"ndcg@{k}": dcg(ranks, k) / dcg(range(1, len(gold) + 1), k) for k in at}
+    return {**recall, **ndcg, "mrr": 1 / ranks[0] if ranks else 0.0}

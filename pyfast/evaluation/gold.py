@@ -14,7 +14,7 @@ from pyfast.engine.question_files import gold_field, read_question_records, rows
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
-"""A file of JSON lines, or mappings, one in place of each line"""
+"""A JSONL file, or a mapping in place of each line"""
 Unfold = Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
 
 
@@ -51,7 +51,7 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
 
 
 def checked(record: Any, kind: type[M], place: str) -> M:
-    """Convert a record to the type `kind`. Of a record with another layout, an `InputError` says the `place`."""
+    """Convert a record to the type `kind`. If it has another layout, an `InputError` names the `place`."""
     try:
         return kind.model_validate(record)
     except ValidationError as error:
@@ -66,24 +66,23 @@ class Gold(Named):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     answers: tuple[str, ...] = ()
-    """Accepted forms of one answer. If `answer_mode` is "all", this is a set of answers: a correct answer
-    names all of them"""
+    """Accepted forms of one answer. If `answer_mode` is "all": a set of answers, all of which a correct answer
+    names"""
     answerable: bool = True
     """False: the documents do not contain the answer, so the system is right if it abstains"""
     pair: str | None = None
-    """The same question with and without sufficient documents has the same `pair`, as in MuSiQue-Full"""
+    """Shared by the two versions of a question, with and without sufficient documents, as in MuSiQue-Full"""
     answer_mode: Literal["", "any", "all"] = ""
     type: str | None = None
     supporting: tuple[str, ...] | None = None
     """The uris of the gold documents"""
     supporting_facts: tuple[tuple[str, int], ...] | None = None
-    """The gold sentences, as pairs (uri, number of the sentence from 0). In a table, they are the gold
-    rows"""
+    """The gold sentences, as pairs (uri, number of the sentence from 0). In a table, the gold rows"""
     supporting_cells: Mapping[str, tuple[str, ...]] = {}
-    """For a table or knowledge graph, by uri: texts of cells, entities or relations. A row or triple that has one
-    of these texts is a gold row"""
+    """For a table or knowledge graph, by uri: texts of cells, entities or relations. A row or triple that contains
+    one of them is a gold row"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
-    """For each document of the question, by uri: the character at which each sentence begins"""
+    """For each document of the question, by uri: the position of each sentence's first character"""
     scale: str | None = None
     """The scale of a numeric answer: thousand, million, billion, percent or empty"""
     metrics: tuple[str, ...] = ()
@@ -95,8 +94,8 @@ class Gold(Named):
     turn: int | None = None
 
     by_row: frozenset[str] = frozenset()
-    """The gold tables and knowledge graphs that have a row or triple with a gold answer. pyfast finds them in the
-    index. In the evidence, only such a row or triple of them counts"""
+    """The gold tables and knowledge graphs in which pyfast finds a row or triple with a gold answer. In the
+    evidence, only such a row or triple of them counts"""
 
     @property
     def has_answer(self) -> bool:
@@ -109,8 +108,8 @@ class Gold(Named):
         return answer_type(self.answers[0]) if self.answers else "string"
 
     def sentences(self, uri: str, first: int, end: int) -> list[int] | None:
-        """Find the sentences of a document that overlap a range of its characters. Returns None if sentences
-        are not known."""
+        """Find the sentences of a document that overlap a range of its characters. Returns None if the sentences
+        are unknown."""
         starts = (self.sentence_starts or {}).get(uri)
         if not starts or first < 0:
             return None
@@ -151,10 +150,8 @@ def answer_type(answer: str) -> str:
 
 
 def read_gold(source: Lines) -> Iterator[Gold]:
-    """Read the gold answers of each question. For a conversation, each turn is one question.
-
-    If a line is not valid or repeats an id, an `InputError` names the line.
-    """
+    """Read the gold answers of each question, where each turn of a conversation is one question. If a line is not
+    valid or repeats an id, an `InputError` names the line."""
     if isinstance(source, Path):
         refuse_published(source)
     return read_records(source, Gold, unfold=_turns)

@@ -1,5 +1,5 @@
-"""Let an LLM compare the answers of two runs in four dimensions, in both orders. Or let it judge each answer of a
-run: whether it is correct, and which passages of its evidence support it."""
+"""Let an LLM compare the answers of two runs in four dimensions, in both orders, or judge each answer of a run:
+whether it is correct, and which passages of its evidence support it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from pyfast.utils.token_budget import fit, fit_last
 
 DIMENSIONS = ("comprehensiveness", "accuracy", "empowerment", "overall")
 MOST_TURNS = 20  # the maximum number of earlier turns that the judge sees, if they fit
-Winner = Literal["a", "b", "tie"]
-_FORWARD: dict[str, Winner] = {"first": "a", "second": "b", "tie": "tie"}
-_BACKWARD: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
+_FORWARD = {"first": "a", "second": "b", "tie": "tie"}
+_BACKWARD = {"first": "b", "second": "a", "tie": "tie"}
 
 
 def _verdict(name: str, doc: str, choices: Any) -> type[BaseModel]:
-    """Make the schema of a verdict: for each dimension its reason, and then the choice."""
+    """Make the schema of a verdict: for each dimension the reason, and then the choice."""
     fields: dict[str, Any] = {}
     for dimension in DIMENSIONS:
         fields |= {f"{dimension}_explanation": Annotated[str, Field(max_length=300)], dimension: choices}
@@ -41,7 +40,7 @@ def _verdict(name: str, doc: str, choices: Any) -> type[BaseModel]:
 
 VerdictFields = _verdict(
     "VerdictFields",
-    "The verdict in each dimension, after its reason. The schema is flat, so that a small model can fill it.",
+    "The reason and the verdict in each dimension. The schema is flat, so that a small model can fill it.",
     Literal["first", "second", "tie"],
 )
 ChoiceFields = _verdict("ChoiceFields", "The same verdict without ties.", Literal["first", "second"])
@@ -72,9 +71,8 @@ JUDGE_WITHOUT_TIES = replace(
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of a conversation. If the gold answer of the turn is known, the LLM sees it in place of
-    the runs' answers.
-    """
+    """An earlier turn of a conversation. If the turn's gold answer is known, the LLM sees it instead of the runs'
+    answers."""
 
     question: str
     a: str | None
@@ -100,9 +98,8 @@ class Pairs:
     run_b: Path
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield the pairs in the order of the questions. Raises `InputError` if a run has not answered
-        exactly these questions, in this order.
-        """
+        """Yield the pairs in the order of the questions. Raises `InputError` if a run has not answered exactly
+        these questions, in this order."""
         asked = read_questions(self.run_a / QUESTIONS, self.count)
         earlier: deque[Turn] = deque(maxlen=MOST_TURNS)
         conversation = None
@@ -118,7 +115,7 @@ class Pairs:
             earlier.append(Turn(question.text, *known))
 
     def digest(self) -> str:
-        """Return a checksum of all questions and answers that are compared."""
+        """Return a checksum of all compared questions and answers."""
         return _digest((pair.id, pair.text, pair.a, pair.b, pair.earlier) for pair in self)
 
 
@@ -156,11 +153,11 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
 
 
 async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
-    """Let the LLM compare the two answers of a pair, once in each order. The result is the winner in the
-    dimension `overall`: `a` or `b` if both orders have the same winner, otherwise `tie`.
+    """Let the LLM compare the two answers of a pair, once in each order. The result is the winner in the dimension
+    `overall`: `a` or `b` if both orders have the same winner, otherwise `tie`.
 
-    Equal answers are a tie, without a call of the LLM. If the answers differ and `ties` is False, the LLM
-    must choose one of them.
+    Equal answers are a tie, without an LLM call. If the answers differ and `ties` is False, the LLM must choose
+    one of them.
     """
     assert isinstance(question, Pair)
     if question.a == question.b:
@@ -174,10 +171,9 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
         await ctx.generate(prompt, earlier=transcript(before), question=question.text, first=first, second=second)
         for before, (first, second) in ((turns, quotes), (turned, quotes[::-1]))
     ]
-    forward, backward = orders
-    verdicts = {
-        name: [_FORWARD[getattr(forward, name)], _BACKWARD[getattr(backward, name)]] for name in DIMENSIONS
-    }
+    winners = zip((_FORWARD, _BACKWARD), orders, strict=True)
+    both = [{name: winner[getattr(order, name)] for name in DIMENSIONS} for winner, order in winners]
+    verdicts = {name: [of[name] for of in both] for name in DIMENSIONS}
     why = {name: [getattr(order, f"{name}_explanation") for order in orders] for name in DIMENSIONS}
     trace: dict[str, Any] = {"verdicts": verdicts, "explanations": why}
     if len(turns) < len(question.earlier):
@@ -187,9 +183,8 @@ async def judge(question: Question, ctx: Context, ties: bool = True) -> Answer:
 
 
 def transcript(turns: Sequence[Turn]) -> str:
-    """Write the earlier turns of a conversation, one turn on each line. In each line, the answer `Turn.a`
-    comes before the answer `Turn.b`. If both answers are equal, the line has only one answer.
-    """
+    """Write the earlier turns of a conversation, one per line. In a line, the answer `Turn.a` comes before the
+    answer `Turn.b`. If both answers are equal, the line contains only one."""
     lines = []
     for turn in turns:
         a, b = quoted(turn.a), quoted(turn.b)
@@ -199,11 +194,8 @@ def transcript(turns: Sequence[Turn]) -> str:
 
 
 def quoted(answer: str | None) -> str:
-    """Write an answer as a JSON string on one line.
-
-    The quotes show the LLM where an answer begins and ends. So the LLM is less likely to confuse an answer
-    with the other answer or with instructions.
-    """
+    """Write an answer as a JSON string on one line. The quotes show the LLM where an answer begins and ends, which
+    makes it less likely to confuse an answer with the other one or with instructions."""
     return orjson.dumps(answer).decode()
 
 
@@ -220,7 +212,7 @@ class Row:
     rate: float
     """The win rate of the first run. A tie counts as half a win"""
     low: float
-    """The bounds of the win rate's 95 % interval are `low` and `high`"""
+    """`low` and `high` are the bounds of the win rate's 95 % interval"""
     high: float
 
 
@@ -228,24 +220,19 @@ def win_rates(run: Path) -> tuple[list[Row], int]:
     """Return a row for each dimension, and how many pairs could not be judged."""
     records = list(read_answers(run / ANSWERS))
     judged = [record.trace["verdicts"] for record in records if record.state == "answered"]
-    rows = [_row(name, [tuple(verdicts[name]) for verdicts in judged]) for name in DIMENSIONS] if judged else []
+    rows = []
+    for name in DIMENSIONS if judged else ():
+        each = Counter(tuple(verdicts[name]) for verdicts in judged)
+        a, b, swayed = each["a", "a"], each["b", "b"], each["a", "b"] + each["b", "a"]
+        ties = len(judged) - a - b
+        rows.append(Row(name, a, ties, b, swayed, *win_rate(a, ties, b)))
     return rows, len(records) - len(judged)
-
-
-def _row(dimension: str, verdicts: Iterable[tuple[Winner, Winner]]) -> Row:
-    each = Counter(verdicts)
-    wins = {name: each[name, name] for name in ("a", "b")}
-    ties = each.total() - sum(wins.values())
-    swayed = each["a", "b"] + each["b", "a"]
-    return Row(dimension, wins["a"], ties, wins["b"], swayed, *win_rate(wins["a"], ties, wins["b"]))
 
 
 def win_rate(wins: int, ties: int, losses: int, resamples: int = 10_000) -> tuple[float, float, float]:
     """Return (the win rate, the lower bound, the upper bound of its 95 % interval). The bounds come from a
-    percentile bootstrap over questions. Its seed is fixed.
-
-    Each question is won, lost or tied, so a resample is one draw from a multinomial distribution.
-    """
+    percentile bootstrap over questions with a fixed seed. Because each question is won, lost or tied, a resample
+    is one draw from a multinomial distribution."""
     counts, worth = np.array([wins, ties, losses]), np.array([1.0, 0.5, 0.0])
     total = counts.sum()
     drawn = np.random.default_rng(0).multinomial(total, counts / total, resamples)
@@ -273,10 +260,9 @@ _FIELDS: Mapping[str, Any] = {
 
 def _prompt(name: Kind, correct: bool, support: bool) -> Prompt[Any]:
     """Make the prompt that asks whether an answer is correct, whether it is supported, or both."""
-    asked = [*(["correct"] if correct else []), *(["supported", "passages"] if support else [])]
-    schema: dict[str, Any] = {"reason": Annotated[str, Field(max_length=300)]} | {
-        key: _FIELDS[key] for key in asked
-    }
+    asked = [name for name in _FIELDS if (correct if name == "correct" else support)]
+    schema: dict[str, Any] = {"reason": Annotated[str, Field(max_length=300)]}
+    schema |= {key: _FIELDS[key] for key in asked}
     return Prompt(
         name=name,
         system=(
@@ -303,7 +289,7 @@ PROMPTS: Mapping[tuple[bool, bool], Prompt[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer(Question):
-    """An answer of a run, with its gold answers and its evidence."""
+    """A run's answer to a question, with the gold answers and the evidence."""
 
     given: str | None = None
     gold: tuple[str, ...] = ()
@@ -322,19 +308,21 @@ class GivenAnswers:
     def __iter__(self) -> Iterator[GivenAnswer]:
         """Yield the answers in the order of the questions. Raises `InputError` if the run is not finished."""
         for pair, record in zip(self.pairs, read_answers(self.pairs.run_a / ANSWERS), strict=True):
-            gold = self.gold.get(pair.id)
+            gold = self.gold.get(pair.id) or Gold(id=pair.id)
+            # Each passage has the title of its document and, in a table, the section.
+            texts = (": ".join(filter(None, [one.heading, one.line])) for one in record.evidence)
             yield GivenAnswer(
                 pair.id,
                 pair.text,
                 given=record.answer,
-                gold=() if gold is None else gold.answers,
-                needs_all=gold is not None and gold.answer_mode == "all",
-                passages=_passages(record),
+                gold=gold.answers,
+                needs_all=gold.answer_mode == "all",
+                passages=() if record.answer is None else tuple(texts),
                 earlier=pair.earlier,
             )
 
     def digest(self) -> str:
-        """Return a checksum of all that the judge may see."""
+        """Return a checksum of everything that the judge may see."""
         return _digest(
             (one.id, one.text, one.given, one.gold, one.needs_all, one.passages, one.earlier) for one in self
         )
@@ -345,16 +333,9 @@ def open_answers(run: Path, gold: Lines) -> GivenAnswers:
     return GivenAnswers(open_pairs(run, run), {one.id: one for one in read_gold(gold)})
 
 
-def _passages(record: Record) -> tuple[str, ...]:
-    """Return the evidence of an answer, each passage with the title of its document, and a table's section."""
-    if record.answer is None:
-        return ()
-    return tuple(": ".join(filter(None, [one.heading, one.line])) for one in record.evidence)
-
-
 async def judge_answer(question: Question, ctx: Context) -> Answer:
-    """Let the LLM judge an answer. Without an answer, or with neither gold answers nor evidence, there is
-    nothing to judge, and no call."""
+    """Let the LLM judge an answer. Without an answer, or with neither gold answers nor evidence, there is nothing
+    to judge and no LLM call."""
     assert isinstance(question, GivenAnswer)
     prompt = PROMPTS.get((bool(question.gold), bool(question.passages)))
     if prompt is None or question.given is None:
@@ -381,10 +362,10 @@ async def judge_answer(question: Question, ctx: Context) -> Answer:
 def judged_by(folder: str | Path) -> Metric:
     """Make the metric of a finished run of `pyfast.api.judgement.judge_answers`.
 
-    Its figures are `judged_correct` (the share of questions that the judge finds answered correctly: no answer is
-    wrong, unless the gold says that the question has none), `agreement` (how often this equals exact match),
-    `faithful` (the share of answers that their evidence supports) and `supporting` (the share of the evidence that
-    supports its answer, over all answers together). Answers that could not be judged are left out.
+    Its figures are `judged_correct` (the share of questions that the judge considers correctly answered; a missing
+    answer is wrong unless the gold says that the question has none), `agreement` (how often this equals exact
+    match), `faithful` (the share of answers that their evidence supports) and `supporting` (the share of the
+    evidence that supports its answer, over all answers together). Answers that could not be judged are left out.
 
     Args:
         folder: The folder of the judge's run.

@@ -1,6 +1,6 @@
 """The interface of metrics, how to find a metric by name, and the metrics that compare answers.
 
-A metric is a function. It gets a list of questions, each as a record with its gold answers, and returns values
+A metric is a function that takes a list of questions, each as a record with its gold answers, and returns values
 by name for each question. A value is a number in [0, 1], or a pair (numerator, denominator) for micro averages:
 the sum of all numerators is divided by the sum of all denominators. To leave a question out, the metric returns
 None for it. Packages register metrics as entry points of the group `pyfast.metrics`. Any other metric is named
@@ -11,9 +11,9 @@ by `MODULE:NAME`.
     ... def letters(record, gold):
     ...     return {"letters": min(len(record.answer or "") / 100, 1)}
 
-Exact match and token F1 are computed as in the official scripts of data sets. All scripts normalise in the same
+Exact match and token F1 are computed as in the data sets' official scripts. All scripts normalise in the same
 way: lower case, no ASCII punctuation, no articles, single blanks. pyfast first composes letters and their
-accents (NFC), so that two ways to write a letter are equal. The scripts differ in two points:
+accents (NFC), so that different encodings of a letter are equal. The scripts differ in two points:
 
 | | `yes` and `no` are ordinary words | F1 of two answers that are empty after normalising |
 |---|---|---|
@@ -30,7 +30,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import NamedTuple, Protocol
 
 import pyfast.utils.plugins as plugins
@@ -94,7 +94,7 @@ def of_each(score: Callable[[Record, Gold], Values | None]) -> Metric:
 
 
 def of_answers(score: Callable[[Record, Gold], Values | None]) -> Metric:
-    """Make a metric of answers, as `of_each`. It leaves out the questions without gold answers."""
+    """Make a metric as `of_each` does, which leaves out the questions without gold answers."""
 
     @wraps(score)
     def scored(record: Record, gold: Gold) -> Values | None:
@@ -117,10 +117,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("em_f1", "squad", "hybridqa"), _OF_ANSWER),
     "hotpotqa": (*_OF_ANSWER, *_OF_FACTS, *(f"joint_{name}" for name in _OF_ANSWER)),
     "2wiki": (*_OF_ANSWER, *_OF_FACTS),
-    "musique": (
-        *(*_OF_ANSWER, "support_f1"),
-        *(f"group_{part}_sufficiency_f1" for part in ("answer", "support")),
-    ),
+    "musique": (*_OF_ANSWER, "support_f1", "group_answer_sufficiency_f1", "group_support_sufficiency_f1"),
     "metaqa": ("hits@1", *_OF_ANSWER),
     "tatqa": ("em", "f1"),
     "hits": ("h@1", "h@5", "mrr"),
@@ -236,11 +233,9 @@ def set_overlap(prediction: str | None, answers: Sequence[str]) -> tuple[float, 
     """
     if prediction is None or not answers:
         return 0.0, NOTHING
-    given = set(items(prediction))
-    # A title may contain a comma. If the prediction does not name whole titles, compare their parts.
-    gold = {normalise(a) for a in answers}
-    parts = {part for a in answers for part in items(a)}
-    whole = gold if given & gold == given else parts
+    given, whole = set(items(prediction)), set(map(normalise, answers))
+    if not given <= whole:  # A title may contain a comma. Without whole titles, their parts are compared.
+        whole = {part for answer in answers for part in items(answer)}
     both = _overlap(len(given & whole), len(given), len(whole)) if given and whole else NOTHING
     return float(given == whole), both
 
@@ -252,7 +247,7 @@ def items(answer: str) -> list[str]:
 
 def _values(record: Record, gold: Gold, compare: Callable[[str, str], Overlap]) -> dict[str, float]:
     if not gold.answerable:
-        return dict.fromkeys(("em", "f1", "precision", "recall"), float(record.state == "abstained"))
+        return dict.fromkeys(_OF_ANSWER, float(record.state == "abstained"))
     pairs = [(record.answer, answer) for answer in gold.answers] if record.answer is not None else []
     em = max((exact_match(*pair) for pair in pairs), default=0.0)
     best = max((compare(*pair) for pair in pairs), key=lambda overlap: overlap.f1, default=NOTHING)
@@ -269,19 +264,18 @@ def em_f1(record: Record, gold: Gold) -> Values:
     return _values(record, gold, overlap)
 
 
+_squad_2 = partial(overlap, verdicts_whole=False)
+
+
 @of_answers
 def squad(record: Record, gold: Gold) -> Values:
-    """Compute EM and F1 as the script of SQuAD 1.1 does."""
-    return _values(record, gold, lambda p, g: overlap(p, g, verdicts_whole=False, empty_is_right=False))
-
-
-def _squad_2(prediction: str, gold: str) -> Overlap:
-    return overlap(prediction, gold, verdicts_whole=False)
+    """Compute EM and F1 as SQuAD 1.1's script does."""
+    return _values(record, gold, partial(_squad_2, empty_is_right=False))
 
 
 @of_answers
 def hybridqa(record: Record, gold: Gold) -> Values:
-    """Compute EM and F1 as HybridQA's script does (the script of SQuAD 2). `yes` and `no` are ordinary
+    """Compute EM and F1 as HybridQA's script does, which is SQuAD 2's script. `yes` and `no` are ordinary
     words."""
     return _values(record, gold, _squad_2)
 
@@ -290,10 +284,10 @@ def musique(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | No
     """Compute EM and F1 of the answer (the best over its accepted forms), and F1 of the supporting
     paragraphs, for questions that can be answered.
 
-    In MuSiQue-Full, each question occurs twice (`pair` in the gold): with paragraphs that suffice, and without.
-    Each pair has two more figures, as in the official script: `group_answer_sufficiency_f1` and
-    `group_support_sufficiency_f1`. They are F1 of the question that can be answered if the system answered this
-    question and abstained from the other, otherwise 0.
+    In MuSiQue-Full, each question occurs twice (`pair` in the gold): with sufficient paragraphs, and without. Each
+    pair has two more figures, as in the official script: `group_answer_sufficiency_f1` and
+    `group_support_sufficiency_f1`. They equal the F1 of the answerable question if the system answered it and
+    abstained from the other, and otherwise 0.
     """
     values = [_of_musique(record, gold) if gold.answerable else {} for record, gold in questions]
     pairs: dict[str, list[int]] = defaultdict(list)
@@ -302,11 +296,9 @@ def musique(questions: Sequence[tuple[Record, Gold]], /) -> Sequence[Values | No
             pairs[gold.pair].append(place)
     for places in pairs.values():
         right = [place for place in places if questions[place][1].answerable]
-        if len(places) == 2 and len(right) == 1 and values[right[0]]:
-            own = values[right[0]]
-            both = (questions[place] for place in places)
-            states = ((record.state, "answered" if gold.answerable else "abstained") for record, gold in both)
-            sufficient = float(all(state == right for state, right in states))
+        if len(places) == 2 and len(right) == 1:
+            own, both = values[right[0]], [questions[place] for place in places]
+            sufficient = all(one.state == ("answered" if of.answerable else "abstained") for one, of in both)
             for part, name in (("answer", "f1"), ("support", "support_f1")):
                 if name in own:
                     own[f"group_{part}_sufficiency_f1"] = sufficient * own[name]
@@ -331,7 +323,7 @@ def hotpotqa(record: Record, gold: Gold) -> Values | None:
     from a document that is in the `sentence_starts` of no question of the gold file. The figures of supporting
     facts need `supporting_facts` and `sentence_starts` in the gold file, which `pyfast data convert` writes.
     """
-    values = _values(record, gold, lambda p, g: overlap(p, g, empty_is_right=False)) if gold.has_answer else {}
+    values = _values(record, gold, partial(overlap, empty_is_right=False)) if gold.has_answer else {}
     if gold.supporting_facts is None or gold.sentence_starts is None:
         return values or None
     cited, wanted = _sentences(record, gold), set(gold.supporting_facts)
@@ -346,9 +338,8 @@ def hotpotqa(record: Record, gold: Gold) -> Values | None:
 
 
 def two_wiki(pairs: Sequence[tuple[Record, Gold]]) -> Sequence[Values | None]:
-    """Compute the figures of `hotpotqa` without the joint ones. The script of 2WikiMultihopQA multiplies evidence
-    triples into these, and pyfast's systems give none.
-    """
+    """Compute the figures of `hotpotqa` without the joint ones, because 2WikiMultihopQA's script multiplies
+    evidence triples into these, and pyfast's systems return none."""
     return [
         values and {name: value for name, value in values.items() if not name.startswith("joint_")}
         for values in hotpotqa(pairs)
@@ -375,8 +366,8 @@ def metaqa(record: Record, gold: Gold) -> Values:
     """
     em, overlap = set_overlap(record.answer, gold.answers)
     first = next(iter(items(record.answer or "")), None)
-    right = {normalise(answer) for answer in gold.answers} | {part for a in gold.answers for part in items(a)}
-    return {"hits@1": float(first is not None and first in right), "em": em, **overlap._asdict()}
+    right = {*map(normalise, gold.answers), *(part for answer in gold.answers for part in items(answer))}
+    return {"hits@1": float(first in right), "em": em, **overlap._asdict()}
 
 
 NEAREST = 5
@@ -394,10 +385,9 @@ class Hits:
 def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]) -> Hits:
     """Compute H@1, H@5 and the reciprocal rank (graph_convqa's paper, section 5.2).
 
-    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance
-    between their names and the answer. The rank is then the position of the first correct entity. Entities
-    with equal distances keep their order. If no entity is correct, or if there is no answer, all three
-    figures are 0.
+    If the answer is correct, the rank is 1. Otherwise the entities are sorted by the Levenshtein distance between
+    their names and the answer (at equal distances, they keep their order), and the rank is the position of the
+    first correct entity. If no entity is correct, or if there is no answer, all three figures are 0.
 
     Args:
         prediction: The answer. None: there is no answer.
@@ -412,8 +402,7 @@ def hits(prediction: str | None, answers: Sequence[str], entities: Sequence[str]
         >>> hits("Christian Huygens", ["Christiaan Huygens"], ["Saturn", "Christiaan Huygens"]).first
         1.0
     """
-    gold = {normalise(answer) for answer in answers} - {""}
-    rank = math.inf
+    gold, rank = set(map(normalise, answers)) - {""}, math.inf
     if prediction is not None and normalise(prediction) in gold:
         rank = 1
     elif prediction is not None and gold:
@@ -449,11 +438,7 @@ _FIGURE = re.compile(r"[+-]?\d+(\.\d+)?|[+-]?\.\d+")
 _WITH_WORD = re.compile(r"[\d.]+\s?[a-zA-Z]+")
 _NEGATIVE = re.compile(r"\([\d.\s]+\)")
 _PERCENT = re.compile(r"[\d.\s]+%")
-_SPANS = re.compile(r"[;\n]")
-_COUNTED = ("arithmetic", "count")
 _MOST = 300  # the maximum number of characters of a number; a longer one counts as text
-
-Number = int | float
 
 
 @of_answers
@@ -462,11 +447,11 @@ def tatqa(record: Record, gold: Gold) -> Values:
     calculation, F1 equals EM.
 
     The metric follows the data set's own script, which expects a scale (such as million) with each answer. In
-    pyfast an answer is one text. So pyfast reads an answer in up to three ways. First, as it is. Second, with
-    its last word as the scale ("58.2 million"). Third, a single number without a percent sign can stand for a
-    percentage: 0.2342 is then equal to 23.42 percent. Four decimals of it count. The first two ways round
-    numbers to two decimals. The best score counts. A multi-span question has several answers, the spans.
-    Semicolons or line ends separate them. If the text has neither, commas followed by a space separate them.
+    pyfast, an answer is a single string, so pyfast reads it in up to three ways, and the best score counts: first,
+    as it is; second, with its last word as the scale ("58.2 million"); third, a single number without a percent
+    sign as a fraction that stands for a percentage (0.2342 equals 23.42 percent), rounded to four decimals. The
+    first two ways round numbers to two decimals. A multi-span question has several answers, the spans, separated
+    by semicolons or line ends or, if there are none of these, by commas followed by a space.
     """
     em, f1 = tatqa_score(record.answer, gold.answers, gold.scale or "", gold.type or "")
     return {"em": em, "f1": f1}
@@ -489,35 +474,29 @@ def tatqa_score(prediction: str | None, answers: Sequence[str], scale: str, kind
         given.append(_plain(to_number(spans[0])))  # 0.2342 for 23.42 percent
     right = [_joined(answers, scale)] if kind == "multi-span" else [_joined([a], scale) for a in answers]
     em, f1 = max(_compared(one, other) for one in given for other in right)
-    return em, em if kind in _COUNTED else f1
+    return em, em if kind in ("arithmetic", "count") else f1
 
 
 def _spans(prediction: str, many: bool) -> list[str]:
-    spans = _SPANS.split(prediction) if many else [prediction]
+    spans = re.split(r"[;\n]", prediction) if many else [prediction]
     if many and len(spans) == 1:
         spans = prediction.split(", ")
     return [span.strip() for span in spans if span.strip()]
 
 
 def _with_scale(spans: list[str]) -> tuple[list[str], str]:
-    """Remove the scale from the end of each span. Returns (the spans without it, the scale).
+    """Remove the scale from the end of each span, such as `million` in "58.2 million". Returns (the spans without
+    it, the scale).
 
     If the last span has no scale, or two spans have different scales, the result is (the unchanged spans, "").
     """
-    parts = [_without_scale(span) for span in spans]
-    scales = {scale for _, scale in parts if scale}
-    if len(scales) != 1 or not parts[-1][1]:
-        return spans, ""
-    return [value for value, _ in parts], scales.pop()
-
-
-def _without_scale(span: str) -> tuple[str, str]:
-    """Split "58.2 million" into ("58.2", "million"). If a text is not a number with a scale, return (the
-    text, "").
-    """
-    value, _, scale = span.rpartition(" ")
-    scale = scale.lower()
-    return (value, scale) if scale in _SCALES and scale != "hundred" and is_number(value) else (span, "")
+    values, found = list[str](), list[str]()
+    for span in spans:
+        value, _, scale = span.rpartition(" ")
+        has_scale = scale.lower() in _SCALES.keys() - {"hundred"} and is_number(value)
+        values.append(value if has_scale else span)
+        found.append(scale.lower() if has_scale else "")
+    return (values, found[-1]) if found[-1] and len({*found} - {""}) == 1 else (spans, "")
 
 
 def _joined(spans: Sequence[str], scale: str) -> str:
@@ -533,11 +512,11 @@ def _scaled(span: str, scale: str) -> str:
     return _plain(number if "%" in span else round(number, 2) * _factor(scale))
 
 
-def _plain(number: Number) -> str:
+def _plain(number: float) -> str:
     return f"{number:.4f}"
 
 
-def _factor(words: str) -> Number:
+def _factor(words: str) -> float:
     return next((factor for name, factor in _SCALES.items() if name in words.lower()), 1)
 
 
@@ -554,11 +533,11 @@ def is_number(text: str) -> bool:
     return len(words) < 2 or _factor(words[1]) != 1
 
 
-def to_number(text: str) -> Number:
+def to_number(text: str) -> float:
     """Convert a text that `is_number` accepts to a number. A number in brackets is negative."""
     match = _FIGURE.search(text.translate(_NO_FIGURE))
     assert match is not None
-    number: Number = float(match[0]) if "." in match[0] else int(match[0])
+    number = float(match[0]) if "." in match[0] else int(match[0])
     word = _WITH_WORD.search(text)
     factor = 1 if word is None else _factor(word[0])
     sign = -1 if _NEGATIVE.search(text) else 1

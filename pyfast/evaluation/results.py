@@ -46,7 +46,7 @@ _SOURCES = {
 _SHEET = re.compile(
     r"\.xls[xm](?:\.gz|\.zst)?#(?!table-\d+(?:#|$))(.+?)(?:-table-\d+)?(?:#(?:columns|row)-[^#]*)?$", re.I
 )
-# XML has no such characters, so a sheet writes them as _x0007_. A text that looks so itself needs the same.
+# XML has no such characters, so a sheet writes them as _x0007_. A text that looks like this is escaped, too.
 _ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MOST_LETTERS = 16_000  # A cell holds 32,767 units of UTF-16, and a letter is one or two of them.
 _MOST_ROWS = 1_048_575  # below the header
@@ -54,7 +54,7 @@ _MOST_ROWS = 1_048_575  # below the header
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What is known of the questions of a run."""
+    """What is known about the questions of a run."""
 
     run: str
     """The name of the run"""
@@ -120,18 +120,19 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     figures = {one.id: one.figures for one in results.scored}
     records = iter(results.records)
     while some := list(islice(records, AT_ONCE)):
-        if results.document is not None:
-            rows = [row for one in some for row in _sources(one, results, schema, results.document)]
-        else:
-            rows = [_row(one, results, schema, figures.get(one.id, {})) for one in some]
+        rows = list[dict[str, Any]]()
+        for one in some:
+            own = _own(one.id, results, schema)
+            asked = {"run": results.run, "id": one.id, "question": results.questions.get(one.id)}
+            first = {name: _unicode(value) for name, value in {**own, **asked, "answer": one.answer}.items()}
+            if results.document is not None:
+                rows += [first | row for row in _sources(one, results.document)]
+            else:
+                rows.append(first | _row(one, results, figures.get(one.id, {})))
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _sources(
-    record: Record, results: Results, schema: pa.Schema, document: Callable[[str], Document | None]
-) -> Iterator[dict[str, Any]]:
-    own, question = _own(record.id, results, schema), results.questions.get(record.id)
-    texts = {**own, "run": results.run, "id": record.id, "question": question, "answer": record.answer}
+def _sources(record: Record, document: Callable[[str], Document | None]) -> Iterator[dict[str, Any]]:
     for rank, one in enumerate(record.evidence, start=1):
         found, sheet, first = document(one.uri), _SHEET.search(one.uri), one.offsets[0]
         pages = found.outline.pages if isinstance(found, TextDocument) else ()
@@ -139,7 +140,6 @@ def _sources(
         if isinstance(found, Table):
             page, row = found.page or None, found.number_of(first) if first >= 0 else None
         yield {
-            **{name: _unicode(text) for name, text in texts.items()},
             "rank": rank,
             "uri": one.uri,
             "title": one.heading or (found.title if found else None),
@@ -152,7 +152,7 @@ def _sources(
 
 
 def _own(id: str, results: Results, schema: pa.Schema) -> dict[str, Any]:
-    """Return what a question has in the asker's own columns."""
+    """Return a question's values in the asker's own columns."""
     own = dict[str, Any]()
     for column in filter(_is_own, schema):
         value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
@@ -171,32 +171,24 @@ def _unicode(text: Any) -> Any:
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
-def _row(
-    record: Record, results: Results, schema: pa.Schema, figures: Mapping[str, float | None]
-) -> dict[str, Any]:
-    id, usage = record.id, record.usage
-    texts = {
-        "run": results.run,
-        "id": id,
-        "question": results.questions.get(id),
-        **{name: getattr(record, name) for name in ("answer", "state", "reason")},
-    }
+def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
     return {
-        **{name: _unicode(text) for name, text in (_own(id, results, schema) | texts).items()},
-        "gold": results.gold.get(id),
+        "state": record.state,
+        "reason": _unicode(record.reason),
+        "gold": results.gold.get(record.id),
         **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],
         "snippets": list(map(_snippet, record.evidence)),
-        **{name: getattr(usage, name) for name in _COUNTS},
-        "seconds": results.seconds.get(id),
-        **({} if results.money is None else {"money": results.money.get(id)}),
+        **{name: getattr(record.usage, name) for name in _COUNTS},
+        "seconds": results.seconds.get(record.id),
+        **({} if results.money is None else {"money": results.money.get(record.id)}),
     }
 
 
 def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Join the tables of runs, so that each question has one row. `tables` has them by the names of the runs. The
-    columns of a run are called `RUN: COLUMN`. Questions, gold answers and the asker's own columns are those of all
-    runs, unless the runs differ in them.
+    """Join the tables of runs (by the runs' names), so that each question has one row. A run's columns are called
+    `RUN: COLUMN`. The runs share the columns of questions, gold answers and the asker's own columns, except those
+    in which they differ.
     """
     shared: dict[str, dict[str, Any]] = {}
     schema = next(iter(tables.values())).schema
@@ -222,14 +214,16 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
-    """Write rows into a file, whose name says its kind. Returns their number. Lists are JSON in CSV and XLSX."""
+    """Write rows into a file of the kind that its name says, and return their number. In CSV and XLSX, lists are
+    JSON."""
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
     kind, count = path.suffix.lower(), 0
+    flat = pa.schema([(one.name, pa.string() if pa.types.is_list(one.type) else one.type) for one in schema])
     with written_aside(path) as aside, aside.open("wb") as file:
         if kind == ".xlsx":
-            return _write_sheet(path, file, pa.Table.from_batches(map(_flat, rows), _flat_schema(schema)))
+            return _write_sheet(path, file, pa.Table.from_batches((_flat(one, flat) for one in rows), flat))
         if kind == ".jsonl":
             for batch in rows:
                 count += batch.num_rows
@@ -237,28 +231,23 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
                 file.writelines(lines)
             return count
         if is_csv := kind == ".csv":
-            file.write(BOM_UTF8)  # Excel takes UTF-8 without this mark for the encoding of the country.
-        opened = csv.CSVWriter(file, _flat_schema(schema)) if is_csv else parquet.ParquetWriter(file, schema)
-        with opened as writer:
+            file.write(BOM_UTF8)  # Without this mark, Excel assumes the country's own encoding.
+        with csv.CSVWriter(file, flat) if is_csv else parquet.ParquetWriter(file, schema) as writer:
             for batch in rows:
                 count += batch.num_rows
-                writer.write(_flat(batch) if is_csv else batch)
+                writer.write(_flat(batch, flat) if is_csv else batch)
     return count
 
 
-def _flat_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(one.name, pa.string() if pa.types.is_list(one.type) else one.type) for one in schema])
-
-
-def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Write the lists of a batch as JSON."""
-    columns = [
-        pa.array([None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()])
-        if pa.types.is_list(column.type)
-        else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_flat_schema(batch.schema))
+    columns = batch.columns
+    for at, column in enumerate(columns):
+        if pa.types.is_list(column.type):
+            columns[at] = pa.array(
+                [None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()]
+            )
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
@@ -276,7 +265,7 @@ def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
         if not isinstance(value, str):
             return value
         made = WriteOnlyCell(sheet)
-        # Not by `value`: it makes a formula of `=...` and cuts long texts.
+        # Assigned to `value`, `=...` would become a formula, and a long text would be cut.
         made._value, made.data_type = _ESCAPED.sub(lambda found: f"_x{ord(found[0]):04X}_", value), "s"
         made.quotePrefix = value.startswith(("=", "+", "-", "@"))  # It stays text when someone edits it.
         return made

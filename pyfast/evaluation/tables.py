@@ -43,8 +43,8 @@ _TEX = str.maketrans(
 
 
 def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KINDS, *_STYLES)) -> None:
-    """Raise `InputError` if the end of a file's name names none of these kinds of tables, its folder does not
-    exist, or it exists itself and `overwrite` is False."""
+    """Raise `InputError` if a file's name ends in none of these kinds of tables, its folder does not exist, or the
+    file itself exists and `overwrite` is False."""
     if path.suffix.lower() not in kinds:
         raise InputError(f"{path}: expected a name that ends in {', '.join(kinds[:-1])} or {kinds[-1]}")
     if path.exists() and not overwrite:  # It may be the file of the questions.
@@ -54,13 +54,11 @@ def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KIND
 
 
 def write_table(path: Path, records: Records, grids: Sequence[Grid] = (), notes: Sequence[str] = ()) -> None:
-    """Write a table into a file, whose name says its kind: `grids` as Markdown or LaTeX, with `notes` below them,
-    `records` otherwise."""
+    """Write a table into a file of the kind that its name says: `grids` with `notes` below them as Markdown or
+    LaTeX, `records` otherwise."""
     kind = path.suffix.lower()
     if kind in _STYLES:
-        write_atomically(
-            path, "\n".join([*(f"{grid_text(grid, kind)}\n" for grid in grids), *listed(notes, kind)])
-        )
+        write_atomically(path, "\n".join([*(f"{grid_text(one, kind)}\n" for one in grids), *listed(notes, kind)]))
     elif kind == ".jsonl":
         write_atomically(path, b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in records))
     else:
@@ -86,7 +84,7 @@ def grid_text(grid: Grid, kind: str) -> str:
 
 def listed(notes: Sequence[str], kind: str) -> list[str]:
     """Write notes as a list in Markdown (`.md`) or LaTeX (`.tex`). Without notes, there is no list."""
-    if kind == ".md":  # A reason for a failure can have what a server sent: it must not become HTML.
+    if kind == ".md":  # A reason for a failure may contain what a server sent, which must not become HTML.
         items = "".join("- {}\n".format(note.replace("<", r"\<")) for note in notes)
     else:
         items = "".join(f"\\item {note.translate(_TEX)}\n" for note in notes)
@@ -117,15 +115,15 @@ def cost_columns(cost: Cost | None) -> dict[str, Any]:
 
 
 def spent_on(costs: Iterable[Cost | None]) -> dict[str, tuple[str, int | None]]:
-    """Return the costs that tables for people show: the head of the column and the digits, by the name in `Cost`.
-    Without any cost, there are none."""
+    """Return the costs that tables for people show: the column's heading and the digits, by the name in `Cost`.
+    Empty without any cost."""
     known = [cost for cost in costs if cost is not None]
     currency = next((cost.currency for cost in known if cost.currency), None)
     return (_SPENT if known else {}) | ({"money": (currency, 6)} if currency else {})
 
 
 def spent_cells(cost: Cost | None, spent: Mapping[str, tuple[str, int | None]]) -> list[str]:
-    """Return what the columns `spent` show of a run."""
+    """Return a run's cells in the columns `spent`."""
     return [shown(getattr(cost, name, None), digits) for name, (_, digits) in spent.items()]
 
 
@@ -157,12 +155,11 @@ def tables_of(
         changes = [_change_record(one) for one in results]
         return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])], []
     if isinstance(results, Comparison):
-        flips = {(one.a, one.b, one.figure): one for one in results.flips}
-        records = [
-            asdict(one) | ({"gained": list(found.gained), "lost": list(found.lost)} if found else {})
-            for one in results.differences
-            for found in [flips.get((one.a, one.b, one.figure))]
-        ]
+        flips = {
+            (one.a, one.b, one.figure): {"gained": list(one.gained), "lost": list(one.lost)}
+            for one in results.flips
+        }
+        records = [asdict(one) | flips.get((one.a, one.b, one.figure), {}) for one in results.differences]
         records += _cost_records(results)
         names = [cost.run for cost in results.costs]
         notes = failure_notes(dict(zip(names, results.unanswered, strict=True)))
@@ -234,16 +231,15 @@ def notes_of(result: object, written: Callable[[str], str] = str, where: str = "
 
 
 def without_empty(records: Records) -> Records:
-    """Leave out the columns that no row has, such as the cached tokens of a right answer if nothing was cached."""
+    """Leave out the columns that are empty in every row, such as the cached tokens if nothing was cached."""
     kept = dict.fromkeys(name for one in records for name, value in one.items() if value is not None)
     return [{name: one.get(name) for name in kept} for one in records]
 
 
 def _change_record(change: AnswerChange) -> dict[str, Any]:
     record: dict[str, Any] = {"id": change.id, "question": change.question, "differs": ", ".join(change.differs)}
-    for side, of_side, only in zip(
-        ("before", "after"), (change.before, change.after), change.evidence, strict=True
-    ):
+    sides = zip(("before", "after"), (change.before, change.after), change.evidence, strict=True)
+    for side, of_side, only in sides:
         uris = " ".join(dict.fromkeys(one.uri for one in only))
         record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer, f"only_{side}": uris}
     return record
@@ -277,12 +273,12 @@ DIFFERENCE = ("figure", "first", "second", "change", "95 %", "p", "p (Holm)")
 
 
 def shown_p(p: float) -> str:
-    """Return a p-value as text. The smallest p-value of a permutation test only says that p is below it."""
+    """Return a p-value as text. The smallest p-value of a permutation test is only an upper bound of p."""
     return "<0.001" if p < 0.001 else f"{p:.4f}"
 
 
 def difference_cells(one: Difference) -> list[str]:
-    """Return what the columns `DIFFERENCE` show of a difference."""
+    """Return a difference's cells in the columns `DIFFERENCE`."""
     return [
         *(one.figure.replace("_", " "), f"{one.of_a:.3f}", f"{one.of_b:.3f}", f"{one.difference:+.3f}"),
         *(f"{one.low:+.3f} to {one.high:+.3f}", shown_p(one.p), shown_p(one.p_holm)),
@@ -290,7 +286,7 @@ def difference_cells(one: Difference) -> list[str]:
 
 
 def cost_grid(comparison: Comparison) -> Grid:
-    """Make a table of the costs of runs: of a question, and of a right answer. `computed` are the tokens in that
+    """Make a table of the runs' costs, per question and per right answer. `computed` counts the input tokens that
     did not come from the prefix cache."""
     spent, also = spent_on(comparison.costs), unanswered_columns(comparison.unanswered)
     rows = list[list[object]]()
@@ -304,9 +300,11 @@ def cost_grid(comparison: Comparison) -> Grid:
 
 
 def shown(value: float | None, digits: int | None = None) -> str:
-    """Write a number with so many digits behind the point. None: with three digits that count, and from 100 on
-    with all before the point. No number is empty."""
-    if value is None or digits is not None:
-        return "" if value is None else f"{value:.{digits}f}"
+    """Write a number with this many decimals. None: with three significant digits or, from 100 on, as an integer.
+    No number is an empty string."""
+    if value is None:
+        return ""
+    if digits is not None:
+        return f"{value:.{digits}f}"
     # Not by `.3g`: for a small number, it writes 2.25e-05.
     return f"{value:,.0f}" if value >= 100 else format_float_positional(value, 3, fractional=False, trim="-")

@@ -1,12 +1,12 @@
 """The data of a report: figures over all questions for the first screen, a list of all questions, and the details
 of each, in compressed chunks.
 
-The list of questions has a column for each field. Its columns `chunk`, `start` and `size` say where the details of
-a question are.
+The list of questions has a column for each field. Its columns `chunk`, `start` and `size` locate the details of a
+question.
 
-A block is some consecutive questions of a run, and it can be written without the other blocks. A chunk is a file
-that has a gzip member for each question, so that a page can unpack a single question. Documents are in files of
-their own, because several questions of a block can show the same document.
+A block consists of consecutive questions of a run, and can be written without the other blocks. A chunk is a file
+with a gzip member for each question, so that a page can unpack a single question. Documents are in separate files,
+because several questions of a block can show the same document.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pyfast.errors import PyfastError, RunError, error_of, told_of
 from pyfast.evaluation.cost import Price, prices_of
 from pyfast.llm import ROLES
 from pyfast.reports.details import Source, details_of
-from pyfast.reports.passages import Part, PassageFinder, content_of, index_of
+from pyfast.reports.passages import Part, PassageFinder, index_of
 from pyfast.reports.run_reader import BY_DEFAULT, Asked, RunReader, Scores, Scoring, scores_of, wrongness
 from pyfast.utils.processes import end_with_parent, process_of
 
@@ -125,29 +125,26 @@ class Series:
 
     def over_time(self) -> list[dict[str, float]]:
         """Return throughput and batch sizes over the time of the run. Empty if the run has stored no times."""
-        ends = np.asarray(self.ends)
-        timed = ends > 1
-        if not timed.any():
+        known = np.array([self.ends, self.seconds, self.batches, self.worked])
+        ends, seconds, batches, worked = known[:, known[0] > 1]
+        if not len(ends):
             return []
-        sizes = {"batch": np.asarray(self.batches)[timed], "worked": np.asarray(self.worked)[timed]}
-        ends = ends[timed]
-        first = float(ends.min() - np.asarray(self.seconds)[timed][ends.argmin()])
+        first = float(ends.min() - seconds[ends.argmin()])
         width = max(float(ends.max()) - first, 1e-3) / BINS
         place = np.minimum(((ends - first) / width).astype(int), BINS - 1)
         counts = np.bincount(place, minlength=BINS)
         bins = {"second": (np.arange(BINS) + 0.5) * width, "rate": counts / width}
-        for name, values in sizes.items():
+        for name, values in (("batch", batches), ("worked", worked)):
             bins[name] = np.bincount(place, weights=values, minlength=BINS) / np.maximum(counts, 1)
-        columns = [values.tolist() for values in bins.values()]
-        return [dict(zip(bins, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [dict(zip(bins, row, strict=True)) for row in np.column_stack([*bins.values()]).tolist()]
 
     def latencies(self) -> list[dict[str, float]]:
         """Return a histogram of the seconds that questions took."""
-        seconds = np.asarray([one for one in self.seconds if one > 0])
-        if not len(seconds):
+        seconds = [one for one in self.seconds if one > 0]
+        if not seconds:
             return []
-        counts, edges = np.histogram(seconds, bins=40)
-        bars = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+        counts, edges = (values.tolist() for values in np.histogram(seconds, bins=40))
+        bars = zip(edges, edges[1:], counts, strict=False)
         return [{"from": low, "to": high, "questions": count} for low, high, count in bars]
 
 
@@ -271,8 +268,7 @@ class _Documents:
         """Return where a part of a document is: (the name of its file, without `documents-` and `.bin`; its
         first byte in the file; its size in bytes)."""
         if part not in self._places:
-            assert self._finder.index is not None
-            content = _packed(content_of(self._finder.index.corpus, part))
+            content = _packed(self._finder.content(part))
             self._places[part] = (self._name, self._size, len(content))
             self._waiting.append(content)
             self._size += len(content)
@@ -297,19 +293,19 @@ def _packed(content: Any) -> bytes:
 
 
 def _money(ledger: Mapping[str, Any], price: tuple[Price, Mapping[str, Price]] | None) -> dict[str, float]:
-    """Return the cost of each prompt of a question in money, by the name of the prompt. It assumes the same share
-    of cached tokens for all prompts. Empty without a price list.
-    """
+    """Return the cost of each prompt of a question in money, by the prompt's name. All prompts are assumed to have
+    the same share of cached tokens. Empty without a price list."""
     if price is None:
         return {}
     default, of_role = price
     stages = [stage for stage in ledger["stages"] if stage["role"]]
     cached = ledger.get("cached_tokens", 0) / max(sum(stage["tokens_in"] for stage in stages), 1)
-    money = {}
-    for stage in stages:
-        price_of_stage, read = of_role.get(stage["role"], default), stage["tokens_in"]
-        money[stage["name"]] = price_of_stage.of(read, cached * read, stage["tokens_out"])
-    return money
+    return {
+        stage["name"]: of_role.get(stage["role"], default).of(
+            read := stage["tokens_in"], cached * read, stage["tokens_out"]
+        )
+        for stage in stages
+    }
 
 
 def _row(details: Mapping[str, Any], names: list[str]) -> dict[str, Any]:

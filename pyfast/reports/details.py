@@ -1,4 +1,4 @@
-"""Collect everything that a page shows about one question, in types that orjson writes as JSON."""
+"""Collect everything that a page shows about one question, in types that orjson can write as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from pyfast.engine import Record
 from pyfast.evaluation.gold import Gold
-from pyfast.reports.passages import Part, Passage, PassageFinder, content_of, index_of
+from pyfast.reports.passages import Part, Passage, PassageFinder, index_of
 from pyfast.reports.paths import gold_paths
 from pyfast.reports.run_reader import BY_DEFAULT, Entry, RunReader, Scoring, scores_of
 from pyfast.systems.mtqa.settings import shares_of
@@ -25,13 +25,13 @@ class Source:
 
     reader: RunReader
     finder: PassageFinder
-    """It must already have looked for the gold documents (`look_for`)"""
+    """It must already have found the gold documents (`look_for`)"""
     figures: Mapping[str, Mapping[str, float | None]]
     """The figures of each question, by its id"""
     golds: Mapping[str, Gold]
     """The gold of each question, by its id"""
     place_of: Callable[[Part], Any]
-    """A function that gets a part of a document and returns where a page finds this part"""
+    """A function that takes a part of a document and returns where a page finds it"""
 
 
 def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, Any]]:
@@ -58,8 +58,8 @@ def details_of(entries: Sequence[Entry], source: Source) -> Iterator[dict[str, A
 def _graphs(
     entries: Sequence[Entry], steps: Sequence[Sequence[Step]], settings: Mapping[str, Any], finder: PassageFinder
 ) -> list[list[Graph]]:
-    """Compute the graphs of each question from the documents that the question could see. A question that is not
-    known gets no graph, because its documents are not known either."""
+    """Compute the graphs of each question from the documents that the question could see. An unknown question gets
+    no graph, because its documents are unknown, too."""
     together: dict[tuple[str, ...], list[Pool]] = defaultdict(list)
     for number, entry in enumerate(entries):
         if entry.question is not None and (pools := pools_of(steps[number], number, entry.question.text)):
@@ -122,9 +122,8 @@ def _gold_passages(
     segments: Mapping[str, int],
     finder: PassageFinder,
 ) -> dict[str, list[str]]:
-    """Return the ids of the passages with a gold sentence or a gold row, by the uri of the document. Documents
-    whose gold sentences or rows are not known are left out.
-    """
+    """Return the ids of the passages with a gold sentence or a gold row, by the document's uri. Documents with
+    unknown gold sentences or rows are left out."""
     if gold is None or not gold.supporting_facts:
         return {}
     facts = set(gold.supporting_facts)
@@ -153,21 +152,15 @@ def question_of(run: Path, id: str, scoring: Scoring = BY_DEFAULT) -> dict[str, 
     entry = reader.entry(id, reader.asked())
     finder = PassageFinder(index_of(run))
 
-    def content(part: Part) -> dict[str, Any]:
-        assert finder.index is not None
-        return content_of(finder.index.corpus, part)
-
     scores = scores_of(run, scoring).of([id])
     golds = scores.gold()
     finder.look_for(golds.values())
-    return next(details_of([entry], Source(reader, finder, scores.figures, golds, content)))
+    return next(details_of([entry], Source(reader, finder, scores.figures, golds, finder.content)))
 
 
 def _ledger(ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ledger of a question, with a name for each field of each stage."""
-    if not ledger:
-        return {"stages": []}
-    stages = [_stage(name, stage) for name, stage in ledger["stages"].items()]
+    stages = [_stage(name, stage) for name, stage in ledger.get("stages", {}).items()]
     return {**{name: ledger[name] for name in _KEPT if name in ledger}, "stages": stages}
 
 

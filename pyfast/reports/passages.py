@@ -1,5 +1,5 @@
-"""Find the passages of the ids in a trace. They come from the run's index and from the evidence of the
-record. A page loads a part of a passage's document when the user asks for it."""
+"""Find the passages of the ids in a trace, in the run's index and in the record's evidence. A page loads a part of
+a passage's document when the user asks for it."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def _below(corpus: Corpus, root: int, level: Level) -> np.ndarray[Any, np.dtype[
     """Return the segments of one level in a document, in the order of the document. `root` is the document's
     own segment.
     """
-    inside: np.ndarray[Any, np.dtype[np.int64]] = corpus.level[root : int(corpus.subtree_end[root])] == level
-    return root + np.flatnonzero(inside)
+    return root + np.flatnonzero(corpus.level[root : int(corpus.subtree_end[root])] == level)
 
 
 EXCERPT = 160
@@ -109,11 +108,11 @@ A table row also has `header`, the names of its columns; `text` has a tab betwee
 
 
 def index_of(run: Path) -> Index | None:
-    """Open the index that a run searched, with the filter of the run, if it still exists.
+    """Open the index that a run searched, with the run's filter, if it still exists.
 
-    The index is opened in the version (commit) that the run used. If this version no longer exists, the
-    current version is opened. If its documents are not those of the run, the function logs a warning. If the
-    index is missing or cannot be opened, it logs a warning and returns None.
+    The index is opened at the commit that the run used or, if that no longer exists, at the current one. If its
+    documents are not those of the run, the function logs a warning. If the index is missing or cannot be opened,
+    it logs a warning and returns None.
     """
     if not recorded_value(run, "places", "index"):
         return None
@@ -138,8 +137,8 @@ class FoundDocument:
     """The first part of the document"""
     is_table: bool
     shown: Mapping[str, str]
-    """In JSON types: the `title` of the document, and `part`, the key of its first part. If the document has
-    only one passage, `passage` is the id of this passage"""
+    """In JSON types: the document's `title`, and `part`, the key of its first part. If the document has only one
+    passage, `passage` is its id"""
 
 
 class PassageFinder:
@@ -154,17 +153,15 @@ class PassageFinder:
             self._sorted = ids[self._order]
         self._documents: dict[str, FoundDocument] = {}
         self.shared_terms = SharedTerms()
-        """The shared terms of the passages of the index"""
+        """The shared terms of the index's passages"""
         self.part = lru_cache(HELD)(self._part)
-        """A function that gets a segment and returns two things: the part of the document with this segment,
-        and in JSON types the key of this part (`part`) and the range of the segment in the document
-        (`span`)"""
+        """A function that takes a segment and returns the part of its document, and in JSON types the key of this
+        part (`part`) and the range of the segment in the document (`span`)"""
         self._passage = lru_cache(HELD)(self._read)
-        self._title = lru_cache(HELD)(self._title_of)
 
     def within(self, uris: Sequence[str]) -> PassageFinder:
-        """Return a finder that knows only the documents with these uris. Without uris, it is this finder. If the
-        index lacks one of the documents, the finder has no index."""
+        """Return a finder for only the documents with these uris, or this finder without uris. If the index
+        lacks one of the documents, the finder has no index."""
         if self.index is None or not uris:
             return self
         try:
@@ -176,10 +173,10 @@ class PassageFinder:
     def find(
         self, ids: Iterable[str], whole: Iterable[str], segments: Mapping[str, int], record: Record
     ) -> dict[str, Passage]:
-        """Find the passages with these ids, and the passages of the evidence. `segments` has the position of
-        each segment in the corpus, by id. Ids that are not in `segments` are left out.
+        """Find the passages with these ids, and the passages of the evidence. `segments` maps ids to the segments'
+        positions in the corpus. Other ids are left out.
 
-        Passages in `whole` get their complete text. Of other texts, only the beginning is shown. Passages that
+        Passages in `whole` have their complete text. Of other texts, only the beginning is shown. Passages that
         are not evidence are cached, because several questions can show them.
         """
         shown = _of_evidence(record)
@@ -190,8 +187,8 @@ class PassageFinder:
                 shown[id] = complete if id in all_text else beginning
         for one in record.evidence:
             if one.segment in segments and "title" not in shown[one.segment]:
-                title = self._title(segments[one.segment])
-                shown[one.segment] |= {"title": title} if title else {}
+                titled, _ = self._passage(segments[one.segment])
+                shown[one.segment] |= {"title": titled["title"]} if "title" in titled else {}
         return shown
 
     def look_for(self, golds: Iterable[Gold]) -> None:
@@ -229,17 +226,15 @@ class PassageFinder:
         places = self._order[at].tolist()
         return {id: place for id, place, known in zip(numbers, places, there.tolist(), strict=True) if known}
 
+    def content(self, part: Part) -> dict[str, Any]:
+        """Return the content of a part of a document, as `content_of` does."""
+        assert self.index is not None
+        return content_of(self.index.corpus, part)
+
     def _part(self, segment: int) -> tuple[Part, dict[str, Any]]:
         assert self.index is not None
         part, span = part_of(self.index.corpus, segment)
         return part, {"span": span, "part": part.key}
-
-    def _title_of(self, segment: int) -> str:
-        """Return the heading of the document of a segment. Empty if it is the uri of the document."""
-        assert self.index is not None
-        source = int(self.index.corpus.source[segment])
-        title = self.index.corpus.heading(source)
-        return "" if title == self.index.corpus.uri(source) else title
 
     def _read(self, segment: int) -> tuple[Passage, Passage]:
         """Return the passage with its complete text, and the passage with the beginning of its text."""

@@ -1,5 +1,5 @@
-"""Read the questions in a run's folder one by one, each with its record, its usage (ledger) and its LLM
-calls. Score the answers of a run."""
+"""Read the questions in a run's folder one by one, each with its record, its usage (ledger) and its LLM calls, and
+score the answers of a run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Asked:
             self._turns[question.conversation].append(question)
 
     def of(self, id: str) -> Question | None:
-        """Return the question with this id. None if it is not known."""
+        """Return the question with this id, or None if it is unknown."""
         return self._of.get(id)
 
     def turns(self, question: Question | None) -> list[Question]:
@@ -60,8 +60,7 @@ class Asked:
         return [] if question is None or question.conversation is None else self._turns[question.conversation]
 
     def around(self, ids: Iterable[str]) -> list[Question]:
-        """Return the questions with these ids, and all turns of their conversations. Questions that are not known
-        are left out."""
+        """Return the questions with these ids, and all turns of their conversations. Unknown ids are left out."""
         found = [question for id in ids if (question := self._of.get(id)) is not None]
         return list({turn.id: turn for question in found for turn in self.turns(question) or [question]}.values())
 
@@ -84,11 +83,8 @@ class RunReader:
         return Asked(questions_of(self.path))
 
     def entries(self, asked: Asked, first: int, count: int) -> Iterator[Entry]:
-        """Yield at most `count` questions whose answers are already written. `first` is the position of the first
-        of them, from 0.
-
-        Raises `InputError` for a damaged run.
-        """
+        """Yield at most `count` questions whose answers are already written; `first` is the position of the first
+        of them, from 0. Raises `InputError` for a damaged run."""
         records = self.run.records
         end = min(first + count, len(records))
         some = chain.from_iterable(records[at : min(at + _AT_ONCE, end)] for at in range(first, end, _AT_ONCE))

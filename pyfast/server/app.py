@@ -23,7 +23,7 @@ from pyfast.server.batch_routes import router as jobs_pages
 from pyfast.server.batches import Batches
 from pyfast.server.errors import ApiError, api_error
 from pyfast.server.limits import ApiKey, Limits, read_keys
-from pyfast.server.middleware import OPEN, Guard, direct, watched
+from pyfast.server.middleware import OPEN, direct, guarded, watched
 from pyfast.server.schemas import Error, Model, ModelList, Status, fault_of
 from pyfast.server.service import CONTENT_TYPE, GivenIndex, Service, Systems
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
@@ -99,10 +99,11 @@ def create_app(
         known[one.key] = one
     batches: dict[str, Batches] = {}
     turn = asyncio.Lock()  # one batch at a time: requests waiting for an answer share the LLM with it
-    for one in [] if options.jobs is None else [ApiKey(""), *known.values()]:
-        jobs = Path(options.jobs or "", *(("keys", one.room) if one.room else ()))
-        if one.room not in batches:
-            batches[one.room] = Batches(jobs, service, options.grace, one, turn)
+    if options.jobs is not None:
+        for one in (ApiKey(""), *known.values()):
+            if one.room not in batches:
+                jobs = Path(options.jobs, *(("keys", one.room) if one.room else ()))
+                batches[one.room] = Batches(jobs, service, options.grace, one, turn)
 
     @contextlib.asynccontextmanager
     async def running(_: object = None) -> AsyncIterator[None]:
@@ -127,10 +128,9 @@ def create_app(
     for error in refused:
         app.add_exception_handler(error, _refuse)
     app.add_middleware(direct, routes=app.routes, refuse=_refuse, refused=refused)
-    of_keys = service.metrics.key_requests
-    app.add_middleware(Guard, limits=limits, keys=tuple(known.values()), hosts=hosts, count=of_keys)
-    of_all = service.metrics.requests
-    app.add_middleware(watched, routes=app.routes, count=of_all, with_access_log=options.access_log)
+    count = service.metrics
+    app.add_middleware(guarded, limits=limits, keys=known.values(), hosts=hosts, count=count.key_requests)
+    app.add_middleware(watched, routes=app.routes, count=count.requests, with_access_log=options.access_log)
     return app
 
 
@@ -181,9 +181,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
         place, fault, field = fault_of({**one, "loc": one["loc"][1:]} for one in error.errors())
         error = ApiError(400, f"{place}: {fault}" if place else fault, "invalid_request", param=field)
     elif isinstance(error, HTTPException):
-        error = ApiError(
-            error.status_code, str(error.detail), "no_such_page" if error.status_code == 404 else "http"
-        )
+        code = "no_such_page" if error.status_code == 404 else "http"
+        error = ApiError(error.status_code, str(error.detail), code)
     return api_error(error).response()
 
 

@@ -123,9 +123,8 @@ async def cancel(request: Request, batch_id: str) -> BatchObject:
 def _batches(request: Request) -> Batches:
     batches: Batches | None = request.app.state.batches.get(request.scope["api_key"].room)
     if batches is None:
-        raise ApiError(
-            404, "this server does not accept batches; to accept them, start it with --jobs FOLDER", "no_batches"
-        )
+        fault = "this server does not accept batches; to accept them, start it with --jobs FOLDER"
+        raise ApiError(404, fault, "no_batches")
     return batches
 
 

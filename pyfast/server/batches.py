@@ -1,9 +1,6 @@
 """The batches of questions behind the path `/v1/batches`, and the files behind `/v1/files`. Each batch has a
 folder with a run, which outlives the server.
 
-        self._stop_if_cancelled(batch.id)
-        # Its questions belong neither to the request that started it nor to that request's span.
-
 If the server ends before a batch has, the batch continues when the server starts again, without repeating any LLM
 call that had a reply, because the run's journal contains every completion.
 """
@@ -19,6 +16,7 @@ import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextvars import Context
+from dataclasses import asdict
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
@@ -61,9 +59,8 @@ class Files:
         self._folder, self._limit = folder, limit
         make_folder(folder)
         folder.chmod(0o700)  # Like those in a run's folder, the questions and answers are private.
-        for part in folder.glob(
-            ".*.part"
-        ):  # uploads that a killed server was receiving; another server's are locked
+        # Uploads that a killed server was receiving are deleted. Those of another server are locked.
+        for part in folder.glob(".*.part"):
             with contextlib.suppress(BlockingIOError, FileNotFoundError), part.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 part.unlink()
@@ -94,11 +91,11 @@ class Files:
             path.unlink()
             raise
 
-    def note(self, path: Path, created_at: int, filename: str, purpose: str) -> schemas.FileObject:
+    def note(self, path: Path, created_at: int, filename: str, purpose: schemas.Purpose) -> schemas.FileObject:
         """Register a file whose content is already in the folder."""
-        told = {"id": path.name, "bytes": path.stat().st_size, "created_at": created_at, "filename": filename}
-        kind = {"purpose": purpose, "object": "file", "status": "processed"}
-        made = schemas.FileObject.model_validate({**told, **kind})
+        told: dict[str, Any] = {"id": path.name, "bytes": path.stat().st_size, "object": "file"}
+        told |= {"created_at": created_at, "filename": filename, "purpose": purpose, "status": "processed"}
+        made = schemas.FileObject(**told)
         write_atomically(self._folder / f"{path.name}.json", made.model_dump_json(), durable=True)
         return made
 
@@ -151,10 +148,8 @@ class Batches:
             batch = schemas.BatchObject.model_validate_json(path.read_bytes())
             if batch.status in _OPEN and _has_run(path.parent):
                 try:
-                    told = await asyncio.to_thread(_counts, path.parent)
-                    batch = batch.model_copy(
-                        update={"request_counts": batch.request_counts.model_copy(update=told)}
-                    )
+                    counts = await asyncio.to_thread(_counts, batch, path.parent)
+                    batch = batch.model_copy(update={"request_counts": counts})
                 except (PyfastError, OSError) as error:
                     LOG.error("%s: its progress cannot be read: %s", batch.id, error)
             self._know(batch)
@@ -176,17 +171,17 @@ class Batches:
 
         Raises `ApiError` if no file has the id `input_file_id`, or if the earlier batch has different arguments.
         """
-        name = token_hex(16) if key is None else _digest(key)
-        id, told = f"batch_{name}", attrgetter("endpoint", "input_file_id", "metadata")
+        id = f"batch_{token_hex(16) if key is None else _digest(key)}"
+        told = attrgetter("endpoint", "input_file_id", "metadata")
         if (before := self._find(id)) is not None:
             if told(before) != told(asked):
                 raise ApiError(409, "this Idempotency-Key belongs to a different request", "key_reused")
             return before
         self.files.get(asked.input_file_id)
-        now = {"id": id, "created_at": int(time.time()), "status": "validating", "object": "batch"}
-        counts = {"request_counts": {"total": 0, "completed": 0, "failed": 0}}
-        nothing = dict.fromkeys(schemas.BatchObject.model_fields)
-        made = schemas.BatchObject.model_validate({**nothing, **asked.model_dump(), **now, **counts})
+        fields = {**dict.fromkeys(schemas.BatchObject.model_fields), **asked.model_dump()}
+        fields |= {"id": id, "created_at": int(time.time()), "status": "validating", "object": "batch"}
+        fields["request_counts"] = schemas.RequestCounts(total=0, completed=0, failed=0)
+        made = schemas.BatchObject(**fields)
         make_folder(self._folder / made.id)  # A killed server may have left it.
         self._keep(made)
         self._begin(made)
@@ -236,8 +231,12 @@ class Batches:
             raise ApiError(409, f"the batch is {self._known[id].status}", "batch_ended")
         return self._known[id]
 
+    def _set(self, id: str, **values: Any) -> None:
+        """Give a batch new values, in memory only."""
+        self._known[id] = self._known[id].model_copy(update=values)
+
     def _stop(self, id: str, since: int) -> None:
-        self._known[id] = self._known[id].model_copy(update={"status": "cancelling", "cancelling_at": since})
+        self._set(id, status="cancelling", cancelling_at=since)
         self._stops[id].set()
 
     def _stop_if_cancelled(self, id: str) -> bool:
@@ -314,10 +313,9 @@ class Batches:
         """Return whether another server with the same folder has ended a batch, and if so, take over its final
         state."""
         stored = self._stored(id)
-        if stored is None or stored.status in _OPEN:
-            return False
-        self._known[id] = stored
-        return True
+        if has_ended := stored is not None and stored.status not in _OPEN:
+            self._known[id] = stored
+        return has_ended
 
     @contextlib.contextmanager
     def _alone(self, id: str) -> Iterator[bool]:
@@ -344,9 +342,8 @@ class Batches:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with options
         that differ from this server's. Raises `PyfastError` or `OSError` if it may continue later."""
         if self._known[id].status == "finalizing":
-            with contextlib.suppress(
-                InputError
-            ):  # A power cut destroyed files of the run; resuming writes them again.
+            # A power cut may have destroyed files of the run. Resuming the run writes them again.
+            with contextlib.suppress(InputError):
                 return await self._end(id)
         try:
             await self._answer_run(id, self._folder / id)
@@ -384,30 +381,27 @@ class Batches:
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
         """Tell clients, in memory only, why a batch cannot continue or, without a fault, that it continues."""
-        errors = schemas.BatchFaults(object="list", data=list(faults)) if faults else None
-        self._known[id] = self._known[id].model_copy(update={"errors": errors})
+        self._set(id, errors=schemas.BatchFaults(object="list", data=list(faults)) if faults else None)
 
     async def _answer_run(self, id: str, folder: Path) -> None:
         service = self.service
         questions, kept = folder / "questions.jsonl", folder / "settings.json"
         if self._known[id].model is None:  # A killed server may have left questions without what they share.
-            shared, count, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
+            shared, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
                 self._fail(id, *faults)
                 return
-            counts = schemas.RequestCounts(total=count, completed=0, failed=0)
-            self._move(id, **shared, request_counts=counts)
+            self._move(id, **shared)
         batch = self._known[id]
         system, index = service.resolve(_model(batch))
         if not kept.exists():  # A server started with other settings continues with these.
             described = service.described_settings(system, batch.settings)
             write_atomically(kept, orjson.dumps(described), durable=True)
         settings = orjson.loads(kept.read_bytes())
-        conditions = (*self._key.filter, *(batch.filter or ()))
         if self._known[id].status == "validating":
             self._move(id, "in_progress")
         engine = service.engine(index)
-        async with engine.view(conditions) as view:
+        async with engine.view((*self._key.filter, *(batch.filter or ()))) as view:
             watching = asyncio.create_task(self._watch(id))
             try:
                 run = await engine.answer_run(
@@ -437,13 +431,8 @@ class Batches:
         if event.kind == "answered" and event.record is not None:
             if self._known[id].errors is not None:
                 self._say(id)
-            usage, (system, _) = event.record.usage, self.service.resolve(_model(self._known[id]))
-            used = Ledger(
-                llm_calls=usage.llm_calls,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-            )
-            self.service.count(system, self._key, event.record.state, used)
+            system, _ = self.service.resolve(_model(self._known[id]))
+            self.service.count(system, self._key, event.record.state, Ledger(**asdict(event.record.usage)))
             if event.record.state == "failed":
                 counts.failed += 1
             else:
@@ -471,11 +460,9 @@ class Batches:
 
     def _read_in(
         self, batch: schemas.BatchObject, questions: Path
-    ) -> tuple[dict[str, Any], int, list[schemas.BatchFault]]:
-        """Check a batch's input and write its questions.
-
-        Returns (the fields that all lines have in common, the number of questions, the errors in the input).
-        """
+    ) -> tuple[dict[str, Any], list[schemas.BatchFault]]:
+        """Check a batch's input and write its questions. Returns (what all lines have in common and the number of
+        questions, as fields of the batch; the errors in the input)."""
         faults: list[schemas.BatchFault] = []
         shared: dict[str, Any] = {}
         seen: set[str] = set()
@@ -506,12 +493,13 @@ class Batches:
                 shared = common
                 question, _ = conversation(asked.messages, self.service.limits)
                 written = {"id": custom_id, "question": question, "documents": asked.documents}
-                out.write(orjson.dumps(written) + b"\n")
+                out.write(orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE))
         if not faults and not seen:
             faults = [_fault("no line", "empty_file")]
         if faults:
             questions.unlink()
-        return shared, len(seen), faults
+        counts = schemas.RequestCounts(total=len(seen), completed=0, failed=0)
+        return {**shared, "request_counts": counts}, faults
 
     def _line(self, line: bytes, endpoint: str) -> tuple[str, schemas.ChatRequest]:
         """Return (custom_id, request) for a line of the uploaded file. Raises `ApiError` if the line is not
@@ -548,31 +536,32 @@ class Batches:
         ids of the two files (`output_file_id` and `error_file_id`) and how many results they contain. An empty
         file is not written, and its id is None. A repeated call writes the same files.
         """
-        ids: dict[str, str | None] = {}
-        run = Run(folder / "run")
         # The journal may contain more answers: those that a killed server had not written, a cancelled run does
         # not write either.
-        counts = _counts(folder)
+        records, fields = Run(folder / "run").records, dict[str, Any](request_counts=_counts(batch, folder))
         for name in ("output_file_id", "error_file_id"):
-            records = (one for one in run.records if (one.state == "failed") == (name == "error_file_id"))
             path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")
             with written_aside(path, durable=True) as aside, aside.open("wb") as out:
-                out.writelines(orjson.dumps(self._result(batch, record, title)) + b"\n" for record in records)
+                for record in records:
+                    if (record.state == "failed") == (name == "error_file_id"):
+                        out.write(orjson.dumps(_result(batch, record, title), option=orjson.OPT_APPEND_NEWLINE))
             if path.stat().st_size:
-                ids[name] = self.files.note(path, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output").id
+                self.files.note(path, batch.created_at, f"{batch.id}_{name}.jsonl", "batch_output")
+                fields[name] = path.name
             else:
-                ids[name] = None
                 path.unlink()
-        return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}
+                fields[name] = None
+        return fields
 
-    def _result(self, batch: schemas.BatchObject, record: Record, title: Titles) -> dict[str, Any]:
-        id, model = _digest(f"{batch.id} {record.id}"), _model(batch)
-        if record.state == "failed":
-            status, body = 422, failure(record).body()
-        else:
-            status, body = 200, completion(f"chatcmpl-{id}", batch.created_at, model, record, title)
-        response = {"status_code": status, "request_id": f"req_{id}", "body": body}
-        return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}
+
+def _result(batch: schemas.BatchObject, record: Record, title: Titles) -> dict[str, Any]:
+    id, model = _digest(f"{batch.id} {record.id}"), _model(batch)
+    if record.state == "failed":
+        status, body = 422, failure(record).body()
+    else:
+        status, body = 200, completion(f"chatcmpl-{id}", batch.created_at, model, record, title)
+    response = {"status_code": status, "request_id": f"req_{id}", "body": body}
+    return {"id": f"batch_req_{id}", "custom_id": record.id, "response": response, "error": None}
 
 
 def _has_run(folder: Path) -> bool:
@@ -580,11 +569,11 @@ def _has_run(folder: Path) -> bool:
     return (folder / "run" / CONFIGURATION).exists()
 
 
-def _counts(folder: Path) -> dict[str, int]:
+def _counts(batch: schemas.BatchObject, folder: Path) -> schemas.RequestCounts:
     """Count the written answers of a batch."""
     records = Run(folder / "run").records
     failed = sum(one.state == "failed" for one in records)
-    return {"completed": len(records) - failed, "failed": failed}
+    return schemas.RequestCounts(total=batch.request_counts.total, completed=len(records) - failed, failed=failed)
 
 
 _OTHER = {

@@ -15,8 +15,7 @@ from pyfast.utils.log import LOG
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request in progress, for the log"""
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""The errors for a full disk and for file limits"""
+_UNEXPECTED = "internal_error"
 
 
 class ApiError(Exception):
@@ -82,28 +81,26 @@ def _unicode(text: str) -> str:
 def api_error(error: Exception) -> ApiError:
     """Convert any error to an `ApiError`, and log it if the client is not to blame. The details of an unexpected
     error appear only in the log."""
-    made, is_unexpected = _converted(error)
+    made = _converted(error)
     if made.status >= 500 or made.status == 422:
         reason = made.logged if made is error else str(error) or str(made)
         told = (REQUEST_ID.get(), made.status, made.code, reason)
-        if is_unexpected:
+        if made.code == _UNEXPECTED:
             LOG.error("request %s failed (%d %s): %s", *told, exc_info=error)
         else:
             LOG.warning("request %s failed (%d %s): %s", *told)
     return made
 
 
-def _converted(error: Exception) -> tuple[ApiError, bool]:
-    """Convert an error, and return also whether it is unexpected."""
+def _converted(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
-        return error, False
+        return error
     if isinstance(error, InputError):
-        return ApiError(400, str(error), "invalid_request"), False
+        return ApiError(400, str(error), "invalid_request")
     if isinstance(error, LLMUnavailableError):
-        return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0), False
+        return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0)
     if isinstance(error, TimeoutError):
-        fault = "no answer within the server's time limit"
-        return ApiError(504, fault, "timeout"), False
-    if isinstance(error, OSError) and error.errno in NO_SPACE:
-        return ApiError(507, "the server has no space left for this", "no_space"), False
-    return ApiError(500, "the server failed; the reason is in its log", "internal_error"), True
+        return ApiError(504, "no answer within the server's time limit", "timeout")
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return ApiError(507, "the server has no space left for this", "no_space")
+    return ApiError(500, "the server failed; the reason is in its log", _UNEXPECTED)

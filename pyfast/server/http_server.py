@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -76,7 +75,7 @@ def serve(
         >>> pyfast.serve("IDX", "instant", port=0, stop=stop)
     """
     ServerOptions.require(options)
-    keys = tuple(key.strip() for key in os.environ.get(KEYS_VARIABLE, "").split(",") if key.strip())
+    keys = tuple(filter(None, map(str.strip, os.environ.get(KEYS_VARIABLE, "").split(","))))
     has_keys = bool(keys) or options.keys is not None
     if not has_keys and not is_local(host):
         raise InputError(
@@ -124,17 +123,13 @@ def serve(
 class _Server(uvicorn.Server):
     """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second."""
 
-    should_exit: bool
-    force_exit: bool
-
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle signals. This replaces uvicorn's method, which would raise the signal again after a graceful
         shutdown."""
 
-        def ends(number: int, frame: FrameType | None) -> None:
-            self.force_exit = self.should_exit
-            self.should_exit = True
+        def ends(*_: object) -> None:
+            self.force_exit, self.should_exit = self.should_exit, True
 
         if threading.current_thread() is not threading.main_thread():
             yield

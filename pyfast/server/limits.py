@@ -9,7 +9,7 @@ import stat
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic, time
@@ -60,13 +60,12 @@ class Limits:
         """
         if isinstance(given, Limits):
             return given
-        limits = cls()
-        known = {field.name: type(getattr(limits, field.name)) for field in fields(cls)}
+        defaults = asdict(cls())
         for name, value in (given or {}).items():
-            if name not in known:
-                raise InputError(f"unknown limit {name}; known: {', '.join(known)}")
+            if name not in defaults:
+                raise InputError(f"unknown limit {name}; known: {', '.join(defaults)}")
             least = 0 if name == "queue" else 1
-            is_number = isinstance(value, int | known[name]) and not isinstance(value, bool)
+            is_number = type(value) in (int, type(defaults[name]))
             if not is_number or not least <= value < math.inf:
                 raise InputError(f"limit {name}: expected a number of at least {least}, got {value}")
         return cls(**(given or {}))
@@ -178,10 +177,10 @@ def read_keys(path: Path) -> list[ApiKey]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         if path.stat().st_mode & stat.S_IROTH:
             LOG.warning("%s: every user of this machine can read its keys; use chmod 600", path)
+    except tomllib.TOMLDecodeError:  # Its message could contain a key.
+        raise InputError(f"{path}: not valid TOML") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from None
-    except tomllib.TOMLDecodeError:
-        raise InputError(f"{path}: not valid TOML") from None
     keys: dict[str, ApiKey] = {}
     for name, table in tables.items():
         place = f"{path}: [{name}]"
@@ -189,9 +188,8 @@ def read_keys(path: Path) -> list[ApiKey]:
             raise InputError(
                 f"{place}: expected a table; its name may contain only letters, digits, dots, - and _"
             )
-        if unknown := table.keys() - {"key", "filter", *KEY_LIMITS}:
-            known = ", ".join(("key", "filter", *KEY_LIMITS))
-            raise InputError(f"{place}: {min(unknown)} is unknown; known: {known}")
+        if unknown := table.keys() - (known := ("key", "filter", *KEY_LIMITS)):
+            raise InputError(f"{place}: {min(unknown)} is unknown; known: {', '.join(known)}")
         limits = {limit: table[limit] for limit in KEY_LIMITS if limit in table}
         for limit, most in limits.items():
             if type(most) is not int or most < 1:

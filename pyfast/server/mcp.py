@@ -125,15 +125,14 @@ def mcp_server(
         left = int(max_tokens * CHARACTERS_PER_TOKEN)
         passages: list[Passage] = []
         for item in items:
-            passage = Passage(
-                uri=item.uri, title=item.heading or view.title(item.uri), text=item.line, score=item.score
-            )
-            over = len(passage.model_dump_json()) - left
-            if over > 0 and passages:
+            title = item.heading or view.title(item.uri)
+            passage = Passage(uri=item.uri, title=title, text=item.line, score=item.score)
+            left -= len(passage.model_dump_json())
+            if left < 0 and passages:
                 break
-            passage.text = passage.text[: max(len(passage.text) - over, 0)] if over > 0 else passage.text
+            if left < 0:
+                passage.text = passage.text[: max(len(passage.text) + left, 0)]
             passages.append(passage)
-            left = -over
         return passages
 
     @contextlib.contextmanager

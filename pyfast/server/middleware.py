@@ -8,7 +8,7 @@ import contextlib
 import hmac
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping
 from secrets import token_hex
 from typing import Any, get_type_hints
 from urllib.parse import parse_qsl, quote
@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from pyfast.server.errors import REQUEST_ID, ApiError, api_error, stopping
 from pyfast.server.limits import ApiKey, Limits
@@ -27,6 +28,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
+Count = Callable[..., Any]
 
 OPEN = frozenset({"/health", "/ready"})
 """Paths that need no key, because orchestrators such as Kubernetes call them"""
@@ -34,103 +36,92 @@ _NO_KEY = ApiKey("")
 _REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}")
 STREAMED = frozenset({"/v1/files"})
 """Paths whose functions read the request's body piece by piece, with their own limit"""
-
-
 _PAGED = ("/v1/files", "/v1/batches")
 
 
-class Guard:
+def guarded(
+    app: Any, limits: Limits, keys: Iterable[ApiKey], hosts: Collection[str] | None, count: Count
+) -> AsgiApp:
     """ASGI middleware that checks requests, and passes each one to the application when its whole body has arrived
     (for the paths in `STREAMED`, without waiting for the body).
+
+    Args:
+        app: The application.
+        limits: The server's limits. Only `body_bytes` and `body_seconds` are used.
+        keys: API keys. If there are none, no key is required.
+        hosts: The host names that requests may use for this server. None: any. The list protects a server without
+            keys from DNS rebinding, in which a web page in a browser on this machine reaches the server under
+            another host name.
+        count: A function that returns the request counter for a key's name and `accepted` or `refused`.
     """
+    known = [(one.key.encode(), one) for one in keys]
 
-    def __init__(
-        self,
-        app: Any,
-        limits: Limits,
-        keys: Sequence[ApiKey],
-        hosts: Collection[str] | None,
-        count: Callable[[str, str], Any],
-    ) -> None:
-        """Wrap an application.
-
-        Args:
-            app: The application.
-            limits: The server's limits. `Guard` uses only `body_bytes` and `body_seconds`.
-            keys: API keys. If there are none, no key is required.
-            hosts: The host names that requests may use for this server. None: any. The list protects a server
-                without keys from DNS rebinding, in which a web page in a browser on this machine reaches the
-                server under another host name.
-            count: A function that returns the request counter for a key's name and `accepted` or `refused`.
-        """
-        self._app = app
-        self._limits = limits
-        self._keys = [(one.key.encode(), one) for one in keys]
-        self._hosts = hosts
-        self._count = count
-
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Check one request and pass it to the application, or refuse it with an error."""
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         with contextlib.ExitStack() as held:
             try:
-                scope["api_key"] = self._check(scope["path"], headers, held)
+                key = scope["api_key"] = _key_of(scope["path"], headers, known, hosts)
+                if key is not _NO_KEY:
+                    state = "refused"
+                    try:
+                        held.enter_context(key.request())
+                        state = "accepted"
+                    finally:
+                        count(key.name, state).inc()
                 _check_parameters(scope)
                 if scope["path"] not in STREAMED:
-                    receive = _replayed(await self._body(headers, receive), receive)
+                    receive = await _arrived(scope, headers, receive, limits)
             except ApiError as error:
                 await error.response()(scope, receive, send)
                 return
-            except _Gone:
+            except ClientDisconnect:
                 return
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
 
-    def _check(self, path: str, headers: dict[bytes, bytes], held: contextlib.ExitStack) -> ApiKey:
-        """Return the key of a request, which counts as one of the key's requests until `held` is exited."""
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
-        if self._hosts is not None and name not in self._hosts:
-            raise ApiError(400, "this server does not answer requests to this host name", "unknown_host")
-        if not self._keys or path in OPEN:
-            return _NO_KEY
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        # Every key is compared, each in constant time, so that timing reveals nothing about them.
-        known = [one for key, one in self._keys if hmac.compare_digest(key, given.strip())]
-        if scheme.lower() != b"bearer" or not known:
-            raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
-        if known[0].filter and path == "/metrics":
-            raise ApiError(403, "this key cannot see the questions of others", "forbidden")
-        try:
-            held.enter_context(known[0].request())
-        except ApiError:
-            self._count(known[0].name, "refused").inc()
-            raise
-        self._count(known[0].name, "accepted").inc()
-        return known[0]
+    return serve
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        """Return the whole body of a request. Raises `ApiError` if the body is too large or arrives too
-        slowly."""
-        most = self._limits.body_bytes
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:20]) > most:
-            raise too_large("body", most)
-        receive = limited_to(most, "body", receive)
-        pieces: list[bytes] = []
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Gone
-                    pieces.append(message.get("body", b""))
-                    if not message.get("more_body"):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
+
+def _key_of(
+    path: str, headers: dict[bytes, bytes], keys: Collection[tuple[bytes, ApiKey]], hosts: Collection[str] | None
+) -> ApiKey:
+    """Return the key of a request. Raises `ApiError` if its host name or its key is not allowed."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    if hosts is not None and name not in hosts:
+        raise ApiError(400, "this server does not answer requests to this host name", "unknown_host")
+    if not keys or path in OPEN:
+        return _NO_KEY
+    scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+    # Every key is compared, each in constant time, so that timing reveals nothing about them.
+    known = [one for key, one in keys if hmac.compare_digest(key, given.strip())]
+    if scheme.lower() != b"bearer" or not known:
+        raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
+    if known[0].filter and path == "/metrics":
+        raise ApiError(403, "this key cannot see the questions of others", "forbidden")
+    return known[0]
+
+
+async def _arrived(scope: Message, headers: dict[bytes, bytes], receive: Receive, limits: Limits) -> Receive:
+    """Wait for the whole body of a request. Return a replacement for `receive`, whose first call returns a message
+    with the body, and each later call the next message from `receive`. Raises `ApiError` if the body is too large
+    or arrives too slowly."""
+    most, length = limits.body_bytes, headers.get(b"content-length", b"0")
+    if length.isdigit() and int(length[:20]) > most:
+        raise too_large("body", most)
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            body = await Request(scope, limited_to(most, "body", receive)).body()
+    except TimeoutError:
+        raise ApiError(408, "the body did not arrive in time", "body_too_slow") from None
+    first = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return first.pop() if first else await receive()
+
+    return replay
 
 
 def _check_parameters(scope: Message) -> None:
@@ -161,21 +152,6 @@ def limited_to(most: int, what: str, receive: Receive, aside: int = 0) -> Receiv
         return message
 
     return limited
-
-
-class _Gone(Exception):
-    """The client left before its request was complete."""
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a replacement for `receive`, whose first call returns a message with the whole body, and each later
-    call the next message from `receive`."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return first.pop() if first else await receive()
-
-    return replay
 
 
 class JsonRoute(APIRoute):
@@ -247,7 +223,7 @@ def direct(
     return serve
 
 
-def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], with_access_log: bool) -> AsgiApp:
+def watched(app: Any, routes: Iterable[Any], count: Count, with_access_log: bool) -> AsgiApp:
     """ASGI middleware around all others. It gives each request an id, which appears in the response and the log,
     and counts requests by path and status when they end. If a request fails unexpectedly, or is cancelled because
     the server ends, it replies with an error in OpenAI's format, and logs one line.
@@ -258,7 +234,6 @@ def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], w
         count: A function that returns the counter for a path and a status.
         with_access_log: Whether to log each request when it ends.
     """
-    patterns = [(route.path_regex, route.path) for route in routes]
 
     async def serve(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -282,12 +257,12 @@ def watched(app: Any, routes: Iterable[Any], count: Callable[[str, int], Any], w
             if not status:
                 await stopping().response()(scope, receive, noted)
         except Exception as error:
-            made = api_error(error)
+            made = api_error(error)  # which also logs it
             if not status:
                 await made.response()(scope, receive, noted)
         finally:
             # A request that is refused early has no route yet.
-            known = (name for pattern, name in patterns if pattern.match(scope["path"]))
+            known = (one.path for one in routes if one.path_regex.match(scope["path"]))
             count(getattr(scope.get("route"), "path", None) or next(known, "other"), status).inc()
             if with_access_log:
                 client = ":".join(map(str, scope["client"] or "-"))

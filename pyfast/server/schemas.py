@@ -48,16 +48,13 @@ class _Request(BaseModel):
                 kept[name] = value
             elif name in cls._IGNORED:
                 if (values := cls._IGNORED[name]) and value is not None and value not in values:
-                    raise FieldError(
-                        name, "not supported here" if [] in values else "this value is not supported here"
-                    )
+                    what = "" if [] in values else "this value is "
+                    raise FieldError(name, f"{what}not supported here")
             elif value is not None:
                 accepted = [other for other, values in cls._IGNORED.items() if not values]
                 near = cls._MEANT.get(name) or did_you_mean(name, [*cls.model_fields, *accepted])
-                lacks = [
-                    own for own, field in cls.model_fields.items() if field.is_required() and own not in given
-                ]
-                more = f"; {lacks[0]} is missing" if lacks else ""
+                needed = (own for own, field in cls.model_fields.items() if field.is_required())
+                more = next((f"; {own} is missing" for own in needed if own not in given), "")
                 raise FieldError(name, f"there is no such field{near or more}")
         return kept
 
@@ -69,16 +66,14 @@ def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
     found = []
     for fault in faults:
         places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
-        cause = fault.get("ctx", {}).get("error")
+        if isinstance(cause := fault.get("ctx", {}).get("error"), FieldError):  # It says more than the others.
+            return ".".join(places), str(cause), ".".join([*places, cause.name])
         # Of several possible types, one that fits says more than those that do not.
-        rank = len(places), not fault["type"].endswith("_type")
-        found.append((places, fault["msg"], cause if isinstance(cause, FieldError) else None, rank))
-    first = found[0][0]
-    within = [one for one in found if one[0][: len(first)] == first]
-    # One that names a field, or a place within another, says more than "not a string".
-    places, said, named, _ = next((one for one in found if one[2]), max(within, key=itemgetter(3)))
-    place = ".".join(places)
-    return (place, str(named), ".".join([*places, named.name])) if named else (place, said, place)
+        found.append((len(places), not fault["type"].endswith("_type"), places, fault["msg"]))
+    first = found[0][2]
+    # A place within another one says more than "not a string".
+    *_, places, said = max((one for one in found if one[2][: len(first)] == first), key=itemgetter(0, 1))
+    return ".".join(places), said, ".".join(places)
 
 
 class TextPart(_Request):
@@ -329,6 +324,9 @@ class RerankResponse(BaseModel):
     results: list[RankedDocument]
 
 
+Purpose = Literal["batch", "batch_output"]
+
+
 class FileObject(BaseModel):
     """The metadata of a file: an upload, or the results of a batch."""
 
@@ -336,7 +334,7 @@ class FileObject(BaseModel):
     bytes: int
     created_at: int
     filename: str
-    purpose: Literal["batch", "batch_output"]
+    purpose: Purpose
     object: Literal["file"]
     status: Literal["processed"]
 

@@ -368,8 +368,8 @@ PLANTS |= {
             'except PyfastError as error:\n                LOG.error("%s cannot continue',
         ),
         "a cancelled batch counts what its journal has": (
-            'return {**ids, "request_counts": batch.request_counts.model_copy(update=counts)}',
-            "return {**ids}",
+            "dict[str, Any](request_counts=_counts(batch, folder))",
+            "dict[str, Any]()",
         ),
         "a restarted server forgets that a batch is cancelled": (
             "            since = int((self._folder / id / _CANCELLING).read_bytes())\n",
