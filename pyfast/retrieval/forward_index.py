@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csc_array, csr_array
 
+import pyfast.retrieval.part_files as part_files
 import pyfast.utils.stop_words as stop_words
 from pyfast.ops import TermCounts
 from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
@@ -205,20 +205,10 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     positions of the transpose's weights are not written: they are the same as in the stored term counts.
     """
     (folder / WEIGHTS).mkdir()
-    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
-    size = int(np.diff(counts.indptr)[content].sum())
     lengths = [np.zeros(1, np.int64)]
-    path, count = folder / _TRANSPOSED, len(counts.documents)
-    with new_array(path, np.float32, count):
-        pass
-    with path.open("r+b") as file:  # On a full disk, a process that writes through memory would be killed.
-        end = file.seek(0, os.SEEK_END) + 4 * count
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, end)
-        file.truncate(end)
-    transposed = np.lib.format.open_memmap(path, "r+")
+    transposed = part_files.mapped_array(folder / _TRANSPOSED, np.float32, len(counts.documents))
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
-    with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
+    with new_array(path_of_ids, np.int32) as ids, new_array(path_of_weights, np.float32) as weights:
         for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
             lengths.append(of_rows)
             ids(columns)

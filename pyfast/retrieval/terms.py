@@ -22,6 +22,7 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
+import pyfast.retrieval.part_files as part_files
 import pyfast.utils.stop_words as stop_words
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops import Cells, TermCounts
@@ -380,13 +381,8 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
             ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
             term_offsets.append(len(ids))
         value_offsets.append(len(term_offsets) - 1)
-    values, terms = (_narrow(np.frombuffer(some, np.int64)) for some in (value_offsets, term_offsets))
-    return Cells(values, terms, np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32))
-
-
-def _narrow(offsets: Int64) -> Int32 | Int64:
-    """Convert offsets to 32 bits, if they are small enough."""
-    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
+    values, terms = (np.array(some, part_files.offset_type(some[-1])) for some in (value_offsets, term_offsets))
+    return Cells(values, terms, np.array(ids, np.int32))
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:

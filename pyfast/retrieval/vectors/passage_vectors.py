@@ -147,23 +147,23 @@ class TokenStore:
 
     def save(self, folder: Path) -> None:
         """Write the store into a folder, a batch of passages at a time."""
-        lengths = np.empty(len(self), np.int64)
-        for tokens, chosen, places in self._by_piece(np.arange(len(self))):
-            lengths[chosen] = np.diff(tokens.offsets)[places]
-        offsets = np.append(0, np.cumsum(lengths))
-        save_array(folder / "offsets.npy", offsets)
-        size, dimensions = int(offsets[-1]), self.pieces[0].codes.shape[1] if self.pieces else 1
+        dimensions = self.pieces[0].codes.shape[1] if self.pieces else 1
         owners = np.searchsorted(self._starts, self.places, side="right")
         batches = np.arange(_PASSAGES, len(self), _PASSAGES)  # and a batch has passages of one piece
         with (
-            new_array(folder / "codes.npy", np.int8, size, dimensions) as codes,
-            new_array(folder / "scales.npy", np.float32, size) as scales,
+            new_array(folder / "offsets.npy", np.int64) as offsets,
+            new_array(folder / "codes.npy", np.int8, dimensions) as codes,
+            new_array(folder / "scales.npy", np.float32) as scales,
         ):
+            end = np.zeros(1, np.int64)
+            offsets(end)
             for some in np.split(np.arange(len(self)), np.union1d(batches, np.flatnonzero(np.diff(owners)) + 1)):
                 for tokens, _, places in self._by_piece(some):
                     batch = tokens.of(places)
                     codes(batch.codes)
                     scales(batch.scales)
+                    offsets(end + batch.offsets[1:])
+                    end = end + batch.offsets[-1]
 
     @classmethod
     def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
