@@ -1,4 +1,4 @@
-"""Sentence embeddings by any model of sentence-transformers. A name or a folder chooses the model.
+"""Sentence embeddings by any sentence-transformers model, which is chosen by its name or folder.
 
 Most embedding models are BERT models, which run here in plain torch. Such a model loads several seconds faster
 than with sentence-transformers.
@@ -101,8 +101,8 @@ def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]
 
 
 class SentenceModel:
-    """A model of a class of sentence-transformers. The first use loads it. If several threads use it, they take
-    turns."""
+    """A model of one of sentence-transformers' classes, which is loaded when it is first used. If several threads
+    use it, they take turns."""
 
     def __init__(self, kind: str, what: str, folder: Path, hardware: Hardware) -> None:
         """`kind` is the class, and `what` names the model in messages. `hardware` is where it runs."""
@@ -211,12 +211,12 @@ class Embedder:
 
     is_on_server = False
 
-    def __init__(self, model: str = DEFAULT, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+    def __init__(self, model: str | Path = DEFAULT, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
         """Find the model. `hardware` is where it runs, by default on a GPU if there is one.
 
         Raises `ModelNotFoundError` if the model is not available.
         """
-        self.folder = find_embedder(model)
+        self.folder = find_embedder(str(model))
         self._hardware = hardware
         self._turn = Lock()
         self._known: dict[str, Float32] = {}
