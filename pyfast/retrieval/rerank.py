@@ -451,15 +451,15 @@ def _scores_of(
         for query, some in zip(queries, passages, strict=True)
     ]
     scores = cache.known(list(chain.from_iterable(keys)))
-    missing = [[key not in scores for key in some] for some in keys]
-    asked = [number for number, some in enumerate(missing) if any(some)]
+    missing = [np.flatnonzero([key not in scores for key in some]) for some in keys]
+    asked = [number for number, some in enumerate(missing) if len(some)]
     for start in range(0, len(asked), _STORED):
         some = asked[start : start + _STORED]
         wanted = [passages[number][missing[number]] for number in some]
         computed = reranker.score([queries[number] for number in some], wanted)
         fresh: dict[bytes, float] = {}
         for number, of_query in zip(some, computed, strict=True):
-            new = [key for key, is_missing in zip(keys[number], missing[number], strict=True) if is_missing]
+            new = [keys[number][place] for place in missing[number]]
             if len(of_query) != len(new) or not np.isfinite(of_query).all():
                 raise InputError(f"{model}: expected {len(new)} finite scores, one for each passage")
             fresh |= zip(new, map(float, of_query), strict=True)

@@ -11,6 +11,7 @@ import contextlib
 import tempfile
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -255,13 +256,14 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         work()
         yield
         return
-    errors: list[BaseException] = []
+    done = Future[None]()
 
     def run() -> None:
         try:
             work()
+            done.set_result(None)
         except BaseException as error:
-            errors.append(error)
+            done.set_exception(error)
 
     thread = Thread(target=run, name="pyfast-merge")
     thread.start()
@@ -269,8 +271,7 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         thread.join()
-    if errors:
-        raise errors[0]
+    done.result()
 
 
 def _merge_corpora(folder: Path, parts: Sequence[Part], live: Sequence[Mask]) -> None:

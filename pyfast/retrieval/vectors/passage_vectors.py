@@ -43,8 +43,8 @@ Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
 tokens of each text
 """
 Encode = Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]]
-"""A function that gets lists of texts. For each list, in order, it returns arrays with the vectors of the texts,
-such as `Coded`. The last array is the number of vectors of each text"""
+"""A function that takes lists of texts. For each list, in order, it returns arrays with the vectors of the texts,
+such as `Coded`. The last array contains the number of vectors of each text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,17 +132,16 @@ class TokenStore:
         vectors = np.concatenate(queries) if len(queries) else np.empty((0, 1), np.float32)
         for tokens, chosen, places in self._by_piece(read):
             pairs = np.column_stack([asked[chosen], places])
-            if device != "cpu":
-                watch = Stopwatch(device)
+            if device == "cpu":
+                check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
+                codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
+            else:
                 codes, offsets, scales = _on_device(tokens, device)
-                with watch.running():
-                    scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
-                scores[chosen] = scored.cpu()
-                watch.count("maxsim", len(queries))
-                continue
-            check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
-            codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
-            scores[chosen] = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+            watch = Stopwatch(device)
+            with watch.running():
+                scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+            scores[chosen] = scored if device == "cpu" else scored.cpu()
+            watch.count("maxsim", len(queries))
         return np.split(scores, np.cumsum([len(some) for some in passages])[:-1]) if len(passages) else []
 
     def save(self, folder: Path) -> None:
@@ -215,7 +214,7 @@ def _store(
 
     Args:
         folder: The folder. Other folders beside it whose names have the same ending are removed.
-        kinds: The name of each file, with the type of its numbers, and the shape of what it has for a vector.
+        kinds: For each file, its name, the type of its numbers, and the shape of its entry for one vector.
         encode: A function that returns an array for each file, and the number of vectors of each text.
         rendered: The passages.
         at_once: The number of passages of a list.
