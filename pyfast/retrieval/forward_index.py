@@ -184,7 +184,7 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     with new_array(folder / _TRANSPOSED, np.float32) as weights:
         for passages, values in _terms_weighted(counts, idf):
             weights(values / norms[passages])
-    transposed = np.load(folder / _TRANSPOSED, mmap_mode="r")
+    transposed = np.load(folder / _TRANSPOSED, mmap_mode="r", allow_pickle=False)
     lengths = [np.zeros(1, np.int64)]
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
     with new_array(path_of_ids, np.int32) as ids, new_array(path_of_weights, np.float32) as weights:
