@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from pyfast import _native, ops
 from pyfast.ops.arrays import ends
 from pyfast.retrieval import Index
-from pyfast.retrieval.vectors.encoders import open_model, packaged_model, rotated
+from pyfast.retrieval.vectors.encoders import OnnxModel, packaged_model, rotated
 from pyfast.retrieval.vectors.passage_vectors import coded
 
 lateweave = pytest.importorskip("lateweave", reason="the extra bench brings it")
@@ -40,7 +40,7 @@ class Work:
         self.places = places.reshape(chosen.shape)
         path = folder / f"maxsim-{len(passages)}.npz"
         if not path.is_file():
-            model = open_model(packaged_model("colbert"))
+            model = OnnxModel(packaged_model("colbert"))
             texts = [*questions[:QUESTIONS], *(index.text(int(passage)) for passage in passages)]
             made = model.run(texts)
             unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in made]

@@ -15,7 +15,6 @@ from pyfast.retrieval.pools import fuse as fuse
 from pyfast.retrieval.rerank import Centrality as Centrality
 from pyfast.retrieval.rerank import PassageList as PassageList
 from pyfast.retrieval.rerank import Rank as Rank
-from pyfast.retrieval.rerank import RankedPool as RankedPool
 from pyfast.retrieval.rerank import RerankConfig as RerankConfig
 from pyfast.retrieval.rerank import bridge_select as bridge_select
 from pyfast.retrieval.rerank import pool_ids as pool_ids
@@ -25,4 +24,3 @@ from pyfast.retrieval.rerank import search as search
 from pyfast.retrieval.rerank import search_and_fuse as search_and_fuse
 from pyfast.retrieval.rerank import segment_ids as segment_ids
 from pyfast.retrieval.rerank import traced as traced
-from pyfast.retrieval.rerank import write_lists as write_lists

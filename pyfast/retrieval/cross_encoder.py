@@ -13,7 +13,7 @@ from pyfast.errors import InputError
 from pyfast.ops.arrays import Float32, Int32
 from pyfast.retrieval.index.index import Index
 from pyfast.retrieval.vectors.embeddings import SentenceModel, find_model
-from pyfast.retrieval.vectors.encoders import MODEL, open_model, packaged_model
+from pyfast.retrieval.vectors.encoders import MODEL, OnnxModel, packaged_model, shared
 
 _PACKAGED = "reranker_en"
 """The model from PyPI: ms-marco-MiniLM-L-12-v2 in int8"""
@@ -27,7 +27,7 @@ class CrossEncoder:
         self._index = index
         folder = find_model(model, "cross-encoder") if model else packaged_model(_PACKAGED)
         loaded = partial(_OfSentenceTransformers, "CrossEncoder", "a cross-encoder", hardware=index.hardware)
-        self._scorer = open_model(folder) if (folder / MODEL).is_file() else loaded(folder)
+        self._scorer = shared(OnnxModel, folder) if (folder / MODEL).is_file() else loaded(folder)
 
     @property
     def fingerprint(self) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +14,9 @@ from scipy.sparse import csc_array, csr_array
 
 import pyfast.utils.stop_words as stop_words
 from pyfast.ops import TermCounts
-from pyfast.ops.arrays import Float32, Int32, Int64, thread_count
+from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
-from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns, without_terms
+from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns
 from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, save_array, write_checksums
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
@@ -32,9 +29,8 @@ _LEAST = 1 << 17
 _RANGES = 8
 """In one pass over all counts, `_entries` finds the entries of this many ranges of passages"""
 _SHARES = 64
-"""`weighted` divides the passages into this many ranges. But a range has at least `_LEAST` and at most
-`_AT_ONCE` values, so there can be fewer or more ranges. The computation of a range takes about ten times as
-much memory as its values
+"""`_entries` divides the passages into this many ranges. But a range has at least `_LEAST` and at most `_AT_ONCE`
+values, so there can be fewer or more ranges
 """
 
 
@@ -43,10 +39,12 @@ def weigh(counts: csr_array, terms: Sequence[str], analysis: Analysis = WORDS) -
 
     Logarithmic tf without stop words gave the best recall with `bridge_rank`.
     """
-    content = without_terms(counts, terms, analysis.stop(stop_words.ENGLISH))
-    passages = np.bincount(content.indices, minlength=len(terms))
-    weights = tfidf(content.data, content.indices, content.indptr, smooth_idf(passages, content.shape[0]))
-    return csr_array((weights, content.indices, content.indptr), shape=content.shape)
+    idf = smooth_idf(np.bincount(counts.indices, minlength=len(terms)), counts.shape[0])
+    idf[stop_columns(terms, analysis.stop(stop_words.ENGLISH))] = 0
+    weights = tfidf(counts.data, counts.indices, counts.indptr, idf)
+    x = csr_array((weights, counts.indices, counts.indptr), shape=counts.shape, copy=True)
+    x.eliminate_zeros()
+    return x
 
 
 def smooth_idf(passages: npt.NDArray[np.integer[Any]], total: int | Int64) -> Float32:
@@ -56,68 +54,37 @@ def smooth_idf(passages: npt.NDArray[np.integer[Any]], total: int | Int64) -> Fl
 
 
 def tfidf(times: Float32, terms: Int32, rows: npt.NDArray[np.integer[Any]], idf: Float32) -> Float32:
-    """Weigh the counts (`times`) of the terms of some passages. `rows` is where each passage begins and ends."""
+    """Weigh the counts (`times`) of the terms of some passages. `rows` is where each passage begins and ends. A
+    term whose `idf` is 0, such as a stop word, has the weight 0.
+    """
     weights: Float32 = (np.log(times.astype(np.float32)) + np.float32(1)) * idf[terms]
     if not len(weights):
         return weights
     lengths = np.diff(rows)
     has_terms = lengths > 0
-    norms = np.sqrt(np.add.reduceat(weights.astype(np.float64) ** 2, rows[:-1][has_terms]))
+    squares = np.add.reduceat(weights.astype(np.float64) ** 2, rows[:-1][has_terms])
+    norms = np.sqrt(np.where(squares > 0, squares, 1))
     np.divide(weights, np.repeat(norms, lengths[has_terms]), out=weights, casting="unsafe")
     return weights
 
 
-Rows = tuple[Int64, Int32, Float32, Int64, Float32]
-"""The weights of some passages as a tuple. For X: the number of entries in each row, the term of each entry,
-the weight of each entry. For the transpose of X: the position of each entry in the term counts, the weight of
-each entry
-"""
-
-
-def weighted(counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> Iterator[Rows]:
-    """Compute the forward index X and its transpose, with the weights of `weigh`. Yields the weights of some
-    passages at a time.
-
-    X has no entries of stop words. The transpose has these entries, with the weight 0. So the entries of the
-    transpose have the same positions as the term counts.
+def _terms_weighted(counts: TermCounts, idf: Float32) -> Iterator[tuple[Int32, Float32]]:
+    """Yield for some terms at a time: the passage and the weight of each of their counts. The weights are not
+    normalised.
     """
-    stop = stop_columns(terms, analysis.stop(stop_words.ENGLISH))
-    passages = len(counts.lengths)
-    idf = smooth_idf(np.diff(counts.indptr), passages)
-    some = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
-    ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), some))
-
-    def of_range(first: int, last: int, entries: Int64) -> Rows:
-        at = np.searchsorted(entries, counts.indptr)
-        numbers, rows_of = np.arange(len(entries), dtype=np.int32), counts.documents[entries] - first
-        place = csc_array((numbers, rows_of, at), shape=(last - first, len(terms))).tocsr()
-        content = ~stop[place.indices]
-        rows = np.append(0, np.cumsum(content))[place.indptr]
-        chosen, columns = place.data[content], place.indices[content].astype(np.int32)
-        times = counts.counts[entries[chosen]].astype(np.float32)
-        weights = tfidf(times, columns, rows, idf)
-        of_entries = np.zeros(len(entries), np.float32)
-        of_entries[chosen] = weights
-        return np.diff(rows), columns, weights, entries, of_entries
-
-    found = _entries(counts, ranges)
-    if len(ranges) == 1 or thread_count(None) == 1:
-        yield from (of_range(*one) for one in found)
-        return
-    with ThreadPoolExecutor(2) as both:
-        begun: deque[Future[Rows]] = deque()
-        for one in found:
-            begun.append(both.submit(of_range, *one))
-            if len(begun) > 2:  # More results than the caller takes would fill the memory.
-                yield begun.popleft().result()
-        for rest in begun:
-            yield rest.result()
+    for first, last in pieces(counts.indptr, _AT_ONCE):
+        cuts = counts.indptr[first : last + 1]
+        times = counts.counts[cuts[0] : cuts[-1]].astype(np.float32)
+        weights = (np.log(times) + np.float32(1)) * np.repeat(idf[first:last], np.diff(cuts))
+        yield counts.documents[cuts[0] : cuts[-1]], weights
 
 
-def _entries(counts: TermCounts, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Int64]]:
-    """Yield for each range of passages: the first passage, the passage after the last, and the positions of
-    their entries in the term counts. One pass over all counts serves several ranges.
+def _entries(counts: TermCounts) -> Iterator[tuple[int, int, Int64]]:
+    """Divide the passages into ranges. Yields for each range: its first passage, the passage after its last, and
+    the positions of their entries in the term counts. One pass over all counts serves several ranges.
     """
+    size = min(max(counts.total_length // _SHARES, _LEAST), _AT_ONCE)
+    ranges = list(pieces(np.append(0, np.cumsum(counts.lengths, dtype=np.int64)), size))
     for k in range(0, len(ranges), _RANGES):
         some = ranges[k : k + _RANGES]
         found = [np.empty(0, np.int64)]
@@ -201,27 +168,32 @@ class ForwardIndex:
 
 
 def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> None:
-    """Compute the forward index X. Write X and the weights of its transpose into the folder of a part. The
-    positions of the transpose's weights are not written: they are the same as in the stored term counts.
+    """Compute the forward index X, with the weights of `weigh`. Write X and the weights of its transpose into the
+    folder of a part.
+
+    X has no entries of stop words. The transpose has these entries, with the weight 0. So its entries have the
+    same positions as the term counts, and these positions are not written again.
     """
     (folder / WEIGHTS).mkdir()
-    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))
-    size = int(np.diff(counts.indptr)[content].sum())
+    idf = smooth_idf(np.diff(counts.indptr), len(counts.lengths))
+    idf[stop_columns(terms, analysis.stop(stop_words.ENGLISH))] = 0
+    norms = np.zeros(len(counts.lengths))
+    for passages, values in _terms_weighted(counts, idf):
+        np.add.at(norms, passages, values.astype(np.float64) ** 2)
+    norms = np.sqrt(np.where(norms > 0, norms, 1))
+    with new_array(folder / _TRANSPOSED, np.float32) as weights:
+        for passages, values in _terms_weighted(counts, idf):
+            weights(values / norms[passages])
+    transposed = np.load(folder / _TRANSPOSED, mmap_mode="r", allow_pickle=False)
     lengths = [np.zeros(1, np.int64)]
-    path, count = folder / _TRANSPOSED, len(counts.documents)
-    with new_array(path, np.float32, count):
-        pass
-    with path.open("r+b") as file:  # On a full disk, a process that writes through memory would be killed.
-        end = file.seek(0, os.SEEK_END) + 4 * count
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, end)
-        file.truncate(end)
-    transposed = np.lib.format.open_memmap(path, "r+")
     path_of_rows, path_of_ids, path_of_weights = (folder / name for name in _X)
-    with new_array(path_of_ids, np.int32, size) as ids, new_array(path_of_weights, np.float32, size) as weights:
-        for of_rows, columns, values, entries, of_entries in weighted(counts, terms, analysis):
-            lengths.append(of_rows)
-            ids(columns)
-            weights(values)
-            transposed[entries] = of_entries
+    with new_array(path_of_ids, np.int32) as ids, new_array(path_of_weights, np.float32) as weights:
+        for first, last, entries in _entries(counts):
+            at = np.searchsorted(entries, counts.indptr)
+            of_range = transposed[entries], counts.documents[entries] - first, at
+            rows = csc_array(of_range, shape=(last - first, len(terms))).tocsr()
+            rows.eliminate_zeros()
+            lengths.append(np.diff(rows.indptr))
+            ids(rows.indices)
+            weights(rows.data)
     save_array(path_of_rows, np.cumsum(np.concatenate(lengths)))

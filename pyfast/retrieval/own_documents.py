@@ -142,10 +142,8 @@ def _count(index: Index, owns: Sequence[OwnDocuments]) -> None:
     of_entries = np.repeat(owner, row_sizes)
     keys, columns = np.unique(of_entries * width + taken.indices, return_inverse=True)
     idf = smooth_idf(np.bincount(columns), lengths[keys // width])
-    content = ~stop_columns(terms, analysis.stop(stop_words.ENGLISH))[taken.indices]
-    ends = np.append(0, np.cumsum(content))[taken.indptr]
-    weights = np.zeros(len(columns), np.float32)
-    weights[content] = tfidf(taken.data[content], columns[content], ends, idf)
+    idf[stop_columns(terms, analysis.stop(stop_words.ENGLISH))[keys % width]] = 0
+    weights = tfidf(taken.data, columns, taken.indptr, idf)
     values, of_values = places_of(cast(Int64, cells.value_offsets), places)
     value_ends, of_terms = places_of(cast(Int64, cells.term_offsets), of_values)
     value_sizes, term_sizes = np.diff(values), np.diff(value_ends)

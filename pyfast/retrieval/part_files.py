@@ -5,6 +5,7 @@ found by the hashes of their uris.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -41,12 +42,42 @@ def save_arrays(folder: Path, **arrays: npt.NDArray[Any]) -> None:
 
 
 @contextlib.contextmanager
-def new_array(path: Path, kind: npt.DTypeLike, *shape: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """Create a `.npy` file for an array of this shape. Yields a function that appends values to the file."""
-    with path.open("wb") as file:
-        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+def new_array(path: Path, kind: npt.DTypeLike, *row: int) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """Create a `.npy` file for an array whose rows have the shape `row`. Yields a function that appends rows."""
+    rows = 0
+
+    def write_header() -> None:
+        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (rows, *row)}
         np.lib.format.write_array_header_1_0(file, header)
-        yield lambda values: write_array(file, values.astype(kind, copy=False))
+
+    def append(values: npt.NDArray[Any]) -> None:
+        nonlocal rows
+        rows += len(values)
+        write_array(file, values.astype(kind, copy=False))
+
+    with path.open("wb") as file:
+        write_header()
+        yield append
+        file.seek(0)
+        write_header()  # NumPy pads a header so that it keeps its size when the array grows.
+
+
+def mapped_array(path: Path, kind: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+    """Create a `.npy` file for `size` numbers, and memory-map it for writing.
+
+    The space on the disk is reserved first. Otherwise, a process that writes through memory is killed if the disk
+    becomes full.
+    """
+    array = np.lib.format.open_memmap(path, "w+", kind, (size,))
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def offset_type(largest: int) -> npt.DTypeLike:
+    """Return the type of stored offsets, none of which is above `largest`."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
 def fit_together(files: MappedFolder, folder: str, offsets: Any, lists: int, *values: Any) -> None:

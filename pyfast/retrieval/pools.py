@@ -261,19 +261,18 @@ class ScoreCache:
     def _database(self) -> sqlite3.Connection | None:
         if self._path is None:
             return None
-        with self._explained():
-            self._path.touch(mode=0o600)  # Like all files of a run, only its owner may read it.
-            database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(_SCHEMA)
+        self._path.touch(mode=0o600)  # Like all files of a run, only its owner may read it.
+        database = open_database(self._path, isolation_level=None, check_same_thread=False, timeout=60)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(_SCHEMA)
         return database
 
     def known(self, keys: Sequence[bytes]) -> dict[bytes, float]:
         """Return the scores of these keys, as far as the cache has them. Raises `InputError` if the file is
         damaged, or is no score cache.
         """
-        with self._turn:
+        with self._turn, self._explained():
             scores = {key: self._known[key] for key in keys if key in self._known}
             missing = [key for key in dict.fromkeys(keys) if key not in scores]
             if self._database is not None:
@@ -281,20 +280,19 @@ class ScoreCache:
                     some = missing[first : first + _KEYS]
                     marks = ",".join("?" * len(some))
                     query = f"SELECT pair, score FROM scores WHERE pair IN ({marks})"
-                    with self._explained():
-                        rows = self._database.execute(query, some).fetchall()
+                    rows = self._database.execute(query, some).fetchall()
                     scores |= {key: score for key, value in rows if (score := _read(key, value)) is not None}
             return scores
 
     def add(self, scores: Mapping[bytes, float]) -> None:
         """Store scores, each under the key of its pair."""
-        with self._turn:
+        with self._turn, self._explained():
             self._known |= scores
             for key in list(self._known)[:-_KNOWN]:
                 del self._known[key]
             if self._database is not None and scores:
                 rows = [(key, _written(key, score)) for key, score in scores.items()]
-                with self._explained(), self._database:
+                with self._database:
                     self._database.execute("BEGIN")
                     self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", rows)
 

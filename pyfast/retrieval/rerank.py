@@ -29,7 +29,6 @@ EDGES = 3
 TERMS = 5
 """The maximum number of terms of an edge in the trace"""
 _DIGITS = 4
-_ID, _NEXT = 16, 19  # characters, see `_joined_ids`
 
 Trace = dict[str, "list[dict[str, Any]] | orjson.Fragment | PassageList"]
 """A part of a trace. A native op writes long lists as JSON. Making a dict for each passage would take as long
@@ -47,7 +46,7 @@ class PassageList:
     def __init__(self, pool: Pool, scored: bool) -> None:
         """`scored`: each segment is an object with its id and its score, and not only its id."""
         self.pool, self.scored = pool, scored
-        self.segments: list[dict[str, Any]] | orjson.Fragment = []
+        self.segments: list[dict[str, Any]] | list[str] = []
         """The segments in JSON types, after `write_lists`"""
 
 
@@ -83,20 +82,7 @@ def segment_ids(index: Index, segments: Int64) -> list[str]:
     Returns:
         The ids, in the order of `segments`.
     """
-    # One text of all ids is quicker to make than each id by itself.
-    ids = _joined_ids(index, segments)
-    return [ids[at : at + _ID] for at in range(0, len(ids), _NEXT)]
-
-
-def _joined_ids(index: Index, segments: Int64) -> str:
-    """Return the ids of segments as one text. An id has `_ID` characters, and the next id begins `_NEXT`
-    characters after it. With `"` before and after it, the text is the inside of a JSON array.
-    """
-    return index.corpus.ids[segments].astype(">u8").tobytes().hex("|", 8).replace("|", '","')
-
-
-def _id(ids: str, at: int) -> str:
-    return ids[_NEXT * at : _NEXT * at + _ID]
+    return index.corpus.ids[segments].astype(">u8").tobytes().hex(" ", 8).split()
 
 
 def pool_ids(pool: Pool) -> PassageList:
@@ -119,15 +105,12 @@ def write_lists(index: Index, lists: Sequence[PassageList]) -> None:
         lists: The lists, for example of many questions.
     """
     offsets, passages, scores = stack_pools([one.pool for one in lists])
-    ids, rounded = _joined_ids(index, index.passages[passages]), _rounded(scores)
+    ids, rounded = segment_ids(index, index.passages[passages]), _rounded(scores)
     for one, (begin, end) in zip(lists, pairwise(offsets.tolist()), strict=True):
+        one.segments = ids[begin:end]
         if one.scored:
-            one.segments = [
-                {"segment": _id(ids, at), "score": score}
-                for at, score in zip(range(begin, end), rounded[begin:end], strict=True)
-            ]
-        elif begin < end:
-            one.segments = orjson.Fragment(f'["{ids[_NEXT * begin : _NEXT * (end - 1) + _ID]}"]')
+            scored = zip(ids[begin:end], rounded[begin:end], strict=True)
+            one.segments = [{"segment": segment, "score": score} for segment, score in scored]
 
 
 def traces(
@@ -143,11 +126,11 @@ def traces(
     nodes = ops.list_segments(corpus.columns, offsets, segments, scores)
     made: list[Trace] = [{"evidence": orjson.Fragment(evidence)} for evidence in nodes]
     if with_edges:
-        ids, starts = _joined_ids(index, segments), offsets.tolist()
+        ids, starts = segment_ids(index, segments), offsets.tolist()
         edges = _strongest_edges(index, offsets, passages)
         for trace, first, of_pool in zip(made, starts, edges, strict=False):
             trace["edges"] = [
-                {"segments": [_id(ids, first + a), _id(ids, first + b)], "weight": weight, "terms": terms}
+                {"segments": [ids[first + a], ids[first + b]], "weight": weight, "terms": terms}
                 for a, b, weight, terms in of_pool
             ]
     return made
@@ -279,14 +262,14 @@ def rerank_pools(index: Index, items: Sequence[tuple[Pool, str]], how: RerankCon
         For each pool, the kept nodes, best first, with their scores.
     """
     (offsets, passages, semantic), scores, structural = _scored(index, items, how.rank, how)
-    kept = ops.prune(scores, index.is_table[passages], offsets, how.min_nodes, how.max_nodes, how.per_kind)
-    places = _places(offsets, *kept)
-    by_name = {"score": scores, "semantic": semantic} | ({} if structural is None else {"structural": structural})
-    offsets, passages, scores = kept[0], passages[places], scores[places]
-    by_name = {name: numbers[places] for name, numbers in by_name.items()}
-    shown = traces(index, offsets, passages, by_name, how.edges)
-    pools = split(offsets, passages, scores)
-    return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, shown, strict=True)]
+    is_table = index.is_table[passages]
+    kept, nodes = ops.prune(scores, is_table, offsets, how.min_nodes, how.max_nodes, how.per_kind)
+    places = np.repeat(offsets[:-1], np.diff(kept)) + nodes
+    named = {"score": scores, "semantic": semantic, "structural": structural}
+    shown = {name: numbers[places] for name, numbers in named.items() if numbers is not None}
+    pools = split(kept, passages[places], shown["score"])
+    described = traces(index, kept, passages[places], shown, how.edges)
+    return [RankedPool(pool.passages, pool.scores, trace) for pool, trace in zip(pools, described, strict=True)]
 
 
 _Scored = tuple[tuple[Int64, Int32, Float32], Float32, Float32 | None]
@@ -378,9 +361,8 @@ def _neighbours(index: Index, retriever: Retriever, passages: Int32) -> list[Poo
 
     """
     distinct, place = np.unique(passages, return_inverse=True)
-    near = getattr(retriever, "near", None)
-    if near is not None:
-        found = near(distinct, NEAREST + 1)
+    if hasattr(retriever, "near"):
+        found = retriever.near(distinct, NEAREST + 1)
     else:
         found = retriever.search([index.text(passage) for passage in distinct.tolist()], NEAREST + 1)
     others = []
@@ -419,10 +401,7 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
     is_table = index.is_table[passages]
     x, cells = index.rows(passages), cells_of(index.cells, passages)
     boosted = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, beta)
-    every = max(len(passages), 1)
-    kept = ops.prune(boosted, is_table, offsets, every, every)  # Nothing is pruned: this only sorts.
-    places = _places(offsets, *kept)
-    ranked = split(kept[0], passages[places], boosted[places])
+    ranked = _sorted(offsets, passages, boosted)
     shown = boosted
     if beta < _SEEN:  # The boost is too small to show in the scores.
         shown = ops.bridge_select(x, offsets, passages, semantic, is_table, cells, 1.0)
@@ -432,12 +411,6 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
         linked = has_both and (shown[begin:end] != semantic[begin:end]).sum() == 1  # Only the row's score changed.
         selected.append(SelectedPool(pool.passages, pool.scores, bool(linked)))
     return selected
-
-
-def _places(offsets: Int64, kept_offsets: Int64, nodes: Int32) -> Int64:
-    """Return the positions of kept nodes among the nodes of all pools. `nodes` has the position of each kept
-    node in its own pool."""
-    return np.repeat(offsets[:-1], np.diff(kept_offsets)) + nodes
 
 
 def reranked_scores(
@@ -478,15 +451,15 @@ def _scores_of(
         for query, some in zip(queries, passages, strict=True)
     ]
     scores = cache.known(list(chain.from_iterable(keys)))
-    missing = [[key not in scores for key in some] for some in keys]
-    asked = [number for number, some in enumerate(missing) if any(some)]
+    missing = [np.flatnonzero([key not in scores for key in some]) for some in keys]
+    asked = [number for number, some in enumerate(missing) if len(some)]
     for start in range(0, len(asked), _STORED):
         some = asked[start : start + _STORED]
         wanted = [passages[number][missing[number]] for number in some]
         computed = reranker.score([queries[number] for number in some], wanted)
         fresh: dict[bytes, float] = {}
         for number, of_query in zip(some, computed, strict=True):
-            new = [key for key, is_missing in zip(keys[number], missing[number], strict=True) if is_missing]
+            new = [keys[number][place] for place in missing[number]]
             if len(of_query) != len(new) or not np.isfinite(of_query).all():
                 raise InputError(f"{model}: expected {len(new)} finite scores, one for each passage")
             fresh |= zip(new, map(float, of_query), strict=True)
@@ -561,6 +534,11 @@ def order_pools(
         return [pool for pool, _ in items]
     how = RerankConfig(0, 0, expand=expanded)
     (offsets, passages, _), scores, _ = _scored(index, items, rank, how)
+    return _sorted(offsets, passages, scores)
+
+
+def _sorted(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
+    """Make pools whose passages are ordered by these scores, best first. Equal scores stay in their order."""
     order = np.lexsort((-scores, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
     return split(offsets, passages[order], scores[order])
 

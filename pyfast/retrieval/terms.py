@@ -22,6 +22,7 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 import pyfast.ops as ops
+import pyfast.retrieval.part_files as part_files
 import pyfast.utils.stop_words as stop_words
 from pyfast.errors import IndexFormatError, InputError
 from pyfast.ops import Cells, TermCounts
@@ -147,7 +148,7 @@ class Terms(Sequence[str]):
 
     @classmethod
     def _made(cls, offsets: Int64, text: UInt8) -> Terms:
-        return cls(offsets, text, np.concatenate([np.empty(0, np.uint64), *_prefixes(offsets, text)]))
+        return cls(offsets, text, _prefixes(offsets, text))
 
     @classmethod
     def from_arrow(cls, terms: pa.LargeStringArray) -> Terms:
@@ -193,8 +194,7 @@ class Terms(Sequence[str]):
     def has_prefixes(self) -> bool:
         """Whether the stored prefixes match the terms."""
         offsets, text, prefixes = self._arrays
-        made = enumerate(_prefixes(offsets, text))
-        return all(np.array_equal(some, prefixes[k * _AT_ONCE :][: len(some)]) for k, some in made)
+        return np.array_equal(prefixes, _prefixes(offsets, text))
 
     @cached_property
     def _read(self) -> tuple[memoryview, memoryview]:
@@ -264,15 +264,16 @@ class Terms(Sequence[str]):
         return found
 
 
-def _prefixes(offsets: Int64, text: UInt8) -> Iterator[UInt64]:
-    """Yield the first eight bytes of each term as a number, for `_AT_ONCE` terms at a time."""
-    place = np.arange(_PREFIX)
-    for first in range(0, len(offsets) - 1, _AT_ONCE):
+def _prefixes(offsets: Int64, text: UInt8) -> UInt64:
+    """Return the first eight bytes of each term as a number."""
+    place, prefixes = np.arange(_PREFIX), np.empty(len(offsets) - 1, np.uint64)
+    for first in range(0, len(prefixes), _AT_ONCE):
         cuts = offsets[first : first + _AT_ONCE + 1]
         held = np.append(text[cuts[0] : cuts[-1]], np.zeros(_PREFIX, np.uint8))
         letters = held[(cuts[:-1] - cuts[0])[:, None] + place]
         letters[place >= np.diff(cuts)[:, None]] = 0
-        yield letters.view(">u8").ravel().astype(np.uint64)
+        prefixes[first : first + _AT_ONCE] = letters.view(">u8").ravel()
+    return prefixes
 
 
 _COUNTS: dict[str, tuple[type[np.generic], ...]] = {
@@ -380,13 +381,8 @@ def cell_terms(rows: Iterable[Sequence[str]], vocabulary: Mapping[str, int], ana
             ids.extend(vocabulary[word] for word in analysis.tokens(cell) if word not in stop)
             term_offsets.append(len(ids))
         value_offsets.append(len(term_offsets) - 1)
-    values, terms = (_narrow(np.frombuffer(some, np.int64)) for some in (value_offsets, term_offsets))
-    return Cells(values, terms, np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32))
-
-
-def _narrow(offsets: Int64) -> Int32 | Int64:
-    """Convert offsets to 32 bits, if they are small enough."""
-    return offsets.astype(np.int32) if offsets[-1] <= np.iinfo(np.int32).max else offsets
+    values, terms = (np.array(some, part_files.offset_type(some[-1])) for some in (value_offsets, term_offsets))
+    return Cells(values, terms, np.array(ids, np.int32))
 
 
 def cells_of(cells: Cells, passages: npt.NDArray[Any]) -> Cells:

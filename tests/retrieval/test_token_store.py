@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.late_interaction import LateReranker
 from pyfast.retrieval.rerank import search
 from pyfast.retrieval.vectors.embeddings import find_embedder
-from pyfast.retrieval.vectors.encoders import open_encoder, rotated
+from pyfast.retrieval.vectors.encoders import open_encoder, packaged_model, rotated
 from pyfast.retrieval.vectors.passage_vectors import (
     Coded,
     Tokens,
@@ -321,3 +322,13 @@ class TestWithTheRealModel:
         index = pyfast.open_index(tmp_path / "index", "late")
         assert len(index.whole.vectors["late"]) == 700  # type: ignore[arg-type]
         assert index.text(int(index.search(["note number 600"], 1)[0].passages[0])).startswith("Text 600")
+
+
+@PACKAGED
+def test_a_model_whose_files_change_is_loaded_again(tmp_path: Path) -> None:
+    folder = shutil.copytree(packaged_model("colbert"), tmp_path / "model")
+    before = open_encoder("late", str(folder)).fingerprint
+    assert open_encoder("late", str(folder)) is open_encoder("late", str(folder))
+    with (folder / "tokenizer.json").open("a") as file:
+        file.write("\n")
+    assert open_encoder("late", str(folder)).fingerprint != before

@@ -59,11 +59,11 @@ _LEAST = 600
 _BESIDE = 350
 """How many MB of memory a process takes, without the part that it makes"""
 _FOR_TWO = 1000
-"""If the argument `memory` is at least this, two processes build a large index"""
+"""With at least this much `memory`, two processes build a large index"""
 _SHARE = 0.5
-"""If two processes work, each has a part. This is the share of the remaining memory that one part gets"""
+"""If two processes build an index, each works on one part. A part gets this share of the remaining memory"""
 _FILES = 32
-"""More files than a part has. A merge maps all files of all parts at once"""
+"""An upper bound for the number of files in a part. A merge maps all files of all parts at once"""
 _STATE = "building.json"
 """The file of an unfinished index that lists its finished parts"""
 _EVERY = 0.5
@@ -83,7 +83,7 @@ class BuildProgress:
     merging: bool = False
     """Whether all parts are finished and are being merged"""
     seconds_left: float | None = None
-    """An estimate of the seconds until all parts are finished. None: it is not known"""
+    """An estimate of the seconds until all parts are finished. None: unknown"""
 
 
 OnProgress = Callable[[BuildProgress], object]
@@ -174,7 +174,7 @@ def _check_free(out: Path, overwrite: bool) -> None:
 
 
 class _Build:
-    """An index while it is built: its finished parts, and how far its sources were read."""
+    """An index under construction: its finished parts, and how far its sources were read."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class _Build:
         self._add(part, position, durable=True)
 
     def _add(self, part: Part, position: dict[str, Any], durable: bool) -> None:
-        """Add a part that has been written. `position` has its name, and how far the sources were read."""
+        """Add a part that has been written. `position` contains its name, and how far the sources were read."""
         facts = {
             "documents": part.corpus.documents,
             "passages": len(part.passages),
@@ -380,8 +380,7 @@ def _check_usable(terms: int, length: int) -> None:
 
 
 def _up_to(room: int, documents: Iterator[Document]) -> Iterator[Document]:
-    """Yield documents until a part of an index with these documents would take about `room` bytes of memory
-    while it is made."""
+    """Yield documents until making a part of them would take about `room` bytes of memory."""
     for document in documents:
         yield document
         room -= _footprint(document)

@@ -42,9 +42,9 @@ from pyfast.utils.files import only_writer, sync_to_disk
 from pyfast.utils.log import LOG
 
 _TIER = 8
-"""Parts with a similar number of documents form a tier. This number is used twice. A part can have this many
-times as many documents as a part of the tier below. If more than this many of the last parts of an index
-belong to one tier, pyfast merges them, with the parts of lower tiers between and after them
+"""Parts with a similar number of documents form a tier. A part can contain up to this many times as many
+documents as a part of the tier below. If more than this many of an index's last parts belong to one tier, pyfast
+merges them, together with the parts of lower tiers between and after them
 """
 _SMALLEST = 512
 """The maximum number of documents in a part of the lowest tier, without deleted documents"""
@@ -65,10 +65,10 @@ class Change:
     deleted: int = 0
     """The number of deleted documents"""
     unchanged: int = 0
-    """The number of given documents that the index already has. They change nothing"""
+    """The number of given documents that the index already contains, and that therefore change nothing"""
     kept: int = 0
-    """The number of documents that `sync_documents` did not read, but kept, because their files cannot be read or
-    have parts that cannot be read. Searches still find them"""
+    """The number of documents that `sync_documents` kept because their files, or parts of these files, cannot be
+    read. Searches still find them"""
     renamed: tuple[tuple[str, str], ...] = ()
     """The old and the new uri of each renamed file, if `sync_documents` made the change. The other numbers do not
     count their documents"""
@@ -107,15 +107,16 @@ def describe_index(folder: Path) -> IndexInfo:
     the manifest is damaged.
     """
     manifest = read_manifest(folder, check=False)
-    gone = [int(np.count_nonzero(~manifests.live_documents(folder, entry))) for entry in manifest["parts"]]
-    entries = zip(manifest["parts"], gone, strict=True)
-    parts = tuple(PartInfo(entry["name"], entry["documents"], deleted) for entry, deleted in entries)
+    parts = []
+    for entry in manifest["parts"]:
+        deleted = np.count_nonzero(~manifests.live_documents(folder, entry))
+        parts.append(PartInfo(entry["name"], entry["documents"], int(deleted)))
     below = (path for top in (PARTS, DELETED) for path in (folder / top).rglob("*"))
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in below if path.is_file()}
     size = sum(file["bytes"] for file in manifest["files"].values())
     kept = sum(size for name, size in sizes.items() if name not in manifest["files"])
-    numbers = tuple(commit_numbers(folder))
-    return IndexInfo(manifest["commit"], manifest["documents"], manifest["passages"], parts, size, kept, numbers)
+    counts = manifest["documents"], manifest["passages"]
+    return IndexInfo(manifest["commit"], *counts, tuple(parts), size, kept, tuple(commit_numbers(folder)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +175,13 @@ def add_documents(
         replace: Whether a document may replace an existing document with the same uri. The old document is then
             deleted, and the new document is added at the end. If both documents are equal, nothing changes.
         roots: What the documents were read from. After all documents are read, it must be complete.
-        files: The uris of the files that the documents are all of. What the index has of an earlier version of
-            such a file, and the file no longer has, is deleted. After all documents are read, it must be complete.
+        files: The uris of the files whose documents are all among `documents`. Documents of an earlier version of
+            such a file that the file no longer contains are deleted. After all documents are read, the set must
+            be complete.
         within: A function that is called after all documents are read. All other documents whose uris begin with
-            one of the texts that it returns are deleted.
-        stays: Whether a document stays nevertheless, by its uri or that of its file. It is called after `within`.
+            one of the strings that it returns are deleted.
+        stays: A function that is called after `within`, with the uri of a document that would be deleted, or of
+            its file. If it returns True, the document stays.
         dry_run: Only find out what would change.
 
     Raises:
@@ -230,7 +233,7 @@ def add_documents(
 
 
 def _moved(gone: Iterable[Document], new: Iterable[Document]) -> dict[str, str]:
-    """Return the old and the new uri of each document that only has another uri (and title) now."""
+    """Return the old and the new uri of each document of which only the uri (and the title) changed."""
     places: dict[bytes, list[str]] = {}
     for document in gone:
         places.setdefault(_content(document), []).append(document.uri)
@@ -255,7 +258,7 @@ def delete_documents(folder: Path, uris: Sequence[str]) -> Change:
     longer return them.
 
     Raises:
-        InputError: One of these uris belongs to no document of the index, and to no part.
+        InputError: The index contains neither a document nor a part of a document with one of these uris.
         IndexFormatError: The folder is not an index, or is damaged.
     """
     with _writing(folder) as writer:
@@ -327,8 +330,8 @@ class _Entry:
 
 
 class _Writer:
-    """The next commit of an index, while its changes are collected. Before `commit` is called, the folder of
-    the index gets only merged parts. No commit lists these parts yet.
+    """The next commit of an index, while its changes are collected. Before `commit` is called, only merged parts
+    are written into the index folder, and no commit lists them yet.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -344,13 +347,11 @@ class _Writer:
         for part in self._before["parts"]:
             if part["deleted"] is not None:
                 manifests.check_file(folder, self._before, part["deleted"])
-            live, files = (
-                manifests.live_documents(folder, part),
-                manifests.map_part(folder, self._before, part["name"]),
-            )
+            live = manifests.live_documents(folder, part)
+            files = manifests.map_part(folder, self._before, part["name"])
             self._parts.append(_Entry(live, Corpus.mapped(files), files, part["name"], part["deleted"]))
         for path in (folder / PARTS).iterdir():  # of a writer that was killed
-            if int(path.name) >= self._before["next_part"]:
+            if int(path.name) >= self._next_part:
                 shutil.rmtree(path)
 
     def compact(self) -> None:
@@ -359,8 +360,7 @@ class _Writer:
             self.merge()
 
     def find(self, uris: Sequence[str]) -> dict[str, _Place]:
-        """Return a dict from each of these uris to the `_Place` of its document. Uris that the index does not
-        have are left out."""
+        """Return a dict from each of these uris to the `_Place` of its document. Unknown uris are left out."""
         places: dict[str, _Place] = {}
         for number, entry in enumerate(self._parts):
             found = find_documents(entry.corpus, entry.files, uris)
@@ -368,8 +368,8 @@ class _Writer:
         return places
 
     def of_files(self, files: Set[str]) -> dict[str, _Place]:
-        """Return a dict from the uri of each document of these files to its `_Place`. A table has parts too, if
-        it is cut or has long cells."""
+        """Return a dict from the uri of each document of these files to its `_Place`. A table
+        that is cut, or that has long cells, has parts too."""
         places = self.find(sorted(files))
         for number, entry in enumerate(self._parts):
             for document in entry.corpus.parts_of(files):
@@ -443,9 +443,9 @@ class _Writer:
         return entry.part
 
     def merge_full_tiers(self) -> None:
-        """For each tier, from the lowest: count its parts among the last ones, as far as these belong to this tier
-        or to lower ones. If there are more than eight, merge these last parts. A large part is not written again
-        for a few small ones after it.
+        """For each tier, from the lowest, look at the last parts of the index that belong to this tier or to lower
+        ones. If more than `_TIER` of them belong to the tier itself, merge these last parts. So a large part is
+        not written again for a few small ones after it.
         """
         tier = 0
         while tier <= max(map(_tier, self._parts)):
@@ -472,7 +472,7 @@ class _Writer:
         if parts == before["parts"]:
             return Change(before["commit"], **counts)
         gone = [part for part in before["parts"] if part not in parts]
-        names = {e.name for e in self._parts}
+        names = {entry.name for entry in self._parts}
         removed = [f"{PARTS}/{part['name']}/" for part in gone if part["name"] not in names]
         removed += [part["deleted"] for part in gone if part["deleted"] is not None]
         facts = {"commit": number, "next_part": self._next_part, "parts": parts, **self._facts}

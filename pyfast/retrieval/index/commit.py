@@ -1,5 +1,5 @@
-"""A commit: one version of the documents of an index. Other commits can be made from it, which have only the
-documents that a filter or a question chooses. A filter chooses by source, level, time or metadata.
+"""A commit: one version of an index's documents. Other commits can be made from it that contain only the documents
+chosen by a question or by a filter. A filter chooses documents by source, level, time or metadata.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _values(corpus: Corpus, source: int, key: str) -> list[str]:
 
 
 def _forms_of(value: Any) -> list[str]:
-    """Return a value as text. A whole number has both of its forms, such as 2003 and 2003.0."""
+    """Return a value as a string. For a whole number, return both of its forms, such as 2003 and 2003.0."""
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     whole = re.fullmatch(r"(-?\d+)(\.0+)?", text)
     return [text, whole[1], f"{whole[1]}.0"] if whole else [text]
@@ -170,11 +170,11 @@ class Commit:
         return self.parts[0] if self.is_one else merged(self.parts, self.live)
 
     def fitting(self, conditions: Sequence[Condition]) -> Commit:
-        """Return a commit that has only the documents that meet all conditions.
+        """Return a commit of only the documents that meet all conditions.
 
-        If a condition is about `time`, the result has a new part after each part. The new part has the documents
-        that the mask of the old part would choose, and the mask of the old part chooses none. In the new part, a
-        knowledge graph has only the triples that meet all conditions on `time`.
+        If a condition concerns `time`, each part is followed by a new part, which contains the chosen documents,
+        and the mask of the old part chooses none. In the new part, a knowledge graph contains only the triples
+        that meet all conditions on `time`.
 
         Raises `InputError` if no document with passages meets the conditions.
         """
@@ -238,9 +238,7 @@ def open_commit(folder: Path, number: int | None) -> Commit:
             manifest = read_manifest(folder, commit=number)
             entries, analysis = manifest["parts"], Analysis.of(manifest["parameters"])
             parts = [open_part(map_part(folder, manifest, entry["name"]), analysis) for entry in entries]
-            if any(
-                part.corpus.documents != entry["documents"] for part, entry in zip(parts, entries, strict=True)
-            ):
+            if [part.corpus.documents for part in parts] != [entry["documents"] for entry in entries]:
                 raise IndexFormatError(f"{folder}: a part does not match its documents; build the index again")
             return Commit(manifest, parts, [live_documents(folder, entry) for entry in entries])
         except (IndexFormatError, FileNotFoundError):

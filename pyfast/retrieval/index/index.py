@@ -77,9 +77,9 @@ class Index:
 
         `retriever` is the retriever that `search` uses: its name, or a function that makes it from the index.
         `rerank` is the reranker, in the same form. `commit` is the number of an earlier commit to open. None:
-        the current commit. `filter` has one or more conditions, as `parse_filter` reads them. Documents that
-        do not meet all conditions are left out, as if they were deleted. `hardware` is where models encode texts
-        and vectors are searched.
+        the current commit. `filter` is one or more conditions, as `parse_filter` reads them. Documents that do
+        not meet all conditions are left out, as if they were deleted. `hardware` is where models encode texts and
+        vectors are searched.
 
         Raises `IndexFormatError` if the folder has no index, or the index is damaged. Raises `InputError` if no
         document meets the conditions, and `DeviceError` if torch cannot use the GPU of `hardware`.
@@ -115,9 +115,9 @@ class Index:
         self._rows = [None if keep.all() else np.flatnonzero(keep) for keep in kept]
         self._starts = np.cumsum([0, *map(np.count_nonzero, kept)])
         self.place: Int32 | None = None
-        """For each passage of the parts, including deleted passages: its number in this index. Such a number
-        counts only passages that are not deleted. A search of the parts counts all passages, and this array
-        converts its numbers. None: no passage is deleted, so the numbers are equal
+        """For each passage of the parts, including deleted passages: its number in this index, which counts only
+        passages that are not deleted. A search of the parts counts all passages, and this array converts its
+        numbers. None: no passage is deleted, so the numbers are equal
         """
         if not commit.is_one and any(rows is not None for rows in self._rows):
             self.place = (np.cumsum(np.concatenate(kept)) - 1).astype(np.int32)
@@ -164,8 +164,8 @@ class Index:
         return self._opened_at(None)
 
     def within(self, uris: Sequence[str]) -> Index:
-        """Return an index of only the documents with these uris. Its results are the same as of an index built
-        from only these documents.
+        """Return an index of only the documents with these uris. Its results are those of an index built from
+        these documents alone.
 
         Raises `InputError` if a document is not in the index, or if these documents have no passages.
         """
@@ -276,9 +276,7 @@ class Index:
 
     @of_index
     def search(self, queries: str | Sequence[str], k: int) -> list[Pool]:
-        """Find at most the `k` best passages for each query, best first. If `queries` is a text, it is one
-        query.
-        """
+        """Find at most the `k` best passages for each query, best first. A string is one query."""
         return self.retriever.search([queries] if isinstance(queries, str) else queries, k)
 
     def question_terms(self, question: str) -> list[int]:

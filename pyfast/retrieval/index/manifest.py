@@ -100,7 +100,7 @@ def _sealed(manifest: dict[str, Any]) -> str:
 
 
 def state_of(folder: Path) -> tuple[int, int] | None:
-    """Return a value that changes with each commit of an index. It takes microseconds. None: there is no manifest,
+    """Return, within microseconds, a value that changes with each commit of an index. None: there is no manifest,
     for example because the index is being replaced."""
     try:
         found = (folder / _NAME).stat()
@@ -123,7 +123,7 @@ def write_commit(
     Args:
         folder: The index.
         before: The manifest of the previous commit. For the first commit, one without files.
-        facts: The contents of the new manifest. The key `commit` has the number of the new commit.
+        facts: The contents of the new manifest. The key `commit` contains the number of the new commit.
         added: New files, and folders with new files.
         removed: The files that the new commit no longer has: names, or beginnings of names, such as
             `parts/3/`. The files stay on the disk for earlier commits.

@@ -126,8 +126,8 @@ def count_passages(corpus: Corpus, parameters: Mapping[str, Any]) -> Part:
     """Make a part of an index from a corpus. `parameters` are those of the index, as in its manifest.
 
     The terms of only some passages are counted at a time, because counting takes several times the memory of
-    the text. The terms, counts, cell values and texts of a large part are in temporary files (`TMPDIR`),
-    which are deleted when nothing uses the part any more.
+    the text (`tests/corpus/test_hostile_shapes.py` has a limit for tables). The terms, counts, cell values and
+    texts of a large part are in temporary files (`TMPDIR`), which are deleted when nothing uses the part any more.
     """
     size, analysis = PassageSize.of(parameters), Analysis.of(parameters)
     pieces = _pieces(corpus)

