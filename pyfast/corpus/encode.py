@@ -311,19 +311,16 @@ def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
     return int(order[same + 1].min())
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _surrogate(batch: Sequence[Document]) -> InputError:
     """Return the error for a batch with a lone surrogate, which cannot be written as UTF-8. The error names the
     surrogate, and the first document that has one."""
-    for document in batch:
-        try:
-            found = [_headings_of(document)]
-            _segments([document], found, bytearray(), LENGTH)
-            _described([document], found, np.zeros(1, np.int64))
-        except UnicodeEncodeError as error:
-            character = f"U+{ord(error.object[error.start]):04X}"
-            what = f"it contains the lone surrogate {character}, which is not a character"
-            return InputError(f"document {document.uri!a}: {what}")
-    raise AssertionError("no document of the batch fails on its own")
+    written = ((document.uri, json.dumps(document, default=_plain, ensure_ascii=False)) for document in batch)
+    uri, character = next((uri, found[0]) for uri, text in written if (found := _SURROGATE.search(text)))
+    what = f"it contains the lone surrogate U+{ord(character):04X}, which is not a character"
+    return InputError(f"document {uri!a}: {what}")
 
 
 def _encode_texts(

@@ -30,6 +30,7 @@ _, _, _PARAGRAPH, _, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = map(int, Level)
 _OUTLINES = 1 << 16  # how many outlines and headings stay in memory
 _MOST_FENCED = 1000  # for how many texts the places of code stay in memory
 _IDS_AT_ONCE = 1 << 18
+_NO_OUTLINE = StoredOutline()
 _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
@@ -394,9 +395,7 @@ class Corpus:
         """
         self._check(i)
         source = self._source[i]
-        if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
-            return self._titles[source], False
-        headlines = self._parsed(source).headlines
+        headlines = self._parsed(source).headlines if self._kinds[source] in (_TEXT, _MARKDOWN) else None
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -509,9 +508,10 @@ class Corpus:
         """The outline of a text, and its headings."""
         known = self._outlines.get(source)
         if known is None:
-            stored, title = self._sections[source], self._titles[source]
+            if not (stored := self._sections[source]):
+                return _NO_OUTLINE
             try:
-                known = StoredOutline.parse(stored, title)
+                known = StoredOutline.parse(stored, self._titles[source])
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("an outline is malformed") from error
             held = 1 + len(known.headings)
@@ -531,7 +531,8 @@ class Corpus:
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
         """Return the digests (checksums) of these documents, [n, 2]. None: all documents."""
-        digests = storage.digests_of(self._parts[1])
+        buffer = self._parts[1].column("digest").buffers()[1] or b""
+        digests = np.frombuffer(buffer, "<u8")[: 2 * self.documents].reshape(-1, 2)
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
             place = self._files[1].place(digests) + 16 * which
@@ -539,8 +540,10 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """Return the sum of the digests of these documents, a number of 128 bits. None: all documents."""
-        return storage.digest_sum(self.digests(documents))
+        """Add up the digests of these documents (None: of all documents). The result is a number of 128 bits, whose
+        low and high 64 bits are added separately, without overflow from one into the other."""
+        low, high = self.digests(documents).sum(axis=0, dtype=np.uint64).tolist()
+        return int(high) << 64 | int(low)
 
     def passages_in(self, documents: Sequence[int]) -> int:
         """Return how many passages these documents have."""
@@ -629,13 +632,10 @@ class Corpus:
 
     def _triplet_range(self, i: int) -> tuple[int, int]:
         """Return the range (first, after the last) of the triples of a document, subgraph or triplet."""
-        level = self._level[i]
-        first = bisect_left(self._triplets, i)
-        if level == _TRIPLET:
-            return first, first + 1
-        if level == _SUBGRAPH:
-            return first, first + self._subtree_end[i] - i - 1
-        return first, bisect_left(self._triplets, self._subtree_end[i])
+        level, first, stop = self._level[i], bisect_left(self._triplets, i), self._subtree_end[i]
+        if level in (_SUBGRAPH, _TRIPLET):
+            return first, first + stop - i - (level == _SUBGRAPH)
+        return first, bisect_left(self._triplets, stop)
 
     def _facts(self, i: int) -> list[rendering.Fact]:
         """Return the triples of a document, subgraph or triplet. For other segments, the result is empty."""
@@ -718,12 +718,6 @@ class _Strings:
             self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
             self.file.check(self.places[1] + self.offsets[k], self.places[1] + self.offsets[k + 1])
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
-
-    def is_empty(self, k: int) -> bool:
-        """Whether a string is empty."""
-        if self.file is not None:
-            self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
-        return bool(self.offsets[k] == self.offsets[k + 1])
 
     def check(self, which: NDArray[np.int32]) -> None:
         """Check the strings with these numbers in the file."""

@@ -355,20 +355,6 @@ class _StoredSegments:
         return IndexFormatError(f"{self._folder}: the corpus is damaged: segments overlap; build the index again")
 
 
-def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
-    """Return the digest (checksum) of each document: an array [documents, 2]."""
-    buffer = documents.column("digest").buffers()[1] or b""
-    return np.frombuffer(buffer, "<u8")[: 2 * len(documents)].reshape(-1, 2)
-
-
-def digest_sum(digests: NDArray[np.uint64]) -> int:
-    """Add digests (checksums). The result is a number of 128 bits. Its low and its high 64 bits are added
-    separately, and overflow is ignored.
-    """
-    low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
-    return int(high) * _LANES + int(low)
-
-
 def add_sums(a: int, b: int, sign: int = 1) -> int:
     """Add two sums of digests. If `sign` is -1, subtract the second sum."""
     low, high = (a + sign * b) % _LANES, (a // _LANES + sign * (b // _LANES)) % _LANES
