@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
 import pyfast.utils.plugins as plugins
@@ -256,10 +256,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
         packed, written = path.stat().st_size, 0
         try:
             with path.open("rb") as raw, target.open("wb") as out:
-                source: IO[bytes]
-                if path.suffix.lower() == ".gz":
-                    source = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
-                else:
+                source: Any = gzip.GzipFile(fileobj=raw)
+                if path.suffix.lower() == ".zst":
                     import zstandard
 
                     source = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
@@ -389,19 +387,13 @@ def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
     if not roots:
         return None
     # The path as it is written comes first: a link in a folder has its uri from its own place.
-    for place in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
-        if (uri := roots.get((place, "file"))) is not None:
+    for place in map(Path, dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))):
+        if (uri := roots.get((str(place), "file"))) is not None:
             return uri
-        folder, below = os.path.split(place)
-        if (beginning := roots.get((folder, "files"))) is not None:
-            return beginning + below
-        while (beginning := roots.get((folder, "folder"))) is None:
-            above, name = os.path.split(folder)
-            if above == folder:
-                break
-            folder, below = above, f"{name}/{below}"
-        else:
-            return beginning + below
+        above: list[Root] = [(str(folder), "folder") for folder in place.parents]
+        for root in [(str(place.parent), "files"), *above]:
+            if (beginning := roots.get(root)) is not None:
+                return beginning + place.relative_to(root[0]).as_posix()
     return None
 
 
@@ -452,13 +444,12 @@ def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequen
 def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
     """Return the roots in the manifest of an index. If a root and the index were moved together, the root is
     found at its new place."""
-    roots: dict[Root, str] = {}
-    entries: list[tuple[Any, ...]] = [tuple(entry) for entry in stored]
-    absolute = [(path, kind, uri) for path, _, kind, uri in entries]
-    beside = [(os.path.normpath(index.resolve() / near), kind, uri) for _, near, kind, uri in entries]
-    for path, kind, uri in [*absolute, *beside]:
-        for place in (path, os.path.realpath(path)):
-            roots.setdefault((place, kind), uri)
+    roots: Roots = {}
+    places = [((path, os.path.normpath(index.resolve() / near)), kind, uri) for path, near, kind, uri in stored]
+    for moved in (False, True):
+        for paths, kind, uri in places:
+            for place in (paths[moved], os.path.realpath(paths[moved])):
+                roots.setdefault((place, kind), uri)
     return roots
 
 
@@ -566,8 +557,11 @@ _OF_FILES = (TEXT, MARKDOWN, TABLE, TRIPLES, HTML, PDF, DOCX, PPTX, XLSX, RDF)
 
 def has_records(path: Path) -> bool:
     """Whether documents of a file can have uris that do not begin with that of the file."""
-    name = _inner(path).name.lower()
-    return not any(fnmatchcase(name, pattern) for reader in _OF_FILES for pattern in reader.patterns)
+    return not _is_read_by(_inner(path), *_OF_FILES)
+
+
+def _is_read_by(path: Path, *readers: Reader) -> bool:
+    return any(fnmatchcase(path.name.lower(), pattern) for reader in readers for pattern in reader.patterns)
 
 
 # What pyfast writes behind the uri of a file, or of a record, for its tables, and for wide tables and long cells
@@ -582,9 +576,7 @@ def is_part(file: str, uri: str) -> bool:
     if _TABLE_OF.match(more):
         return True
     if not has_records(path):
-        return any(fnmatchcase(path.name.lower(), pattern) for pattern in XLSX.patterns)  # `FILE#SHEET`
-    if any(
-        fnmatchcase(path.name.lower(), one) for reader in (JSON_LINES, JSON, COLUMNAR) for one in reader.patterns
-    ):
+        return _is_read_by(path, XLSX)  # `FILE#SHEET`
+    if _is_read_by(path, JSON_LINES, JSON, COLUMNAR):
         return more.partition("#")[0].isdigit()  # the number of a line
     return bool(_ENDING.fullmatch(path.suffix))  # of a user's reader
