@@ -540,8 +540,8 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """Add up the digests of these documents (None: of all documents). The result is a number of 128 bits, whose
-        low and high 64 bits are added separately, without overflow from one into the other."""
+        """Add up the digests of these documents (None: of all documents). The result is a number of 128 bits,
+        whose low and high 64 bits are added separately, without overflow from one into the other."""
         low, high = self.digests(documents).sum(axis=0, dtype=np.uint64).tolist()
         return int(high) << 64 | int(low)
 
