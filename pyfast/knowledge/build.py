@@ -13,7 +13,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.utils.log import LOG
 
+_OF_DOCUMENTS = (BY_LLM, RULE_BASED)  # the methods that read the index's own documents, not merged triples
 _TELL_S = 0.5
 """How many seconds pass between two reports of what rules have read"""
 
@@ -146,12 +146,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
     """
     current = [chunk.digest for chunk in by_llm.split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
-    return make_snapshot(index, embedder, partial(_remove_others, current=current))
-
-
-def _remove_others(database: sqlite3.Connection, current: Iterable[str]) -> None:
-    """Remove the chunks whose checksums are not in `current`, with their triples. Merged triples stay."""
-    remove_other_chunks(database, current, (BY_LLM, RULE_BASED))
+    return make_snapshot(index, embedder, lambda database: remove_other_chunks(database, current, _OF_DOCUMENTS))
 
 
 def by_llm_too(store: Knowledge) -> bool:
@@ -209,7 +204,7 @@ def update_knowledge(
 
     def write(database: sqlite3.Connection) -> None:
         Writer(database).add([*by_rules, *extracted.extracts])
-        _remove_others(database, current)
+        remove_other_chunks(database, current, _OF_DOCUMENTS)
 
     store = make_snapshot(index, embedder, write, notes)
     if finished:

@@ -90,7 +90,10 @@ class Writer:
             ).fetchone()
             if existing is not None and (existing[1] is None or extract.failed is not None):
                 continue
-            chunk = self._chunk(extract)
+            self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
+            row: tuple[object, ...] = (extract.digest, extract.method, extract.failed)
+            added = self._database.execute("INSERT INTO chunks (digest, method, failed) VALUES (?, ?, ?)", row)
+            chunk = added.lastrowid
             for mention in extract.mentions:
                 place = (self._entity(mention.entity, extract.exact), signed(mention.segment), chunk)
                 self._insert("mentions", (*place, mention.kind, mention.description))
@@ -108,12 +111,6 @@ class Writer:
                     self._insert("statement_keys", (self._id("keys", (key,)), number, chunk))
             for theme in extract.themes:
                 self._insert("themes", (self._id("keys", (theme.key,)), signed(theme.segment), chunk))
-
-    def _chunk(self, extract: Extract) -> int:
-        self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
-        row = (extract.digest, extract.method, extract.failed)
-        added = self._database.execute("INSERT INTO chunks (digest, method, failed) VALUES (?, ?, ?)", row)
-        return int(added.lastrowid or 0)
 
     def _insert(self, table: str, row: tuple[object, ...]) -> None:
         self._database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)

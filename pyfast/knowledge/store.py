@@ -309,12 +309,9 @@ class Knowledge:
     def incident(self) -> tuple[Int64, Int32]:
         """(offsets [entities + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples that have entity i as head or tail, ascending."""
-        triples = np.arange(len(self), dtype=np.int32)
-        loops = self.head == self.tail
-        entity = np.concatenate([self.head, self.tail[~loops]])
-        triple = np.concatenate([triples, triples[~loops]])
-        order = np.lexsort((triple, entity))
-        return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
+        others = np.flatnonzero(self.head != self.tail)  # An entity that is both has the triple once.
+        triples = np.concatenate([np.arange(len(self)), others]).astype(np.int32)
+        return _by_owner(np.concatenate([self.head, self.tail[others]]), triples, len(self.entities))
 
     @cached_property
     def degree(self) -> Int64:
@@ -506,10 +503,9 @@ class Knowledge:
     def _by_key(self) -> tuple[Int64, Int32]:
         """(offsets [keys + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples of key i, ascending."""
-        query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
-        keys, triples = integer_rows(self._database, query).T
-        offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
-        return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
+        keys, triples = integer_rows(self._database, "SELECT DISTINCT key, triple FROM statement_keys").T
+        numbers = np.searchsorted(self._triple_ids, triples).astype(np.int32)
+        return _by_owner(np.searchsorted(self._key_ids, keys), numbers, len(self.keys))
 
     def failed_chunks(self) -> list[tuple[str, str]]:
         """Return the chunks whose extraction failed, each as (checksum, reason)."""
@@ -575,10 +571,15 @@ class Knowledge:
 
     def _sources(self, table: str, owner: str, ids: Int32 | Int64) -> Sources:
         rows = self._database.execute(f"SELECT DISTINCT {owner}, segment FROM {table}").fetchall()
-        columns = np.array(rows, np.int64).reshape(-1, 2).T
-        numbers, segments = np.searchsorted(ids, columns[0]), columns[1].astype(np.uint64)
-        order = np.lexsort((segments, numbers))
-        return Sources(np.searchsorted(numbers[order], np.arange(len(ids) + 1)), segments[order])
+        owners, segments = np.array(rows, np.int64).reshape(-1, 2).T
+        return Sources(*_by_owner(np.searchsorted(ids, owners), segments.astype(np.uint64), len(ids)))
+
+
+def _by_owner(owners: npt.NDArray[Any], values: npt.NDArray[Any], count: int) -> tuple[Int64, npt.NDArray[Any]]:
+    """Sort values by their owners, and each owner's values in ascending order. Returns (offsets [count + 1],
+    values): the values of owner i are `values[offsets[i] : offsets[i + 1]]`."""
+    order = np.lexsort((values, owners))
+    return np.searchsorted(owners[order], np.arange(count + 1)), values[order]
 
 
 def _pairs(ids: Int32 | Int64, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from pyfast.knowledge.extraction_prompts import EntityFields, TripleFields
@@ -173,7 +174,7 @@ class _Text:
             return False
         if is_named_in(key, self._key):
             return True
-        if dates := [date for pattern in _DATES for date in _matches(pattern, key, whole=True)]:
+        if dates := _dates(key, whole=True):
             year, month, day = dates[0]
             return any(date[:2] == (year, month) and day in (0, date[2]) for date in self._dates)
         parts = [words for part in key.split(",") if (words := _words_of(part))]
@@ -225,15 +226,11 @@ def _without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", plain)
 
 
-def _dates(text: str) -> list[tuple[int, int, int]]:
-    return [date for pattern in _DATES for date in _matches(pattern, text)]
-
-
-def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
+def _dates(text: str, whole: bool = False) -> list[tuple[int, int, int]]:
     """Return (year, month, day) of each date in a text. If a date has no day, the day is 0. If `whole` is
     True, the whole text must be one date."""
-    matches = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
-    dates = [match.groupdict() for match in matches]
+    matches = chain.from_iterable(pattern.finditer(text) for pattern in _DATES)
+    dates = [match.groupdict() for match in matches if not whole or match[0] == text]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]
 
 
