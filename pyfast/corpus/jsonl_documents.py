@@ -185,14 +185,14 @@ def _is_question(record: JsonObject) -> bool:
     return asks or (named and isinstance(answers, list))
 
 
-def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``,
-    `uri` is used, or else `place`.
+def document_of(record: Mapping[str, Any], place: str) -> Document:
+    """Make the text, table or graph of a record. The uri of the document is its ``id``, or `place` without an
+    ``id``.
 
     A record that is none of the three raises an `InputError`, which names the place.
     """
     try:
-        return _read(record, uri or place).document
+        return _read(record, place).document
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
