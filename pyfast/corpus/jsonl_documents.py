@@ -102,7 +102,8 @@ def _name_of_list(content: object) -> str:
 
 
 def _has_float(value: object) -> bool:
-    """Whether a value is a float, which may not be what is written, or has one inside."""
+    """Whether a value is or contains a float or a long integer, which may differ from what is written in the
+    file."""
     inside = [value]
     while inside:
         one = inside.pop()
@@ -118,8 +119,8 @@ def documents_of_records(
 ) -> Iterator[Document | Unread]:
     """Make documents from records.
 
-    `placed` has (place, record, line). A place is a text such as "FILE, line 3". In place of a record that cannot
-    be read there is the error. The line is what the record was parsed from, empty if there was no such line.
+    `placed` yields (place, record, line). A place is a string such as "FILE, line 3". An error stands for a record
+    that cannot be read. The line is what the record was parsed from, or empty if there is no such line.
 
     The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
     are no documents are rows: together they become one table with this `uri`. A record that cannot be
@@ -198,7 +199,7 @@ def document_of(record: Mapping[str, Any], place: str) -> Document:
 
 
 class _Read(NamedTuple):
-    """The document of a record, the keys of its metadata, and the keys of all that is in no document."""
+    """The document of a record, the keys of its metadata, and the keys of values that are in no document."""
 
     document: Document
     about: Collection[str] = ()
@@ -242,9 +243,9 @@ def _text(uri: str, record: JsonObject) -> Document:
 
 
 def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a document, and the keys of all else that its record has. The metadata is what
-    filters read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other
-    keys, such as a `role` of gold, must stay out of an index."""
+    """Return the metadata of a document, and the keys of all other values in its record. The metadata is what
+    filters read: short values, and lists of them. A record with a `kind` is in pyfast's own layout. Its other
+    keys, such as a `role` in gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
     keys = _METADATA if record.get("kind") else record.keys() - _USUAL
@@ -316,7 +317,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
 
 
 def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
-    """Return (row, column) of the cell that the key of a link names. The key is a text "row,column"."""
+    """Return (row, column) of the cell that a link's key names. The key has the form "row,column"."""
     row, comma, column = key.partition(",")
     if not (comma and row.isdecimal() and column.isdecimal() and len(key) < 20):
         raise InputError(f'link {_shown(key)} is not of the form "row,column"')
@@ -366,8 +367,8 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
 def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather).
 
-    Values of bytes become texts, and numbers of less than 64 bits have no more digits than they were written
-    with. `no_text` counts the values of each column that are bytes and no UTF-8: they become None.
+    Values of bytes become strings, and numbers of less than 64 bits keep the digits with which they were written.
+    `no_text` counts for each column the values that are bytes but not UTF-8, which become None.
 
     Raises `InputError` if the file is damaged or too large.
     """

@@ -398,8 +398,8 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
 
 
 def _pieces(parts: Parts, keep: Mask) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, Mask]]:
-    """Divide a corpus into pieces of about `_AT_ONCE` segments each. A piece consists of segments, their documents,
-    their triples, and which of the documents to keep."""
+    """Divide a corpus into pieces of about `_AT_ONCE` segments each. A piece consists of segments, their
+    documents, their triples, and which of the documents to keep."""
     level, source = schema.arrays_of(parts[0], "level", "source")
     number = first = fact = 0
     while first < len(source):
