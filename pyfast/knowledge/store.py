@@ -288,10 +288,14 @@ class Knowledge:
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
 
-    def neighbours(self, entities: Int32) -> list[Int32]:
-        """Return for each entity the other entities that share a triple with it, ascending."""
-        near = self.adjacency[entities]
-        rows = np.split(near.indices, near.indptr[1:-1])
+    def neighbours(self, entities: Int32, hops: int = 1) -> list[Int32]:
+        """Return for each entity the other entities that are at most `hops` triples away, ascending."""
+        reached = self.adjacency[entities]
+        for _ in range(hops - 1):
+            reached = reached + reached @ self.adjacency
+            reached.data[:] = 1
+        reached.sort_indices()
+        rows = np.split(reached.indices, reached.indptr[1:-1])
         return [row[row != entity].astype(np.int32) for row, entity in zip(rows, entities, strict=True)]
 
     @cached_property

@@ -185,7 +185,7 @@ def _neighbours(
         keys: For each matched key, its cosine and the numbers of its triples.
     """
     best: dict[int, float] = {}
-    lists = store.neighbours(np.array(list(names), np.int32)) if names else []
+    lists = store.neighbours(np.array(list(names), np.int32), 1) if names else []
     ends = [(match, np.union1d(store.head[triples], store.tail[triples])) for match, triples in keys.values()]
     for match, near in [*zip(names.values(), lists, strict=True), *ends]:
         for entity in near.tolist():
