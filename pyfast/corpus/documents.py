@@ -25,8 +25,8 @@ class Heading(NamedTuple):
 class Outline:
     """The headings, pages and metadata of a text.
 
-    A range of characters is a pair: the offset of its first character, and the offset after its last
-    character. Offsets count from 0.
+    A range of characters is a pair of zero-based offsets: that of its first character, and the one after its last
+    character.
 
     Example:
         >>> from pyfast.corpus import Heading, Outline, TextDocument
@@ -35,14 +35,12 @@ class Outline:
     """
 
     headings: tuple[Heading, ...] | None = None
-    """The headings, in order. None: pyfast finds the headings of a Markdown text, and a text that is not Markdown
-    has no headings"""
+    """The headings, in order. None: pyfast finds the headings of a Markdown text, and any other text has no
+    headings"""
     pages: tuple[int, ...] = ()
-    """The offset of the character with which each page begins"""
+    """The offset at which each page begins"""
     aside: tuple[tuple[int, int], ...] = ()
-    """The starts and ends of the parts of the text that belong to no passage: front matter, and tables that
-    are separate documents
-    """
+    """The ranges of the text that belong to no passage: front matter, and tables that are separate documents"""
     about: str = ""
     """The document's own metadata, as a JSON object"""
 
@@ -54,7 +52,8 @@ _LONGEST = 300
 
 
 def filterable(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata that filters can read (short values, and lists of them), and the keys of all else."""
+    """Return the metadata that filters can read (short values, and lists of them), and the keys of all other
+    values."""
     about = {key: value for key, value in given.items() if value not in _NOTHING}
     other = [
         key
@@ -72,8 +71,8 @@ def _is_short(value: object) -> bool:
 class TextDocument:
     """A text, stored character for character. Its headings divide it into sections.
 
-    The headings are `outline.headings`. If this is None, pyfast finds the headings of a Markdown text
-    (`markdown` is true). A text that is not Markdown then has no headings.
+    The headings are `outline.headings`. If this is None, pyfast finds the headings if the text is Markdown
+    (`markdown` is true). Any other text then has no headings.
 
     Example:
         >>> from pyfast.corpus import TextDocument
@@ -94,8 +93,8 @@ class Table:
 
     Rows can be shorter or longer than the header. Names in the header can repeat or be empty.
 
-    A link is (row, column, uri of the document to which the cell links). Rows and columns count from 0, and the
-    header does not count.
+    A link is (row, column, uri of the document to which the cell links). Rows and columns are counted from 0,
+    without the header.
 
     Example:
         >>> from pyfast.corpus import Table
@@ -110,17 +109,17 @@ class Table:
     rows: Sequence[tuple[str, ...]]
     links: tuple[tuple[int, int, str], ...] = ()
     page: int = 0
-    """The page or slide of its file that contains the table, counted from 1. 0: its file has no pages"""
+    """The page or slide that contains the table, counted from 1. 0: the file has no pages"""
     numbers: tuple[tuple[int, int], ...] = ()
-    """Pairs (row, its number in the file), in order. The rows up to the next pair have the numbers that follow.
-    The numbers of a file also count what is not in the table, such as captions and empty rows"""
+    """Pairs (row, its number in the file), in order. The rows up to the next pair are numbered consecutively.
+    A file's numbers also count what is not in the table, such as captions and empty rows"""
     about: str = ""
     """The metadata, as a JSON object"""
 
     def number_of(self, row: int) -> int:
-        """Return the number that a row has in the table's file: in a sheet, the number next to it; in a CSV or
-        JSONL file, that of its line; in another file, its place in the table, counting the header. If the file
-        has no such number, rows are counted from 1, without the header. `row` counts from 0."""
+        """Return the number of a row in the table's file: in a sheet, the number next to it; in a CSV or JSONL
+        file, its line number; in another file, its place in the table, counting the header. If the file has no
+        such number, rows are counted from 1, without the header. `row` is counted from 0."""
         first, number = (
             self.numbers[place - 1] if (place := bisect_right(self.numbers, (row, row + (1 << 62)))) else (0, 1)
         )
@@ -145,7 +144,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeGraph:
-    """A knowledge graph, or a part of one, as triples. A triple may occur more than once."""
+    """A knowledge graph, or a part of one, as triples, which may repeat."""
 
     uri: str
     title: str
@@ -167,7 +166,7 @@ def with_metadata(document: Document, about: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file, or a part of a file, that is missing in the index or was not read unchanged.
+    """A file, or a part of a file, that is missing from the index or was changed when it was read.
 
     Example:
         >>> from pathlib import Path
@@ -179,14 +178,14 @@ class Unread:
     reason: str
     """The part, such as `line 4` or `pages 2-3`, and why it was not read"""
     missing: bool = True
-    """Whether something is missing in the index. False: nothing is missing, and the reason says how the part was
+    """Whether something is missing from the index. False: nothing is missing, and the reason says how the part was
     read, for example that the file's first line became the header"""
     whole: bool = False
-    """Whether the index has nothing of the file"""
+    """Whether the whole file is missing from the index"""
 
     @property
     def told(self) -> str:
-        """Return the line in which pyfast reports it, which also says whether something is missing."""
+        """Return the line with which pyfast reports this, including whether something is missing."""
         what = "left out " if self.whole else "left out a part of "
         return f"{what if self.missing else ''}{self}"
 
@@ -196,15 +195,15 @@ class Unread:
 
 
 def noted(path: Path, what: str, names: Iterable[str]) -> list[Unread]:
-    """Make the note that a file was read in another way: `what`, and the names of what that concerns. If there are
-    no names, there is no note."""
+    """Note that parts of a file were read differently: `what` was done, and the parts' names. Without names, there
+    is no note."""
     listed = ", ".join(names)
     return [Unread(path, f"{what} {listed}", missing=False)] if listed else []
 
 
 def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
-    """Write an outline as JSON. `headings` are those of the text, even if the outline does not have them because
-    pyfast has found them. If there is nothing to write, the result is an empty text."""
+    """Write an outline as JSON. `headings` are those of the text, including headings that pyfast has found itself
+    and that are not in the outline. If there is nothing to write, the result is an empty string."""
     if not headings and (outline is NO_OUTLINE or outline == NO_OUTLINE):
         return ""
     fields = {"headings": outline.headings, "pages": outline.pages, "aside": outline.aside, "about": outline.about}
@@ -214,10 +213,10 @@ def outline_json(outline: Outline, headings: Sequence[Heading] = ()) -> str:
 
 
 class Headlines:
-    """The headings of a text, each with those above it, as one text such as `Service manual > Warranty period`.
+    """The headings of a text, each with those above it, as one line such as `Service manual > Warranty period`.
 
-    `left_out` has the numbers of the headings that are not whole in some of these texts, because the texts would
-    be too long. These headings are passages of their own, so that searches find their words.
+    `left_out` contains the numbers of the headings that are shortened or missing in some of these lines, because
+    the lines would be too long. These headings are separate passages, so that searches find their words.
     """
 
     LONGEST = 500
@@ -244,10 +243,10 @@ class Headlines:
             self._paths.append(self._path(above))
 
     def at(self, start: int, end: int) -> tuple[str, bool]:
-        """Return the title and the headings above the characters from `start` to before `end`, and whether the
-        last of these headings is all that these characters say.
+        """Return the title and the headings above the characters `start` to `end` (exclusive), and whether these
+        characters are just the last of these headings.
 
-        A heading that is too long is like a paragraph: the headings above it come without it.
+        A heading that is too long is treated like a paragraph: only the headings above it are returned.
         """
         number = bisect_right(self._starts, start) - 1
         if number < 0:
@@ -258,8 +257,8 @@ class Headlines:
         return self._paths[number], is_heading
 
     def _path(self, above: list[tuple[int, int, str]]) -> str:
-        """Join a title and headings. If they are too long, the headings in the middle are left out: the title and
-        the last heading tell most."""
+        """Join a title and headings. If they are too long, headings in the middle are left out, because the title
+        and the last heading say most."""
         texts = [text for _, _, text in above]
         while sum(map(len, texts)) > self.LONGEST and len(texts) > 2:
             self.left_out.add(above[len(above) - len(texts) + 1][1])
@@ -268,7 +267,7 @@ class Headlines:
 
 
 class StoredOutline(NamedTuple):
-    """The outline of a text and its headings, as a corpus has stored them."""
+    """The outline of a text and its headings, as stored in a corpus."""
 
     outline: Outline = NO_OUTLINE
     headlines: Headlines | None = None
@@ -300,7 +299,7 @@ class StoredOutline(NamedTuple):
 
     def metadata_at(self, place: int, as_written: bool = False) -> dict[str, Any]:
         """Return the metadata at the character `place` of a text: the metadata of the document, the character's
-        `page` (from 1), and the `headings` above it. With `as_written`, numbers are texts with all of their
+        `page` (from 1), and the `headings` above it. With `as_written`, numbers are strings with all of their
         digits, such as `1.10`.
         """
         fraction, whole = (str, str) if as_written else (float, _whole)

@@ -140,9 +140,9 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
     """Yield (documents to encode together, the number of rows or characters that are already encoded).
 
-    The number is 0 except for a large table or text. A large table comes in several pieces with some rows each,
-    and a large text without headings in pieces that end at a blank line. The arrays of the whole at once would
-    take several times its size.
+    The number is 0 except for a large table or text. A large table is divided into pieces of some rows each,
+    and a large text without headings into pieces that end at a blank line, because the arrays of the whole
+    document would take several times its size.
     """
     large = batch[0]
     size = _size(large) if len(batch) == 1 else 0
@@ -166,7 +166,7 @@ def _pieces(batch: list[Document]) -> Iterator[tuple[list[Document], int]]:
 
 def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
     """Add the columns `parent` and `subtree_end` to the columns of some segments, and return all columns.
-    `before` is how many segments the corpus already has.
+    `before` is the number of segments that the corpus already has.
 
     If `row` is not 0, the segments belong to a document whose first `row` rows or characters are already in the
     corpus. The segment of this document is then at the position `root` of the corpus, and the result does not
@@ -184,7 +184,7 @@ def _placed(columns: Columns, before: int, row: int, root: int) -> Columns:
 
 
 def _size(document: Document) -> int:
-    """The approximate size of a document in characters. Each string of a table or a graph counts as 50
+    """The approximate size of a document in characters. Each string in a table or a graph counts as 50
     characters."""
     match document:
         case TextDocument():
@@ -245,7 +245,7 @@ def _description(document: Document, headings: Sequence[Heading]) -> tuple[objec
 
 
 def digest_of(document: Document) -> bytes:
-    """Return a digest (checksum, 16 bytes) of everything in a document."""
+    """Compute a digest (checksum, 16 bytes) of everything in a document."""
     digest = blake2b(digest_size=16)
     try:
         for piece in _json(document):
@@ -256,7 +256,7 @@ def digest_of(document: Document) -> bytes:
 
 
 def other_than_digest(corpus: Corpus) -> str:
-    """Return the uri of the first document that differs from its stored digest. Returns "" if there is none."""
+    """Return the uri of the first document that does not match its stored digest, or "" if there is none."""
     stored = corpus.digests()
     for source in range(corpus.documents):
         if digest_of(corpus.document(source)) != stored[source].tobytes():
@@ -265,7 +265,7 @@ def other_than_digest(corpus: Corpus) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value of a document as JSON can write it. orjson does not know named tuples, such as headings."""
+    """Convert a value of a document to a JSON type. orjson does not know named tuples, such as headings."""
     if isinstance(value, Heading | Packed):
         return list(value)
     if is_dataclass(value):
@@ -274,9 +274,7 @@ def _plain(value: object) -> object:
 
 
 def _json(document: Document) -> Iterator[bytes]:
-    """Yield a document as JSON, in pieces. If the rows of a table are `Packed`, each block of rows is a
-    piece.
-    """
+    """Yield a document as JSON, in pieces. If the rows of a table are `Packed`, each block of rows is a piece."""
     rows: Sequence[object] = ()
     bare = document
     if isinstance(document, Table) and isinstance(document.rows, Packed):
@@ -296,10 +294,10 @@ def _json(document: Document) -> Iterator[bytes]:
 
 
 def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
-    """Return the position of the first value that repeats an earlier one. None if no value repeats.
+    """Return the position of the first value that repeats an earlier one, or None if no value repeats.
 
-    `compute` returns the values in a new array. `_repeated` sorts this array in place. To find the position
-    of a repeated value, `_repeated` calls `compute` again.
+    `compute` returns the values in a new array, which `_repeated` sorts in place. Only to find the position of a
+    repeated value does it call `compute` again.
     """
     hashes = compute()
     hashes.sort()
@@ -311,19 +309,16 @@ def _repeated(compute: Callable[[], NDArray[np.uint64]]) -> int | None:
     return int(order[same + 1].min())
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _surrogate(batch: Sequence[Document]) -> InputError:
     """Return the error for a batch with a lone surrogate, which cannot be written as UTF-8. The error names the
     surrogate, and the first document that has one."""
-    for document in batch:
-        try:
-            found = [_headings_of(document)]
-            _segments([document], found, bytearray(), LENGTH)
-            _described([document], found, np.zeros(1, np.int64))
-        except UnicodeEncodeError as error:
-            character = f"U+{ord(error.object[error.start]):04X}"
-            what = f"it contains the lone surrogate {character}, which is not a character"
-            return InputError(f"document {document.uri!a}: {what}")
-    raise AssertionError("no document of the batch fails on its own")
+    written = ((document.uri, json.dumps(document, default=_plain, ensure_ascii=False)) for document in batch)
+    uri, character = next((uri, found[0]) for uri, text in written if (found := _SURROGATE.search(text)))
+    what = f"it contains the lone surrogate U+{ord(character):04X}, which is not a character"
+    return InputError(f"document {uri!a}: {what}")
 
 
 def _encode_texts(
@@ -432,8 +427,8 @@ def _with_headings(text: str, placed: _Placed, blocks: Bounds, sections: Bounds,
 
 
 def _with_titles(placed: _Placed, blocks: Bounds) -> Bounds:
-    """Add an empty paragraph to each document that has a title and no other passage, so that a passage has the
-    title. The rows of its tables have it too, but its front matter has not."""
+    """Add an empty paragraph to each document that has a title and no other passage, so that one passage carries
+    the title. The rows of its tables carry the title too, but its front matter does not."""
     first = np.array([origin for _, _, origin, _ in placed], dtype=np.int64)
     bare = np.flatnonzero(np.diff(np.searchsorted(blocks[0], np.append(first, np.iinfo(np.int64).max))) == 0)
     titled = first[[k for k in bare.tolist() if _is_only_title(*placed[k][:2])]]

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 
 import pyfast.corpus.documents as documents
@@ -37,10 +36,6 @@ _ABOUT_LIST = frozenset(
 """The keys of objects that describe a list of records"""
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
-
-
-class _Fault(Exception):
-    """A fault in a record."""
 
 
 def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -107,7 +102,8 @@ def _name_of_list(content: object) -> str:
 
 
 def _has_float(value: object) -> bool:
-    """Whether a value is a float, which may not be what is written, or has one inside."""
+    """Whether a value is or contains a float or a long integer, which may differ from what is written in the
+    file."""
     inside = [value]
     while inside:
         one = inside.pop()
@@ -123,8 +119,8 @@ def documents_of_records(
 ) -> Iterator[Document | Unread]:
     """Make documents from records.
 
-    `placed` has (place, record, line). A place is a text such as "FILE, line 3". In place of a record that cannot
-    be read there is the error. The line is what the record was parsed from, empty if there was no such line.
+    `placed` yields (place, record, line). A place is a string such as "FILE, line 3". An error stands for a record
+    that cannot be read. The line is what the record was parsed from, or empty if there is no such line.
 
     The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
     are no documents are rows: together they become one table with this `uri`. A record that cannot be
@@ -146,13 +142,13 @@ def documents_of_records(
                 if "text" not in record and not record.get("kind") and not key_of_text:
                     key_of_text = _key_of_text(record)
                     yield Unread(path, f'"{key_of_text}" is read as the text, from {where} on', missing=False)
-                document, about, other = _read(record, place, f"{uri}#{place.rpartition(' ')[2]}")
+                document, about, other = _read(record, f"{uri}#{place.rpartition(' ')[2]}")
                 yield document
                 nowhere |= dict.fromkeys(other)
                 if (about or other) and isinstance(document, TextDocument) and _is_blank(document):
                     keys = _keys([*about, *other])
                     what = "the text is empty, so searches cannot find this record"
-                    raise _Fault(f"{what}; its other keys are {keys}")
+                    raise InputError(f"{what}; its other keys are {keys}")
                 continue
             if _is_question(record):
                 advice = f'leave {path.name} out, or add a "kind" to the line if it is one'
@@ -163,7 +159,7 @@ def documents_of_records(
             numbers.append(int(place.rpartition(" ")[2]))
         except GoldError:
             raise
-        except (InputError, _Fault) as error:
+        except InputError as error:
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
     if nowhere:
         what = f"objects and long values of records are not read: {_keys(sorted(nowhere))}"
@@ -190,33 +186,33 @@ def _is_question(record: JsonObject) -> bool:
     return asks or (named and isinstance(answers, list))
 
 
-def document_of(record: Mapping[str, Any], place: str, uri: str | None = None) -> Document:
-    """Make the text, table or graph of a record. The uri of the document is its ``id``. Without an ``id``,
-    `uri` is used, or else `place`.
+def document_of(record: Mapping[str, Any], place: str) -> Document:
+    """Make the text, table or graph of a record. The uri of the document is its ``id``, or `place` without an
+    ``id``.
 
     A record that is none of the three raises an `InputError`, which names the place.
     """
-    return _read(record, place, uri or place).document
+    try:
+        return _read(record, place).document
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
 
 
 class _Read(NamedTuple):
-    """The document of a record, the keys of its metadata, and the keys of all that is in no document."""
+    """The document of a record, the keys of its metadata, and the keys of values that are in no document."""
 
     document: Document
     about: Collection[str] = ()
     other: Collection[str] = ()
 
 
-def _read(record: JsonObject, place: str, uri: str) -> _Read:
+def _read(record: JsonObject, uri: str) -> _Read:
     kind = _kind_of(record)
-    try:
-        if not isinstance(kind, str) or kind not in _DOCUMENTS:
-            raise _Fault(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-        document = _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
-        about, other = _beside(record)
-        return _Read(documents.with_metadata(document, _json(about)) if about else document, about, other)
-    except _Fault as fault:
-        raise InputError(f"{place}: {fault}") from None
+    if not isinstance(kind, str) or kind not in _DOCUMENTS:
+        raise InputError(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
+    document = _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
+    about, other = _beside(record)
+    return _Read(documents.with_metadata(document, _json(about)) if about else document, about, other)
 
 
 def _kind_of(record: Mapping[str, Any]) -> object:
@@ -247,9 +243,9 @@ def _text(uri: str, record: JsonObject) -> Document:
 
 
 def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a document, and the keys of all else that its record has. The metadata is what
-    filters read: short values, and lists of them. A record with a `kind` is in the layout of pyfast. Its other
-    keys, such as a `role` of gold, must stay out of an index."""
+    """Return the metadata of a document, and the keys of all other values in its record. The metadata is what
+    filters read: short values, and lists of them. A record with a `kind` is in pyfast's own layout. Its other
+    keys, such as a `role` in gold, must stay out of an index."""
     if _USUAL.issuperset(record):
         return {}, []
     keys = _METADATA if record.get("kind") else record.keys() - _USUAL
@@ -266,7 +262,7 @@ def _table(uri: str, record: JsonObject) -> Document:
     rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows")))
     links = record.get("links") or {}
     if not isinstance(links, dict):
-        raise _Fault(f'"links" is {_shown(links)}, not an object')
+        raise InputError(f'"links" is {_shown(links)}, not an object')
     placed = tuple(
         (*_place(key, rows), to) for key, uris in links.items() for to in _strings(uris, f"link {_shown(key)}")
     )
@@ -278,7 +274,7 @@ def _graph(uri: str, record: JsonObject) -> Document:
     triples = []
     for k, fact in enumerate(_list(record, "triples")):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
-            raise _Fault(f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or of 4 with its time")
+            raise InputError(f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or of 4 with its time")
         known = fact[:3] if fact[3:] == [None] else fact
         triples.append(Triple(*_strings(known, f"triple {k}")))
     return KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples))
@@ -307,26 +303,26 @@ def _list(record: JsonObject, key: str) -> list[Any]:
     return value
 
 
-def _unfit(record: JsonObject, key: str, value: object, wanted: str) -> _Fault:
-    return _Fault(f'"{key}" is {_shown(value)}, not {wanted}' if key in record else f'there is no "{key}"')
+def _unfit(record: JsonObject, key: str, value: object, wanted: str) -> InputError:
+    return InputError(f'"{key}" is {_shown(value)}, not {wanted}' if key in record else f'there is no "{key}"')
 
 
 def _strings(value: object, name: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise _Fault(f"{name} is {_shown(value)}, not a list of strings")
+        raise InputError(f"{name} is {_shown(value)}, not a list of strings")
     for item in value:
         if not isinstance(item, str):
-            raise _Fault(f"{name} contains {_shown(item)}, which is not a string")
+            raise InputError(f"{name} contains {_shown(item)}, which is not a string")
     return tuple(value)
 
 
 def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
-    """Return (row, column) of the cell that the key of a link names. The key is a text "row,column"."""
+    """Return (row, column) of the cell that a link's key names. The key has the form "row,column"."""
     row, comma, column = key.partition(",")
     if not (comma and row.isdecimal() and column.isdecimal() and len(key) < 20):
-        raise _Fault(f'link {_shown(key)} is not of the form "row,column"')
+        raise InputError(f'link {_shown(key)} is not of the form "row,column"')
     if int(row) >= len(rows) or int(column) >= len(rows[int(row)]):
-        raise _Fault(f"link {_shown(key)} is not in the table")
+        raise InputError(f"link {_shown(key)} is not in the table")
     return int(row), int(column)
 
 
@@ -356,7 +352,7 @@ def _json(value: object) -> str:
     try:
         return orjson.dumps(value, default=str).decode()
     except TypeError:  # orjson reads deeper nesting than it writes.
-        raise _Fault("a value is nested too deeply") from None
+        raise InputError("a value is nested too deeply") from None
 
 
 def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -371,8 +367,8 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
 def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather).
 
-    Values of bytes become texts, and numbers of less than 64 bits have no more digits than they were written
-    with. `no_text` counts the values of each column that are bytes and no UTF-8: they become None.
+    Values of bytes become strings, and numbers of less than 64 bits keep the digits with which they were written.
+    `no_text` counts for each column the values that are bytes but not UTF-8, which become None.
 
     Raises `InputError` if the file is damaged or too large.
     """
@@ -412,10 +408,9 @@ def _rows(batch: Any, no_text: Counter[str] | None) -> list[dict[str, Any]]:
     for field in batch.schema:
         name, kind = field.name, field.type
         if kinds.is_float32(kind) or kinds.is_float16(kind):
-            written = np.float32 if kinds.is_float32(kind) else np.float16
             for row in rows:
                 if row[name] is not None:
-                    row[name] = float(str(written(row[name])))
+                    row[name] = float(str(kind.to_pandas_dtype()(row[name])))
         elif kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
             for row in rows:
                 try:

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
 import pyfast.utils.plugins as plugins
@@ -72,11 +72,11 @@ class DocumentSource:
     documents: Callable[[], Iterable[Document]]
     """A function that reads the file and returns its documents, or returns the given document"""
     identity: Callable[[], str]
-    """A function that returns a text, such as a checksum. If the text is the same as before, pyfast treats
+    """A function that returns a string, such as a checksum. If the string is the same as before, pyfast treats
     the documents as unchanged
     """
     size: int = 0
-    """The number of bytes of the file. 0 for a document that the caller gave as a value"""
+    """The file size in bytes. 0 for a document that the caller gave as a value"""
     path: Path | None = None
     """The file. None for a document that the caller gave as a value"""
     uri: str = ""
@@ -151,10 +151,10 @@ def sources_of(
     ignore: Sequence[str] = (),
 ) -> Iterator[DocumentSource]:
     """List the files that `read` would read, without reading them. Arguments and errors are as in `read`. Files
-    and folders whose name or path below their source matches a pattern of `ignore` are left out.
+    and folders whose name, or path below their source, matches a pattern of `ignore` are left out.
 
-    `roots` has what documents were read from before. A file under a root has its uri from the root. The function
-    adds the sources that are under no root.
+    `roots` contains the sources from which documents were read before. A file under a root gets its uri from the
+    root. The function adds the sources that are under no root.
     """
     chosen = _by_pattern(readers)
     seen = _Seen()
@@ -175,8 +175,9 @@ def sources_of(
 def _documents(
     uri: str, path: Path, readers: list[tuple[str, Reader]], unread: list[Unread] | None, columns: int, seen: _Seen
 ) -> Iterator[Document]:
-    """Yield the documents of one file. Faults are added to `unread`. If `unread` is None, the first one that
-    leaves something out is raised. A `GoldError` is always raised. `seen` has the documents that were read so far.
+    """Yield the documents of one file, and add faults to `unread`. If `unread` is None, the first fault that
+    leaves something out is raised. A `GoldError` is always raised. `seen` contains the documents that were read so
+    far.
     """
     name, place = _inner(path).name.lower(), str(path)
     reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
@@ -231,20 +232,20 @@ def _documents(
 
 
 def _without_name(document: Document, path: Path) -> Document:
-    """Remove the title of an empty text if it is only the name of the file: else it would be a passage."""
+    """Remove the title of an empty text if it is only the file name, because it would otherwise be a passage."""
     is_empty = isinstance(document, TextDocument) and not document.text.strip()
     return replace(document, title="") if is_empty and document.title in (path.stem, title_of(path)) else document
 
 
 def _inner(path: Path) -> Path:
-    """Return the path of a file without the suffix of its compression, such as `.gz`."""
+    """Return the path of a file without a compression suffix such as `.gz`."""
     return path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
 
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file. If the file
-    is not compressed, yields its own path.
+    """Unpack a compressed file while a `with` block runs. Yields the path of the unpacked file, or the file's own
+    path if it is not compressed.
 
     Raises InputError if the file is damaged, or if its unpacked content is far larger than the file.
     """
@@ -256,10 +257,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
         packed, written = path.stat().st_size, 0
         try:
             with path.open("rb") as raw, target.open("wb") as out:
-                source: IO[bytes]
-                if path.suffix.lower() == ".gz":
-                    source = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
-                else:
+                source: Any = gzip.GzipFile(fileobj=raw)
+                if path.suffix.lower() == ".zst":
                     import zstandard
 
                     source = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
@@ -272,10 +271,10 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 class _Seen:
-    """The documents that were read so far and have a uri of their own, to find uris that repeat.
+    """The documents that were read so far and have a uri of their own, to find repeated uris.
 
-    It takes some 35 bytes for each document, because a corpus may have many millions: a table of the hashes of
-    uris, of the places of the documents, and of the hashes of their texts.
+    A corpus may have many millions of documents, so a hash table stores only some 35 bytes for each: the hash of
+    its uri, its place, and the hash of its text.
     """
 
     def __init__(self) -> None:
@@ -285,8 +284,8 @@ class _Seen:
         self._hashes, self._places, self._digests = (array("q", bytes(8 * _SLOTS)) for _ in range(3))
 
     def before(self, document: Document, path: Path, number: int) -> Unread | None:
-        """Add a document, the one with this number in its file. If a document with its uri came before, return
-        which one it is."""
+        """Add the document with this number in its file. If an earlier document has the same uri, say which
+        one."""
         if self._path is not path:  # Paths are compared slowly, and each file has one object.
             self._path = path
             self._files.append(path)
@@ -310,7 +309,7 @@ class _Seen:
         return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
 
     def _find(self, hashed: int) -> int:
-        """The slot that has a hash, or the free one in which it belongs."""
+        """Return the slot of a hash, or the free slot in which it belongs."""
         hashes = self._hashes
         mask = len(hashes) - 1
         at = hashed & mask
@@ -328,8 +327,8 @@ class _Seen:
 
 
 class _Told:
-    """Passes on what a reader tells of the parts of one file: the first `_MOST_TOLD` one by one, the others as a
-    number. With `unread` None, the first missing part raises `InputError`."""
+    """Passes on what a reader reports about the parts of one file: the first `_MOST_TOLD` reports one by one, and
+    the number of the others. If `unread` is None, the first missing part raises `InputError`."""
 
     def __init__(self, unread: list[Unread] | None) -> None:
         self._unread = unread
@@ -357,9 +356,7 @@ class _Told:
 
 
 def _reason(error: Exception) -> str:
-    """Write an error on one line. For an error of another library, the line also names the class of the
-    error.
-    """
+    """Write an error on one line. For an error raised by another library, the line also names its class."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, PyfastError):
         return error.strerror
     text = " ".join(str(error).split())[:300]
@@ -370,8 +367,8 @@ def _reason(error: Exception) -> str:
 
 
 def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
-    """List readers by their patterns. The given readers come first, in their order. Of the installed readers,
-    those with longer patterns come first.
+    """List readers by their patterns: first the given readers in their order, then the installed readers, those
+    with longer patterns first.
     """
 
     def loaded(readers: Iterable[Reader | str]) -> Iterator[tuple[str, Reader]]:
@@ -385,23 +382,17 @@ def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
 
 
 def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
-    """Return the uri that a file has because of a root. None if the file is under no root."""
+    """Return the uri that a file gets from a root, or None if the file is under no root."""
     if not roots:
         return None
     # The path as it is written comes first: a link in a folder has its uri from its own place.
-    for place in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
-        if (uri := roots.get((place, "file"))) is not None:
+    for place in map(Path, dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))):
+        if (uri := roots.get((str(place), "file"))) is not None:
             return uri
-        folder, below = os.path.split(place)
-        if (beginning := roots.get((folder, "files"))) is not None:
-            return beginning + below
-        while (beginning := roots.get((folder, "folder"))) is None:
-            above, name = os.path.split(folder)
-            if above == folder:
-                break
-            folder, below = above, f"{name}/{below}"
-        else:
-            return beginning + below
+        above: list[Root] = [(str(folder), "folder") for folder in place.parents]
+        for root in [(str(place.parent), "files"), *above]:
+            if (beginning := roots.get(root)) is not None:
+                return beginning + place.relative_to(root[0]).as_posix()
     return None
 
 
@@ -417,8 +408,8 @@ def add_root(roots: Roots, source: Path, prefix: str) -> None:
 
 
 def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
-    """Return how the uris of all documents that were read from these sources begin. `roots` has the roots of the
-    sources and of the other documents of an index.
+    """Return the beginnings of the uris of all documents that were read from these sources. `roots` contains the
+    roots of the sources and of an index's other documents.
 
     Raises `InputError` if documents of another root can have such uris.
     """
@@ -442,31 +433,30 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
 
 
 def stored_roots(roots: Mapping[Root, str], index: Path, before: Sequence[Sequence[str]] = ()) -> list[list[str]]:
-    """Return the roots for the manifest of an index: path, path relative to the index, kind, beginning of the
-    uris. `before` has the roots that the manifest already has."""
+    """Return the roots for an index's manifest: path, path relative to the index, kind, beginning of the uris.
+    `before` are the roots that are already in the manifest."""
     known = known_roots(before, index)
     new = [[path, os.path.relpath(path, index), kind, uri] for (path, kind), uri in roots.items()]
     return [*map(list, before), *(entry for entry in new if (entry[0], entry[2]) not in known)]
 
 
 def known_roots(stored: Iterable[Sequence[Any]], index: Path) -> Roots:
-    """Return the roots in the manifest of an index. If a root and the index were moved together, the root is
-    found at its new place."""
-    roots: dict[Root, str] = {}
-    entries: list[tuple[Any, ...]] = [tuple(entry) for entry in stored]
-    absolute = [(path, kind, uri) for path, _, kind, uri in entries]
-    beside = [(os.path.normpath(index.resolve() / near), kind, uri) for _, near, kind, uri in entries]
-    for path, kind, uri in [*absolute, *beside]:
-        for place in (path, os.path.realpath(path)):
-            roots.setdefault((place, kind), uri)
+    """Return the roots in an index's manifest. If a root and the index were moved together, the root is found at
+    its new place."""
+    roots: Roots = {}
+    places = [((path, os.path.normpath(index.resolve() / near)), kind, uri) for path, near, kind, uri in stored]
+    for moved in (False, True):
+        for paths, kind, uri in places:
+            for place in (paths[moved], os.path.realpath(paths[moved])):
+                roots.setdefault((place, kind), uri)
     return roots
 
 
 def _named(
     sources: Iterable[Path], roots: Roots, unread: list[Unread] | None, ignore: Sequence[str]
 ) -> list[tuple[str, Path]]:
-    """List all files of the sources, each with its uri. Sources with files that are under none of the roots are
-    added to the roots."""
+    """List all files of the sources, each with its uri, and add sources with files that are under no root to the
+    roots."""
     listed = [
         (source, [(uri, path, uri_within(roots, path)) for uri, path in _files(source, unread, ignore).items()])
         for source in sources
@@ -489,8 +479,8 @@ def _named(
 
 
 def _files(source: Path, unread: list[Unread] | None, ignore: Sequence[str]) -> dict[str, Path]:
-    """Return the files of one source by their uris. A uri is the path of a file within the source folder. If
-    the source is a file, the uri is its name.
+    """Return the files of one source by their uris. A file's uri is its path within the source folder, or its name
+    if the source is a file.
 
     Linked folders are read too, each real folder once. If files of two sources have the same uri, `_named` puts
     the name of the folder before all uris of both sources.
@@ -566,8 +556,11 @@ _OF_FILES = (TEXT, MARKDOWN, TABLE, TRIPLES, HTML, PDF, DOCX, PPTX, XLSX, RDF)
 
 def has_records(path: Path) -> bool:
     """Whether documents of a file can have uris that do not begin with that of the file."""
-    name = _inner(path).name.lower()
-    return not any(fnmatchcase(name, pattern) for reader in _OF_FILES for pattern in reader.patterns)
+    return not _is_read_by(_inner(path), *_OF_FILES)
+
+
+def _is_read_by(path: Path, *readers: Reader) -> bool:
+    return any(fnmatchcase(path.name.lower(), pattern) for reader in readers for pattern in reader.patterns)
 
 
 # What pyfast writes behind the uri of a file, or of a record, for its tables, and for wide tables and long cells
@@ -582,9 +575,7 @@ def is_part(file: str, uri: str) -> bool:
     if _TABLE_OF.match(more):
         return True
     if not has_records(path):
-        return any(fnmatchcase(path.name.lower(), pattern) for pattern in XLSX.patterns)  # `FILE#SHEET`
-    if any(
-        fnmatchcase(path.name.lower(), one) for reader in (JSON_LINES, JSON, COLUMNAR) for one in reader.patterns
-    ):
+        return _is_read_by(path, XLSX)  # `FILE#SHEET`
+    if _is_read_by(path, JSON_LINES, JSON, COLUMNAR):
         return more.partition("#")[0].isdigit()  # the number of a line
     return bool(_ENDING.fullmatch(path.suffix))  # of a user's reader

@@ -32,15 +32,14 @@ Fact = tuple[str, str, str, str | None]
 """The head, relation, tail and time of a triple."""
 
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
-# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The
-# others separate words.
-# Every character of `_NO_TEXT` is in it, and it is found much faster.
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The others separate
+# words. The first pattern matches every character of the second, and much faster.
 _MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe-\U0010ffff]")
 _NO_TEXT = re.compile(f"([\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]")
 
 
 def paragraph_line(title: str, text: str) -> str:
-    """Write a paragraph: ``title. text``. The title is left out if it is empty or the text begins with it."""
+    """Write a paragraph as ``title. text``, without the title if it is empty or the text begins with it."""
     title, text = fold(title), fold(text)
     if not text:
         return title
@@ -78,7 +77,7 @@ def fenced(text: str) -> list[tuple[int, int, str]]:
 
 
 def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[str]) -> str:
-    """Write a table row: ``title | section | header: cell | header: cell | ...``. Empty parts are left out."""
+    """Write a table row as ``title | section | header: cell | header: cell | ...``, without empty parts."""
     parts = [part for part in (title.strip(), section.strip()) if part]
     parts += [
         f"{name}: {cell}" if name else cell
@@ -89,9 +88,8 @@ def row_line(title: str, section: str, header: Sequence[str], cells: Sequence[st
 
 
 def table_line(title: str, section: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a whole table: ``title | section | name; name; ... | cell; cell; ... | ...``. The header comes before
-    the rows.
-    """
+    """Write a whole table, with the header before the rows: ``title | section | name; name; ... | cell; cell;
+    ...``."""
     lines = ["; ".join(map(fold, cells)) for cells in (header, *rows) if any(cells)]
     return fold(" | ".join([part for part in (title.strip(), section.strip()) if part] + lines))
 
@@ -128,8 +126,9 @@ def linear_fact(fact: Fact) -> str:
 
 
 def fold(text: str) -> str:
-    """Put a text on one line. Each line end, with the whitespace around it, becomes one space. Control characters
-    are left out. A text of nothing else becomes U+FFFD, so that its line shows something."""
+    """Put a text on one line. Each line end, with the whitespace around it, becomes one space, and control
+    characters are left out. A text that consists only of control characters becomes U+FFFD, so that its line is
+    not empty."""
     if "\n" in text or "\r" in text:
         text = " ".join([line for line in map(str.strip, text.splitlines()) if line])
     text = text.strip()
@@ -139,6 +138,6 @@ def fold(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Leave out characters that are no text: controls other than tab and line end, and noncharacters. A control
-    that separates words becomes a space."""
+    """Leave out control characters other than tab and line end, and noncharacters. A control character that
+    separates words becomes a space."""
     return _NO_TEXT.sub(lambda found: "" if found[1] else " ", text) if _MAYBE_NO_TEXT.search(text) else text

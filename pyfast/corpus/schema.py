@@ -150,7 +150,7 @@ def empty(columns: pa.Schema) -> pa.RecordBatch:
 
 
 def record(columns: pa.Schema, values: Mapping[str, object]) -> pa.RecordBatch:
-    """Make a record batch with these columns. `values` has the NumPy array or list of each column, by its name."""
+    """Make a record batch with these columns. `values` maps each column name to a NumPy array or a list."""
     arrays = [pa.array(values[field.name], field.type) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
@@ -166,8 +166,8 @@ def segments_schema(size: int) -> pa.Schema:
 
 
 def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
-    """Make a record batch of segments, for a text buffer of `size` bytes. The byte positions
-    have the smallest type that is large enough.
+    """Make a record batch of segments, for a text buffer of `size` bytes. The byte positions have the smallest
+    type that is large enough.
 
     Raises InputError if there are too many segments for one corpus.
     """
@@ -182,12 +182,12 @@ def segments(values: Mapping[str, NDArray[Any]], size: int) -> pa.RecordBatch:
 class GrowingColumn:
     """A column without nulls to which rows are appended piece by piece. A record batch is a column of structs.
 
-    A buffer of more than 1 MB is a temporary file, and is then memory-mapped. So a column may be larger than the
-    memory.
+    A buffer of more than 1 MB is a temporary file that is memory-mapped in the end, so a column may be larger than
+    the memory.
     """
 
     def __init__(self, kind: pa.DataType, folder: str | None = None) -> None:
-        """`folder` gets the temporary files. None: the folder `TMPDIR`."""
+        """The temporary files are in `folder`. None: in the folder `TMPDIR`."""
         self._kind, self._length, self._end = kind, 0, 0
         is_list = pa.types.is_large_list(kind)
         fields = [kind.value_field] if is_list else list(kind) if pa.types.is_struct(kind) else []
@@ -247,16 +247,15 @@ def _buffer(file: SpooledTemporaryFile[bytes]) -> pa.Buffer:
 
 
 class GrowingSegments:
-    """Segments to which more segments can be appended. They can take several times as much space as their text."""
+    """Segments to which more can be appended. They can take several times as much space as their text."""
 
     def __init__(self) -> None:
         self._fields = SEGMENTS
         self._columns = GrowingColumn(pa.struct(list(SEGMENTS)))
 
     def append(self, values: Mapping[str, NDArray[Any]], size: int) -> None:
-        """Add segments. `size` is the number of bytes that the text buffer has by now. Raises `InputError` as
-        `segments` does.
-        """
+        """Add segments. `size` is the current size of the text buffer in bytes. Raises `InputError` as `segments`
+        does."""
         if segments_schema(size) is not self._fields:
             before, self._fields = self.batch(), segments_schema(size)
             self._columns = GrowingColumn(pa.struct(list(self._fields)))

@@ -30,14 +30,15 @@ _, _, _PARAGRAPH, _, _TABLE, _ROW, _CELL, _SUBGRAPH, _TRIPLET = map(int, Level)
 _OUTLINES = 1 << 16  # how many outlines and headings stay in memory
 _MOST_FENCED = 1000  # for how many texts the places of code stay in memory
 _IDS_AT_ONCE = 1 << 18
+_NO_OUTLINE = StoredOutline()
 _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
 class Corpus:
-    """All documents as one sequence of segments. The order is depth-first: a segment comes before the segments
-    inside it.
+    """All documents as one sequence of segments in depth-first order: a segment comes before the segments inside
+    it.
 
-    The columns have one entry for each segment (read-only NumPy arrays, memory-mapped in an opened corpus):
+    The columns have one entry per segment (read-only NumPy arrays, memory-mapped in an opened corpus):
 
     - `level` uint8: the `Level` of the segment;
     - `parent` int32: the position of the segment directly above it, -1 for documents;
@@ -50,9 +51,9 @@ class Corpus:
       and ends in the buffer of UTF-8 bytes.
 
     `ids` (uint64) are not stored: `ids[i]`, `ids[array]` and `ids[:]` compute them from uri, level, `start` and
-    `end`. For a triple, the number of the triple in the document replaces `start`. For a subgraph (all
-    triples of one head), the number of its first triple replaces `start`. `roots` (int64) has the position of
-    each document's first segment. `documents` is the number of documents.
+    `end`. For a triple, its number in the document replaces `start`, and for a subgraph (all triples of one head),
+    the number of its first triple. `roots` (int64) contains the position of each document's first segment.
+    `documents` is the number of documents.
     """
 
     def __init__(
@@ -63,10 +64,8 @@ class Corpus:
         buffer: memoryview,
         files: storage.Files | None = None,
     ) -> None:
-        """Make a corpus from three record batches and the text buffer. `schema.py` has the schemas of the
-        batches.
-
-        Usually, `encode` or `open` makes a corpus.
+        """Make a corpus from three record batches, whose schemas are in `schema.py`, and the text buffer. Usually,
+        `encode` or `open` does this.
 
         `files` are the mapped files of the batches and the buffer. A block of these files is checked when it is
         first read. Without `files`, nothing is checked.
@@ -162,8 +161,8 @@ class Corpus:
         )
 
     def check(self, segments: NDArray[np.int64]) -> None:
-        """Compare the data of these segments with its checksums. The method also checks all segments inside
-        these segments, and the uris of their documents.
+        """Compare the data of these segments, of all segments inside them, and the uris of their documents with
+        the checksums.
 
         For a corpus in memory, this method does nothing. Raises `IndexFormatError` if the data is damaged.
         """
@@ -180,15 +179,13 @@ class Corpus:
 
     def check_names(self, segments: NDArray[np.int64]) -> None:
         """Check only the data from which the ids of these segments are computed, and the uris of their documents.
-        `check` checks the text too."""
+        Unlike `check`, this method does not check text."""
         if self._files:
             self._check_places(segments)
             self._uris.check(np.unique(self._column["source"][segments]))
 
     def _check_places(self, segments: NDArray[np.int64]) -> None:
-        """Check the data from which the ids of these segments are computed: the columns, and the hashes of the
-        uris. Unlike `check`, the method does not check text.
-        """
+        """Check the data from which the ids of these segments are computed: the columns, and the uri hashes."""
         if not self._files:
             return
         groups = segments >> _GROUP_SHIFT
@@ -197,7 +194,7 @@ class Corpus:
                 self._check_group(group)
 
     def _check(self, i: int) -> None:
-        """Check the columns of one segment and of all segments inside it. The text is not checked."""
+        """Check the columns of one segment and of all segments inside it, but not the text."""
         first = i >> _GROUP_SHIFT
         self._check_group(first)
         for group in range(first + 1, (self._subtree_end[i] - 1 >> _GROUP_SHIFT) + 1):
@@ -217,10 +214,8 @@ class Corpus:
         self._sound[group] = 1
 
     def _read_with_parents(self, segments: NDArray[np.int64]) -> None:
-        """Make all columns of these segments, and of the segments above them, ready to read.
-
-        Columns in files are checked. Columns that are not stored are computed.
-        """
+        """Make all columns of these segments, and of the segments above them, ready to read: check the columns in
+        files, and compute the columns that are not stored."""
         assert self._files
         while len(segments):
             for name, values in self._column.items():
@@ -263,7 +258,7 @@ class Corpus:
 
     def find(self, uri: str) -> int | None:
         """Return the number of the document with this uri, or None if there is no such document. The first
-        call reads the hashes of all uris.
+        call reads all uri hashes.
         """
         hashes, sources = self._by_hash
         hashed = int(hash_uris([uri])[0])
@@ -271,7 +266,7 @@ class Corpus:
         return next((source for source in same if self._uris[source] == uri), None)
 
     def parts_of(self, files: Set[str]) -> list[int]:
-        """Return the numbers of the documents whose uris are those of parts of these files: `FILE#...`."""
+        """Return the numbers of the documents whose uris have the form `FILE#...` for one of these files."""
         data, offsets = np.frombuffer(self._uris.data, np.uint8), np.asarray(self._uris.offsets)
         marks = np.flatnonzero(data == ord("#"))
         sources = np.searchsorted(offsets, marks, side="right") - 1
@@ -283,8 +278,8 @@ class Corpus:
 
     @cached_property
     def _by_hash(self) -> tuple[memoryview, memoryview]:
-        """The hashes of all uris in ascending order, and the number of the document of each hash. They take 12
-        bytes for each document."""
+        """The hashes of all uris in ascending order, and the document number of each hash: 12 bytes per
+        document."""
         if self._files:
             self._files[1].check_all()
         hashes = _array(self._parts[1], "hash")
@@ -331,7 +326,7 @@ class Corpus:
         """The content of a segment.
 
         The content of a text or a cell is unchanged. In the content of a table, tabs separate the cells of a row,
-        and line ends separate rows. A triple is written "head relation tail", and "; " separates several triples.
+        and line ends separate rows. A triple is written as "head relation tail", and "; " separates triples.
         """
         self._check(i)
         level = self._level[i]
@@ -388,15 +383,12 @@ class Corpus:
 
     def headline(self, i: int) -> tuple[str, bool]:
         """Return the title of a segment's document with the headings above the segment, such as
-        `Service manual > Warranty period`, and whether the segment is the last of these headings itself.
-
-        Of a document that is no text, it is the title.
+        `Service manual > Warranty period`, and whether the segment is itself the last of these headings. For a
+        document that is not a text, return only the title.
         """
         self._check(i)
         source = self._source[i]
-        if self._sections.is_empty(source) or self._kinds[source] not in (_TEXT, _MARKDOWN):
-            return self._titles[source], False
-        headlines = self._parsed(source).headlines
+        headlines = self._parsed(source).headlines if self._kinds[source] in (_TEXT, _MARKDOWN) else None
         return headlines.at(int(self.start[i]), int(self.end[i])) if headlines else (self._titles[source], False)
 
     def text_between(self, i: int, j: int) -> str:
@@ -406,7 +398,7 @@ class Corpus:
         return str(self._bytes(self._byte_end[i], self._byte_start[j]), "utf-8")
 
     def evidence_items(self, i: int) -> list[int]:
-        """Return the evidence items of a passage: its sentences or its triples. A table row is one item."""
+        """Return the evidence items of a passage: its sentences or triples. A table row is one item."""
         self._check(i)
         if self._level[i] in (_PARAGRAPH, _SUBGRAPH):
             return list(range(i + 1, self._subtree_end[i])) or [i]
@@ -426,7 +418,7 @@ class Corpus:
         return rendering.linear_sentence(above, self._without_marks(i, text))
 
     def cells(self, i: int) -> list[str]:
-        """Return the cells of a table row. Blank cells are left out."""
+        """Return the cells of a table row that are not blank."""
         self._check(i)
         return [cell for cell in self._row(i) if cell.strip()]
 
@@ -489,10 +481,10 @@ class Corpus:
         }
 
     def metadata(self, i: int, as_written: bool = False) -> dict[str, Any]:
-        """Return the metadata of a segment. With `as_written`, numbers are texts with all of their digits.
+        """Return the metadata of a segment. With `as_written`, numbers are strings with all of their digits.
 
-        The result has the metadata of the document and, for a text, the `page` (from 1) on which the segment
-        begins, and the `headings` above the segment. Values that are not known are left out.
+        The result contains the document's metadata and, for a text, the `page` (from 1) on which the segment
+        begins, and the `headings` above the segment. Unknown values are left out.
         """
         self._check(i)
         source = int(self._source[i])
@@ -509,9 +501,10 @@ class Corpus:
         """The outline of a text, and its headings."""
         known = self._outlines.get(source)
         if known is None:
-            stored, title = self._sections[source], self._titles[source]
+            if not (stored := self._sections[source]):
+                return _NO_OUTLINE
             try:
-                known = StoredOutline.parse(stored, title)
+                known = StoredOutline.parse(stored, self._titles[source])
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("an outline is malformed") from error
             held = 1 + len(known.headings)
@@ -524,14 +517,15 @@ class Corpus:
     def fingerprint(self) -> str:
         """A hexadecimal digest (checksum) of all documents.
 
-        It is the sum of the digests of the documents, so it does not depend on their order. Adding a document
-        adds its digest to the sum, and deleting a document subtracts its digest.
+        It is the sum of the documents' digests, so it does not depend on their order. Adding a document
+        adds its digest to the sum, and deleting a document subtracts it.
         """
         return f"{self.digest_sum():032x}"
 
     def digests(self, documents: Sequence[int] | None = None) -> NDArray[np.uint64]:
         """Return the digests (checksums) of these documents, [n, 2]. None: all documents."""
-        digests = storage.digests_of(self._parts[1])
+        buffer = self._parts[1].column("digest").buffers()[1] or b""
+        digests = np.frombuffer(buffer, "<u8")[: 2 * self.documents].reshape(-1, 2)
         which = np.arange(self.documents) if documents is None else np.array(documents, np.int64)
         if self._files:
             place = self._files[1].place(digests) + 16 * which
@@ -539,8 +533,10 @@ class Corpus:
         return digests[which]
 
     def digest_sum(self, documents: Sequence[int] | None = None) -> int:
-        """Return the sum of the digests of these documents, a number of 128 bits. None: all documents."""
-        return storage.digest_sum(self.digests(documents))
+        """Add up the digests of these documents (None: of all documents). The result is a number of 128 bits,
+        whose low and high 64 bits are added separately, without overflow from one into the other."""
+        low, high = self.digests(documents).sum(axis=0, dtype=np.uint64).tolist()
+        return int(high) << 64 | int(low)
 
     def passages_in(self, documents: Sequence[int]) -> int:
         """Return how many passages these documents have."""
@@ -550,7 +546,7 @@ class Corpus:
     @cached_property
     def document_table(self) -> pa.RecordBatch:
         """A table of the documents, with the columns of `schema.DOCUMENTS`. The whole table is checked first,
-        because Arrow does not."""
+        because Arrow does not check it."""
         if self._files:
             self._files[1].check_all()
             self._validate(self._parts[1])
@@ -563,7 +559,7 @@ class Corpus:
         """Write several corpora as one corpus into a new folder.
 
         `live` says for each corpus which documents to keep (bool[documents]). `size` is the sum of the corpora's
-        `text_size`. Returns the positions of the passages, and the table of the documents.
+        `text_size`. Returns the passages' positions and the table of the documents.
         """
         return storage.join((corpus._checked_parts() for corpus in corpora), live, folder, size)
 
@@ -577,10 +573,8 @@ class Corpus:
         return len(self._text_buffer)
 
     def save(self, folder: Path) -> None:
-        """Write the corpus into a folder, which is made if needed.
-
-        Each file is written under another name and then renamed.
-        """
+        """Write the corpus into a folder, which is created if needed. Each file is written under another name and
+        then renamed."""
         storage.write(folder, self._parts)
 
     @classmethod
@@ -591,7 +585,7 @@ class Corpus:
 
     @classmethod
     def mapped(cls, files: MappedFolder) -> "Corpus":
-        """Memory-map the corpus in a part of an index. Each block of its files is checked when it is first read.
+        """Memory-map the corpus of an index part. Each block of its files is checked when it is first read.
 
         Raises `IndexFormatError` if a file is missing or damaged.
         """
@@ -602,7 +596,7 @@ class Corpus:
         return str(self._bytes(self._byte_start[i], self._byte_end[i]), "utf-8")
 
     def _bytes(self, first: int, last: int) -> memoryview:
-        """Return the bytes from `first` to before `last` of the text buffer. They are checked first."""
+        """Return the bytes `first` to `last` (exclusive) of the text buffer, after checking them."""
         if self._text_file is not None:
             self._text_file.check(first, last)
         return self._text_buffer[first:last]
@@ -621,7 +615,7 @@ class Corpus:
             i += 1 + len(row)
 
     def _above_rows(self, source: int) -> tuple[str, str, list[str]]:
-        """Return the title, the section and the header of a table, the header without whitespace around names."""
+        """Return a table's title, section and header, without whitespace around the names in the header."""
         header = self._headers.get(source)
         if header is None:
             header = self._headers[source] = list(map(str.strip, self.header(source)))
@@ -629,16 +623,13 @@ class Corpus:
 
     def _triplet_range(self, i: int) -> tuple[int, int]:
         """Return the range (first, after the last) of the triples of a document, subgraph or triplet."""
-        level = self._level[i]
-        first = bisect_left(self._triplets, i)
-        if level == _TRIPLET:
-            return first, first + 1
-        if level == _SUBGRAPH:
-            return first, first + self._subtree_end[i] - i - 1
-        return first, bisect_left(self._triplets, self._subtree_end[i])
+        level, first, stop = self._level[i], bisect_left(self._triplets, i), self._subtree_end[i]
+        if level in (_SUBGRAPH, _TRIPLET):
+            return first, first + stop - i - (level == _SUBGRAPH)
+        return first, bisect_left(self._triplets, stop)
 
     def _facts(self, i: int) -> list[rendering.Fact]:
-        """Return the triples of a document, subgraph or triplet. For other segments, the result is empty."""
+        """Return the triples of a document, subgraph or triplet, or an empty list for any other segment."""
         first, last = self._triplet_range(i)
         base = self._byte_start[i]
         data = bytes(self._bytes(base, self._byte_end[i]))
@@ -662,7 +653,7 @@ def hash_uris(uris: Iterable[str]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentIds:
-    """The ids of a corpus's segments. They are computed when you read them: `ids[i]`, `ids[array]`, `ids[:]`."""
+    """The ids of a corpus's segments, computed when they are read: `ids[i]`, `ids[array]`, `ids[:]`."""
 
     columns: Segments
     check: Callable[[NDArray[np.int64]], None]
@@ -698,7 +689,7 @@ class SegmentIds:
 
 
 class _Strings:
-    """A column of strings. A string is read and checked when it is used."""
+    """A column of strings, each of which is read and checked when it is used."""
 
     __slots__ = ("data", "file", "offsets", "places")
 
@@ -718,12 +709,6 @@ class _Strings:
             self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
             self.file.check(self.places[1] + self.offsets[k], self.places[1] + self.offsets[k + 1])
         return str(self.data[self.offsets[k] : self.offsets[k + 1]], "utf-8")
-
-    def is_empty(self, k: int) -> bool:
-        """Whether a string is empty."""
-        if self.file is not None:
-            self.file.check(self.places[0] + 8 * k, self.places[0] + 8 * k + 16)
-        return bool(self.offsets[k] == self.offsets[k + 1])
 
     def check(self, which: NDArray[np.int32]) -> None:
         """Check the strings with these numbers in the file."""

@@ -1,13 +1,13 @@
 """Store a corpus as a folder with four Arrow files and the text buffer. An opened corpus memory-maps these files.
-Several corpora are joined into one, without deleted documents.
+This module can also join several corpora into one, leaving out deleted documents.
 
-This module checks that the files belong together and that every position lies inside its file, so that a damaged
-file cannot cause reads out of bounds. `read` checks all data before it returns. In an index, `map_parts`
-reads only the beginning and the end of each file. `Corpus` later compares each block of a file with its checksum
+It checks that the files belong together and that every position lies inside its file, so that a damaged
+file cannot cause out-of-bounds reads. `read` checks all data before it returns. In an index, `map_parts`
+reads only the beginning and the end of each file, and `Corpus` compares each block of a file with its checksum
 when it first reads the block.
 
-Of a table cell, only the position where its content ends is stored. All other columns of a cell follow from its
-row and its place in the row. In a memory-mapped corpus, pyfast computes these columns when they are first read.
+For a table cell, only the end position of its content is stored. Its other columns follow from its row and its
+place in that row. In a memory-mapped corpus, pyfast computes these columns when they are first read.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,7 @@ def write_stored(folder: Path, stored: Sequence[pa.RecordBatch], size: int) -> N
 
 
 def read(folder: Path) -> Parts:
-    """Memory-map the files of a corpus. All data is checked.
+    """Memory-map the files of a corpus, and check all data.
 
     Raises IndexFormatError if a file is missing, cut off, damaged or of another kind, and OtherBuildError if it
     has another format.
@@ -113,7 +113,7 @@ def read(folder: Path) -> Parts:
 
 
 def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
-    """Memory-map the files of a corpus in a part of an index. Only their sizes, beginnings and ends are checked.
+    """Memory-map the corpus files of an index part, checking only their sizes, beginnings and ends.
 
     Raises IndexFormatError if a file is cut off or of another kind.
     """
@@ -132,9 +132,9 @@ def map_parts(folder: MappedFolder) -> tuple[Parts, Files]:
 
 
 def _sizes(*parts: Sized) -> str:
-    """Return the lengths of all parts as a text: rows of batches, bytes of the text buffer.
+    """Return the lengths of all parts (rows of batches, bytes of the text buffer) as a string.
 
-    Each file has this text, so that files of different corpora cannot be mixed.
+    Every file contains this string, so that files of different corpora cannot be mixed up.
     """
     return " ".join(str(len(part)) for part in parts)
 
@@ -146,10 +146,9 @@ def _check_sizes(folder: Path, batches: Sequence[pa.RecordBatch], buffer: memory
 
 
 def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.RecordBatch:
-    """Return the record batch in a file. If `mapped` is None, the function maps the file, and checks all
-    values.
+    """Return the record batch in a file. If `mapped` is None, the function maps the file and checks all values.
 
-    Otherwise `mapped` is the memory-mapped file. The function then checks the schema, and does not read the
+    Otherwise `mapped` is the memory-mapped file, and the function checks only its schema, without reading the
     values.
     """
     try:
@@ -157,7 +156,7 @@ def _read_batch(path: Path, expected: pa.Schema, mapped: Any = None) -> pa.Recor
         metadata = reader.schema.metadata or {}
         found = metadata.get(b"format", b"").decode(errors="replace")
         if not found.startswith(_NAME) or b"sizes" not in metadata:
-            raise IndexFormatError(f"{path} is not a file of a corpus: build the index again")
+            raise IndexFormatError(f"{path} is not a corpus file: build the index again")
         if found != FORMAT:
             raise of_another_build(path, found, FORMAT, "build the index again")
         if reader.num_record_batches != 1 or not _is(reader.schema, expected):
@@ -187,7 +186,7 @@ def _nulls(column: pa.Array) -> int:
 
 
 def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
-    """Find the first inconsistency in the segments from `first` to before `stop`. Returns "" if there is none."""
+    """Find the first inconsistency in the segments `first` to `stop` (exclusive). Returns "" if there is none."""
     segments, documents, _, buffer = parts
     names = ("level", "parent", "source", "byte_start", "byte_end", "passage", "subtree_end")
     level, parent, source, byte_start, byte_end, passage, end = schema.arrays_of(segments, *names)
@@ -255,10 +254,10 @@ def fault_of_triples(parts: Parts, triplets: Any) -> str:
 
 
 def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Divide segments into two groups. Returns (the segments that are not cells, the cells).
+    """Split segments into (all segments except cells, cells).
 
-    The segments that are not cells get one more column: their positions in the corpus. The cells have only one
-    column: where their content ends. `first` is the position of `segments[0]` in the corpus.
+    The first batch has an additional column with the segments' positions in the corpus. The cells keep only one
+    column, the end positions of their contents. `first` is the position of `segments[0]` in the corpus.
     """
     is_cell = np.from_dlpack(segments.column("level")) == Level.TABLE_CELL
     ends = segments.select(["byte_end"])
@@ -269,7 +268,7 @@ def split(segments: pa.RecordBatch, first: int = 0) -> tuple[pa.RecordBatch, pa.
 
 
 class _StoredSegments:
-    """The stored columns of segments. The columns of all segments are computed from them."""
+    """The stored columns of segments, from which the columns of all segments are computed."""
 
     def __init__(
         self, folder: Path, stored: pa.RecordBatch, ends: pa.RecordBatch, files: Sequence[MappedFile] = ()
@@ -304,7 +303,7 @@ class _StoredSegments:
         return schema.of_arrays(arrays), dict(zip(arrays, files, strict=True))
 
     def compute(self, name: str, first: int, stop: int) -> NDArray[Any]:
-        """Compute a column of the segments from `first` to before `stop`."""
+        """Compute a column of the segments `first` to `stop` (exclusive)."""
         place = self._place
         assert place is not None
         low, high = int(np.searchsorted(place, first, "right")) - 1, int(np.searchsorted(place, stop))
@@ -355,20 +354,6 @@ class _StoredSegments:
         return IndexFormatError(f"{self._folder}: the corpus is damaged: segments overlap; build the index again")
 
 
-def digests_of(documents: pa.RecordBatch) -> NDArray[np.uint64]:
-    """Return the digest (checksum) of each document: an array [documents, 2]."""
-    buffer = documents.column("digest").buffers()[1] or b""
-    return np.frombuffer(buffer, "<u8")[: 2 * len(documents)].reshape(-1, 2)
-
-
-def digest_sum(digests: NDArray[np.uint64]) -> int:
-    """Add digests (checksums). The result is a number of 128 bits. Its low and its high 64 bits are added
-    separately, and overflow is ignored.
-    """
-    low, high = digests.sum(axis=0, dtype=np.uint64).tolist()
-    return int(high) * _LANES + int(low)
-
-
 def add_sums(a: int, b: int, sign: int = 1) -> int:
     """Add two sums of digests. If `sign` is -1, subtract the second sum."""
     low, high = (a + sign * b) % _LANES, (a // _LANES + sign * (b // _LANES)) % _LANES
@@ -376,14 +361,14 @@ def add_sums(a: int, b: int, sign: int = 1) -> int:
 
 
 def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int) -> tuple[Int64, pa.RecordBatch]:
-    """Write the documents of several corpora into a new folder, in order. Deleted documents are left out.
+    """Write the documents of several corpora into a new folder, in order, leaving out deleted documents.
 
     Segments, bytes and triples get new positions. Only about a million segments are in memory at once.
 
     Args:
         corpora: The corpora. Only one of them is open at a time.
         live: For each corpus, which documents to keep.
-        folder: The folder to make.
+        folder: The folder to create.
         size: The total number of bytes of the texts, including those of deleted documents. Byte positions in
             the new files have 32 bits if this is enough for `size` bytes, otherwise 64 bits.
 
@@ -400,7 +385,7 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
     with (folder / CONTENT).open("wb") as content:
         for parts, keep in zip(corpora, live, strict=True):
             for piece in _pieces(parts, keep):
-                column, *others, starts, ends = _moved(piece, done, documents, written)
+                column, *others, starts, ends = _moved(*piece, done, documents, written)
                 passages.append(np.flatnonzero(column["passage"]) + done)
                 batches = [*split(schema.segments(column, size), done), *others]
                 for file, batch in zip(files, batches, strict=True):
@@ -412,22 +397,9 @@ def join(corpora: Iterable[Parts], live: Sequence[Mask], folder: Path, size: int
     return np.concatenate(passages), batches[2]
 
 
-class _Piece(NamedTuple):
-    """Some neighbouring documents of a corpus."""
-
-    segments: pa.RecordBatch
-    documents: pa.RecordBatch
-    triples: pa.RecordBatch
-    keep: Mask
-    """Which of the documents stay"""
-    first: int
-    """The position of the first segment in the corpus"""
-    number: int
-    """The number of the first document in the corpus"""
-
-
-def _pieces(parts: Parts, keep: Mask) -> Iterator[_Piece]:
-    """Divide a corpus into pieces with about `_AT_ONCE` segments each."""
+def _pieces(parts: Parts, keep: Mask) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch, Mask]]:
+    """Divide a corpus into pieces of about `_AT_ONCE` segments each. A piece consists of segments, their
+    documents, their triples, and which of the documents to keep."""
     level, source = schema.arrays_of(parts[0], "level", "source")
     number = first = fact = 0
     while first < len(source):
@@ -437,24 +409,33 @@ def _pieces(parts: Parts, keep: Mask) -> Iterator[_Piece]:
         facts = int(np.count_nonzero(level[first:stop] == Level.TRIPLET))
         places = (first, stop - first), (number, last - number), (fact, facts)
         some, described, triples = (batch.slice(*at) for batch, at in zip(parts[:3], places, strict=True))
-        yield _Piece(some, described, triples, keep[number:last], first, number)
+        yield some, described, triples, keep[number:last]
         number, first, fact = last, stop, fact + facts
 
 
 def _moved(
-    piece: _Piece, segments: int, documents: int, written: int
+    segments: pa.RecordBatch,
+    documents: pa.RecordBatch,
+    triples: pa.RecordBatch,
+    keep: Mask,
+    segments_before: int,
+    documents_before: int,
+    written: int,
 ) -> tuple[schema.Columns, pa.RecordBatch, pa.RecordBatch, Int64, Int64]:
-    """Leave out the deleted documents of a piece, and compute the new positions of the others. `segments`,
-    `documents` and `written` are how many segments, documents and bytes of text come before.
+    """Leave out the deleted documents of a piece, and compute the new positions of the others. `segments_before`,
+    `documents_before` and `written` count the segments, documents and bytes of text that come before the piece in
+    the new files.
 
-    Returns (columns of the segments, documents, triples, where the texts of the documents begin and end in the old
-    buffer).
+    Returns (segment columns, documents, triples, where each document's text begins in the old buffer, where it
+    ends).
     """
-    names, keep = schema.SEGMENTS.names, piece.keep
-    column = dict(zip(names, schema.arrays_of(piece.segments, *names), strict=True))
-    parent, source = column["parent"], column["source"] - piece.number
+    names = schema.SEGMENTS.names
+    column = dict(zip(names, schema.arrays_of(segments, *names), strict=True))
+    # The piece begins with its first document, and its last segment ends where the piece does.
+    parent, source = column["parent"], column["source"] - column["source"][0]
+    first = int(column["subtree_end"][-1]) - len(parent)
     kept = keep[source]
-    place = np.concatenate([[0], np.cumsum(kept)]) + segments
+    place = np.concatenate([[0], np.cumsum(kept)]) + segments_before
 
     # The bytes of a document are contiguous and keep their order. Bytes between documents are dropped.
     roots = np.flatnonzero(parent < 0)[keep]
@@ -465,28 +446,26 @@ def _moved(
 
     triplets = np.flatnonzero(column["level"] == Level.TRIPLET)
     stays = kept[triplets]
-    facts = piece.triples.filter(pa.array(stays))
+    facts = triples.filter(pa.array(stays))
     starts_of_facts = {
         name: np.from_dlpack(facts.column(name)) + shift[triplets[stays]]
         for name in ("relation_start", "tail_start")
     }
     known = {name: facts.column(name) for name in schema.TRIPLES.names}
     column |= {
-        "parent": np.where(parent < 0, -1, place[np.maximum(parent - piece.first, 0)]),
-        "subtree_end": place[column["subtree_end"] - piece.first],
-        "source": (np.cumsum(keep) - 1 + documents)[source].astype(np.int32),
+        "parent": np.where(parent < 0, -1, place[np.maximum(parent - first, 0)]),
+        "subtree_end": place[column["subtree_end"] - first],
+        "source": (np.cumsum(keep) - 1 + documents_before)[source].astype(np.int32),
         "byte_start": column["byte_start"] + shift,
         "byte_end": column["byte_end"] + shift,
     }
     columns = {name: values[kept] for name, values in column.items()}
-    triples = schema.record(schema.TRIPLES, known | starts_of_facts)
-    return columns, piece.documents.filter(pa.array(keep)), triples, starts, ends
+    moved_facts = schema.record(schema.TRIPLES, known | starts_of_facts)
+    return columns, documents.filter(pa.array(keep)), moved_facts, starts, ends
 
 
 def _runs(buffer: memoryview, starts: Int64, ends: Int64) -> list[memoryview]:
-    """Return the ranges of the buffer from each start to its end. Ranges without a gap between them become
-    one range.
-    """
+    """Return the ranges of the buffer from each start to its end, merging adjacent ranges."""
     if not starts.size:
         return []
     cuts = [0, *(np.flatnonzero(ends[:-1] != starts[1:]) + 1).tolist(), len(starts)]

@@ -1,5 +1,5 @@
-"""Build the knowledge graph of an index: extract triples from new documents, and add these triples to the
-store (the stored graph). Merge the graph of another index, or the triples that a run learned, into a store.
+"""Build the knowledge graph of an index: extract triples from new documents, and add them to the store (the stored
+graph). Merge the graph of another index, or the triples that a run learned, into a store.
 
 All chunks of a store have the same maximum size. If this size changed, an LLM would have to read all texts
 again.
@@ -13,7 +13,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.utils.log import LOG
 
+_OF_DOCUMENTS = (BY_LLM, RULE_BASED)  # the methods that read the index's own documents, not merged triples
 _TELL_S = 0.5
 """How many seconds pass between two reports of what rules have read"""
 
@@ -68,18 +68,18 @@ def build_knowledge(
         index: The index.
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
-        run_job: A function that carries out the run of the extraction to its end, or raises an error. Its
-            argument, a `Job`, describes this run. The function sets its limits, such as the budget.
+        run_job: A function that carries out the extraction run described by a `Job` to its end, or raises an
+        error. It also sets the run's limits, such as the budget.
         chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
             was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
             still belongs to its own document.
         passes: How often the LLM reads a chunk. In later passes, it looks for missing triples.
         limit: The maximum number of new chunks to read.
-        restart: Start a new extraction instead of resuming a stopped one. The folder of the stopped
-            extraction gets a different name, and the store stays as it is.
+        restart: Start a new extraction instead of resuming a stopped one. The stopped extraction's folder is
+        renamed, and the store stays as it is.
         retry_failed: Retry chunks that failed in an earlier extraction.
-        watch: What follows and stops the reading by rules. `run_job` has its own.
+        watch: Functions that follow and stop the reading by rules. `run_job` has its own.
 
     Returns:
         The current snapshot of the knowledge.
@@ -146,12 +146,7 @@ def prune_knowledge(index: Index, embedder: Embedder) -> Knowledge:
     """
     current = [chunk.digest for chunk in by_llm.split_into_chunks(index, chunk_size(index))]
     current += [extract.digest for extract in extract_by_rules(index)]
-    return make_snapshot(index, embedder, partial(_remove_others, current=current))
-
-
-def _remove_others(database: sqlite3.Connection, current: Iterable[str]) -> None:
-    """Remove the chunks whose checksums are not in `current`, with their triples. Merged triples stay."""
-    remove_other_chunks(database, current, (BY_LLM, RULE_BASED))
+    return make_snapshot(index, embedder, lambda database: remove_other_chunks(database, current, _OF_DOCUMENTS))
 
 
 def by_llm_too(store: Knowledge) -> bool:
@@ -179,7 +174,7 @@ def update_knowledge(
             was none, `chunks.TOKENS`.
         texts_by_rules: Let rules read texts too, unless an LLM has already read a text of the index. False:
             rules read only tables and knowledge graphs.
-        watch: Its functions get the number of documents that rules have read, and it can stop them.
+        watch: Receives the number of documents that rules have read, and can stop the reading.
 
     Returns:
         The current snapshot of the knowledge.
@@ -209,7 +204,7 @@ def update_knowledge(
 
     def write(database: sqlite3.Connection) -> None:
         Writer(database).add([*by_rules, *extracted.extracts])
-        _remove_others(database, current)
+        remove_other_chunks(database, current, _OF_DOCUMENTS)
 
     store = make_snapshot(index, embedder, write, notes)
     if finished:
@@ -235,9 +230,8 @@ def _followed(extracts: Iterable[Extract], documents: int, watch: Watch) -> Iter
 def chunk_size(index: Index, tokens: int | None = None) -> int:
     """Return the maximum size of a chunk in tokens.
 
-    If there was an extraction by an LLM, finished or not, the result is the size in that extraction. Otherwise
-    the result is `tokens`, or `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size
-    of an earlier extraction.
+    If there was an extraction by an LLM, finished or not, it is that extraction's size, otherwise `tokens`, or
+    `TOKENS` if `tokens` is None. Raises `InputError` if `tokens` differs from the size of an earlier extraction.
     """
     before: int | None = recorded_value(by_llm.extraction_folder(index.folder), "system", "set_chunk_tokens")
     if before is None and has_knowledge(index):
@@ -329,13 +323,12 @@ def reset_knowledge(index: Index, embedder: Embedder) -> Knowledge:
 
 
 def matching_entities(names: Sequence[str], database: sqlite3.Connection) -> dict[str, str]:
-    """Find the names that the entities of a store get when the store is merged into another store.
-    `database` belongs to the other store. Returns a dict from old names to new names.
+    """Find the names that a store's entities get when the store is merged into another store, which has this
+    `database`. Returns a dict from old names to new names.
 
-    A name stays unchanged in three cases. First: the database has exactly this name. Second: the database has
-    no name that differs only in case or spaces. Third: `names` has another name that differs only in case or
-    spaces. These two names then stay two entities. In all other cases, the new name is the first name in the
-    database that differs only in case or spaces.
+    The new name is the first name in the database that differs only in case or spaces. A name stays unchanged if
+    the database contains exactly this name, or no such other name. It also stays unchanged if another of the
+    `names` differs from it only in case or spaces. These two names then stay two entities.
     """
     here = {name for (name,) in database.execute("SELECT name FROM entities")}
     first = dict(database.execute("SELECT key, name FROM entities ORDER BY id DESC").fetchall())

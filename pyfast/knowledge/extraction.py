@@ -1,8 +1,8 @@
 """Extraction of triples by an LLM. The extraction is a run. Each of its questions asks for the triples of one
-chunk, or of several short chunks. A chunk has consecutive paragraphs of one text, which an LLM reads in one call.
-When a text is added to an index, the LLM reads only the chunks of the new text.
+chunk, or of several short chunks. A chunk consists of consecutive paragraphs of one text that an LLM reads in one
+call. When a text is added to an index, the LLM reads only the chunks of the new text.
 
-The folder of this run is beside the snapshots. It contains the texts of the chunks, so that the run can
+The folder of this run is next to the snapshots. It contains the texts of the chunks, so that the run can
 resume even if the index has changed. This module does not change the store.
 """
 
@@ -52,7 +52,7 @@ class Chunk:
     title: str
     passages: tuple[tuple[int, str], ...]
     """For each paragraph: (id of its segment, text). A paragraph that is too long is divided into several
-    such pairs, which have the same id"""
+    such pairs with the same id"""
 
     @property
     def text(self) -> str:
@@ -61,11 +61,8 @@ class Chunk:
 
     @property
     def digest(self) -> str:
-        """A checksum of the chunk's text and of its segment ids.
-
-        The checksum does not depend on the LLM. So if one LLM has read a chunk, another LLM does not read it
-        again.
-        """
+        """A checksum of the chunk's text and of its segment ids. It does not depend on the LLM, so a chunk that
+        one LLM has read is not read again by another one."""
         made = blake2b(f"chunk\n{self.text}".encode(errors="replace"), digest_size=16)
         for segment, _ in self.passages:
             made.update(segment.to_bytes(8, "little"))
@@ -73,8 +70,7 @@ class Chunk:
 
 
 def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
-    """Split the texts of an index into chunks, in the order of the corpus. A chunk has at most about `tokens`
-    tokens."""
+    """Split the texts of an index into chunks of at most about `tokens` tokens, in the order of the corpus."""
     corpus, limit = index.corpus, tokens * _CHARACTERS_PER_TOKEN
     paragraphs = (place for place in index.passages.tolist() if corpus.level[place] == Level.PARAGRAPH)
     for source, places in groupby(paragraphs, key=lambda place: int(corpus.source[place])):
@@ -99,8 +95,7 @@ def split_into_chunks(index: Index, tokens: int = TOKENS) -> Iterator[Chunk]:
 
 
 def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
-    """Group consecutive chunks, so that the LLM reads a group in one call. A group has at most about `tokens`
-    tokens."""
+    """Group consecutive chunks that the LLM reads in one call. A group has at most about `tokens` tokens."""
     run: list[Chunk] = []
     for chunk in chunks:
         if run and sum(len(each.text) for each in (*run, chunk)) > tokens * _CHARACTERS_PER_TOKEN:
@@ -112,8 +107,8 @@ def pack(chunks: Iterable[Chunk], tokens: int) -> Iterator[tuple[Chunk, ...]]:
 
 
 def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
-    """Divide a paragraph into texts of at most `limit` characters. `place` is the position of the paragraph
-    in the corpus. A longer paragraph becomes groups of its sentences. A longer sentence is cut."""
+    """Divide a paragraph into texts of at most `limit` characters: groups of sentences, or parts of a sentence
+    that is too long. `place` is the paragraph's position in the corpus."""
     text = corpus.content(place)
     if len(text) <= limit:
         yield text
@@ -140,7 +135,7 @@ class Extraction:
     chunks: Questions
     chunk_tokens: int
     packed: bool = False
-    """Whether a question of the run has several short chunks. Otherwise each question has one chunk"""
+    """Whether a question of the run can contain several short chunks. False: each question contains one chunk"""
     passes: int = 1
     """How often the LLM reads each chunk"""
 
@@ -157,13 +152,13 @@ class ExtractionResults:
 
 
 def extraction_folder(index: Path) -> Path:
-    """Return the path of the folder for an extraction. `index` is the folder of the index. The folder of the
-    extraction exists until all results are in the store."""
+    """Return the path of the extraction folder of an index, whose own folder is `index`. The extraction folder
+    exists until all results are in the store."""
     return index / KNOWLEDGE / FOLDER
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether `folder` has an unfinished extraction: not all of the results are in the store yet."""
+    """Return whether `folder` contains an unfinished extraction, whose results are not all in the store yet."""
     return (folder / CHUNKS).is_file() and recorded_value(folder, "questions", "digest") is not None
 
 
@@ -172,7 +167,7 @@ def plan_extraction(
 ) -> Extraction | None:
     """Plan the rest of a stopped extraction. If there is none, plan an extraction of `chunks`.
 
-    Returns None if there are no chunks. If `packed` is True, one question has several short chunks, which
+    Returns None if there are no chunks. If `packed` is True, a question can contain several short chunks, which
     together are at most as long as one full chunk. `passes` is how often the LLM reads each chunk. A stopped
     extraction keeps its own `packed` and `passes`.
     """
@@ -207,8 +202,8 @@ def _part(chunk: Chunk) -> dict[str, Any]:
 
 
 def extraction_job(extraction: Extraction, llm: FullLLM | Mapping[Role, FullLLM]) -> Job:
-    """Make the job (the description of a run) that carries out an extraction. The run asks the LLM for the
-    graph of each chunk."""
+    """Make the job (the description of a run) for an extraction, which asks the LLM for the graph of each
+    chunk."""
     return Job(
         folder=extraction.folder,
         questions=extraction.chunks,
@@ -253,14 +248,14 @@ def extraction_results(folder: Path) -> ExtractionResults:
 
 
 def _parts(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the chunks of a question, each with `digest`, `title` and `passages`. `asked` is the line of the
-    question in the file of chunks."""
+    """Return the chunks of a question, each with `digest`, `title` and `passages`. `asked` is the question's line
+    in the chunk file."""
     return asked.get("parts") or [{"digest": asked["id"], **asked}]
 
 
 def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResults) -> None:
-    """Add an extract to `results` for each chunk of one extraction question, which can have several chunks.
-    `asked` is the line of the question in the file of chunks, and `record` is its line in the file of answers."""
+    """Add an extract to `results` for each chunk of one extraction question. `asked` is the question's line in the
+    chunk file, and `record` is its line in the answer file."""
     parts, graphs, failed = _parts(asked), [], None
     if record["state"] != "answered":
         failed = record.get("reason") or record["state"]
@@ -294,8 +289,8 @@ _EXAMPLES = 3
 
 
 def describe_extraction(folder: Path, results: ExtractionResults) -> dict[str, Any]:
-    """Describe a finished extraction in JSON types, for the manifest of a snapshot. `folder` is the folder of its
-    run, and `results` are its results."""
+    """Describe a finished extraction in JSON types, for a snapshot's manifest. `folder` is the folder of its
+    run."""
     configuration, status = read_configuration(folder / CONFIGURATION), read_status(folder)
     reasons: dict[str, list[str]] = defaultdict(list)
     for one in results.dropped:

@@ -1,5 +1,5 @@
-"""Extracts. An extract has the triples, descriptions and themes from one chunk. Extraction by an LLM and
-extraction by rules both make extracts."""
+"""Extracts. An extract contains the triples, descriptions and themes from one chunk. Both extraction by an LLM and
+extraction by rules produce extracts."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class Theme:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The result of extracting one chunk. If the extraction failed, `failed` has the reason."""
+    """The result of extracting one chunk. If the extraction failed, `failed` is the reason."""
 
     digest: str
-    """The digest of the chunk. If the store has a failed extract with this digest, a successful extract
-    replaces it. If the store has a successful one, later extracts with this digest are skipped"""
+    """The digest of the chunk. In the store, a successful extract replaces a failed one with the same digest, and
+    later extracts with the digest of a successful one are skipped"""
     method: str
     statements: tuple[Statement, ...] = ()
     mentions: tuple[Mention, ...] = ()
     themes: tuple[Theme, ...] = ()
     failed: str | None = None
     exact: bool = False
-    """When two names are the same entity. True: only if they are spelled the same. False: also if they differ
-    only in case or spaces. It is True for triples from a knowledge graph or from another index
+    """When two names are the same entity. True: only if they are spelled the same, as for triples from a knowledge
+    graph or another index. False: also if they differ only in case or spaces
     """

@@ -18,8 +18,8 @@ def tidy(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return the form of a name for comparisons: that of words (`text_forms.compared`), blanks for underscores,
-    single spaces, and no spaces at the ends."""
+    """Return the form of a name for comparisons: the form of words (`text_forms.compared`), with spaces for
+    underscores, single spaces, and no spaces at the ends."""
     return name_form(name)
 
 
@@ -47,9 +47,8 @@ def _bare(word: str) -> str:
 
 
 def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
-    """Find the names that occur in a text. `by_words` is a mapping from each name (in the form of `words_of`)
-    to numbers, such as the numbers of entities with this name. Returns the numbers of all names that were
-    found, ascending.
+    """Find the names that occur in a text. `by_words` maps each name (in the form of `words_of`) to numbers, such
+    as the numbers of the entities with this name. Returns the numbers of all names that were found, ascending.
 
     If two names begin at the same word, only the longer name is found. Names inside this name are not found.
     """
@@ -67,7 +66,7 @@ def named_in(text: str, by_words: Mapping[str, Sequence[int]]) -> list[int]:
 
 
 def escape_name(name: str) -> str:
-    """Replace line ends by spaces and `|` by `/` in a name, because line ends and `|` have a meaning in
+    """Replace line ends with spaces and `|` with `/` in a name, because line ends and `|` have a meaning in
     prompts."""
     return tidy(name).replace("|", "/")
 

@@ -32,8 +32,7 @@ _WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))
 _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
 
 
-# Words such as "the". Many sentences begin with one of them, so it has a capital letter, but it is usually not a
-# name.
+# Words such as "the", which are capitalised at the beginning of many sentences, but are usually not names
 _OPENERS = stop_words.ENGLISH | {"hundreds", "thousands", "millions"}
 
 
@@ -67,8 +66,8 @@ def extract_by_rules(index: Index, text: bool = True) -> Iterator[Extract]:
 
 
 def _digest(corpus: Corpus, source: int, places: list[int]) -> str:
-    """Return a digest of a document. It depends on the uri of the document, and on the text and the id of
-    each passage. `places` are the positions of the passages in the corpus."""
+    """Compute a digest of a document from its uri, and from the text and the id of each passage. `places` are the
+    positions of the passages in the corpus."""
     made = blake2b(f"{_DIGEST_PREFIX}\n{corpus.uri(source)}".encode(errors="replace"), digest_size=16)
     for place in places:
         made.update(f"\n{corpus.ids[place]:016x} {corpus.render(place)}".encode(errors="replace"))
@@ -85,12 +84,12 @@ def _of_subgraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def _of_table(
     corpus: Corpus, table: Table, places: list[int], title_of: Callable[[str], str | None]
 ) -> Iterator[Statement]:
-    """Extract the triples of a table. In each row, the first cell with a name is the head. (A number is no
-    name.) Each other cell of the row is a tail, and the header of the column is the relation.
+    """Extract the triples of a table. In each row, the first cell with a name (not a number) is the head. Each
+    other cell of the row is a tail, and the header of its column is the relation.
 
     For a cell with a link, there is also the triple (cell, is described in, title of the target). If the table
-    has a title, each head also has the triple (head, is listed in, title). `places` are the segment numbers of the
-    rows to read. `title_of` takes the uri of a document, and returns the title of this document.
+    has a title, there is also the triple (head, is listed in, title) for each head. `places` are the segment
+    numbers of the rows to read. `title_of` returns the title of the document with a given uri.
     """
     links = {(row, column): title_of(uri) for row, column, uri in table.links}
     for place in places:
@@ -126,7 +125,7 @@ def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
 def triples_of_sentence(sentence: str, title: str) -> Iterator[tuple[str, str, str]]:
     """Extract the triples of a sentence.
 
-    The head is the name with which the sentence begins. If it begins with no name, the head is the title.
+    The head is the name with which the sentence begins, or the title if it does not begin with a name.
     Each later name is a tail. The relation is the text between the tail and the name before it. In an
     enumeration, all tails have the same relation: "Huygens discovered Titan and Iapetus" gives (Huygens,
     discovered, Titan) and (Huygens, discovered, Iapetus). If the text before a tail has more than `MAX_WORDS`

@@ -33,8 +33,8 @@ from pyfast.utils.text_forms import counted
 
 
 def learned_extracts(answers: Path) -> Iterator[Extract]:
-    """Read the triples that the questions of a run learned, in the order of the questions. For each question
-    with learned triples, there is one extract. `answers` is the file `answers.jsonl` of the run."""
+    """Read the triples that a run's questions learned, as one extract for each question with learned triples, in
+    the order of the questions. `answers` is the run's file `answers.jsonl`."""
     for _, record in records_of(answers):
         if learned := record["trace"].get("learned"):
             statements = (
@@ -53,32 +53,28 @@ class Session:
     shared: dict[str, Any] = field(default_factory=dict)
     """What a system shares between all questions, by name"""
     scratch: TemporaryDirectory[str] | None = None
-    """The folder of a store that was made only for this run. It is deleted when the session ends. None: the
-    store belongs to an index or to the folder of a run"""
+    """The folder of a store that was made only for this run, and is deleted when the session ends. None: the
+    store belongs to an index or to a run's folder"""
 
     def within(self, index: Index) -> Session:
-        """Return a session whose questions may use only the triples of some documents: the documents of
-        `index`.
+        """Return a session whose questions may use only the triples of the documents in `index`.
 
-        The new session shares nothing with this session. If `index` is the index of this session, the result
-        is this session itself.
+        The new session shares nothing with this session. If `index` is this session's index, the result is this
+        session itself.
         """
         return self if index is self.index else replace(self, index=index, shared={})
 
     @cached_property
     def allowed(self) -> Int32 | None:
-        """Return the numbers of the triples that a question may use, ascending.
-
-        If the question may use only some documents of the index, only the triples of these documents are
-        allowed. None: all triples are allowed.
-        """
+        """The numbers of the triples that a question may use, ascending: those of the documents that it may use.
+        None: all triples."""
         if not self.index.is_restricted:
             return None
         ids = self.index.corpus.ids[self.index.passages]
         return self.store.stated_in(ids.tolist())
 
     def usable(self, triples: Int32) -> Int32:
-        """Return those of some triples that a question may use, in their order."""
+        """Return those of these triples that a question may use, in their order."""
         return triples if self.allowed is None else triples[np.isin(triples, self.allowed)]
 
     def around(self, entity: int) -> Int32:
@@ -92,8 +88,8 @@ class Session:
         return bool(known) if self.allowed is None else not set(known).isdisjoint(self.allowed.tolist())
 
     def describe(self) -> dict[str, Any]:
-        """Return the entries of run.toml that identify the knowledge graph: its checksum, and the versions of
-        the libraries that search it."""
+        """Return the run.toml entries that identify the knowledge graph: its checksum, and the versions of the
+        libraries that search it."""
         used = {}
         for name in ("faiss-cpu", "sentence-transformers", "torch"):
             with suppress(ModuleNotFoundError):  # This includes importlib.metadata's error.
@@ -101,8 +97,8 @@ class Session:
         return {"contents": self.store.fingerprint, "libraries": orjson.dumps(used).decode()}
 
     def numbers(self, ids: npt.ArrayLike) -> Int64:
-        """Return the numbers in the index of the passages with these ids. The number is -1 if the index has no
-        such passage, for example because its document was deleted."""
+        """Return the numbers of the passages with these ids in the index, or -1 for a passage that is not there,
+        for example because its document was deleted."""
         by_id, numbers = self._passages
         wanted = np.asarray(ids, np.uint64)
         at = np.minimum(np.searchsorted(by_id, wanted), len(by_id) - 1)
@@ -121,9 +117,8 @@ class Session:
         return ids[order], order
 
     def kept(self, run: Path) -> Session:
-        """Return a session that uses hard links to the files of the store, in the run's folder. So the run can
-        resume even if the index changes.
-        """
+        """Return a session that uses hard links to the store's files in the run's folder, so that the run can
+        resume even if the index changes."""
         return replace(self, store=pin_snapshot(self.store, run / KNOWLEDGE))
 
 

@@ -1,12 +1,12 @@
 """The snapshots of an index's knowledge. A snapshot is one version of the knowledge.
 
 A snapshot never changes. To change the knowledge, pyfast builds a complete new snapshot in another folder,
-with checksums of its files, and makes it current by one rename. So even if the process is killed or the power
-fails, the current snapshot is either the old one or the new one, and it is complete. The previous snapshot
-stays, for processes that have it open. A run has its own hard links to the files of its snapshot.
+with checksums of its files, and makes it current by one rename. Even if the process is killed or the power fails,
+the current snapshot is therefore either the old one or the new one, and always complete. The previous snapshot
+stays for processes that have it open. A run has its own hard links to the files of its snapshot.
 
-A `Writer` adds extracts to the database of a new snapshot. While a snapshot is being made, its vectors are in a
-cache file, so that a kill loses only the last few of them.
+A `Writer` adds extracts to the database of a new snapshot. While a snapshot is being made, its vectors are written
+to a cache file, so that only the last few are lost if the process is killed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ _DIGEST = 16  # bytes of a digest
 
 
 class Writer:
-    """Adds extracts to a database. If the same extracts are added in the same order, the database gets the
-    same rows."""
+    """Adds extracts to a database. The same extracts, added in the same order, always produce the same rows."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -66,8 +65,8 @@ class Writer:
         self._was_empty = not any(self._last.values())
 
     def _number(self, table: str, what: tuple[Any, ...]) -> int | None:
-        """Return the id of the row with these contents, or None if there is none. The writer remembers its
-        own rows and finds older rows by a query."""
+        """Return the id of the row with these contents, or None if there is none. The writer remembers its own
+        rows, and finds older ones with a query."""
         number = self._ids[table].get(what)
         if number is None and not self._was_empty:
             row = self._database.execute(f"SELECT id FROM {table} WHERE {_NAMED[table]}", what).fetchone()
@@ -82,15 +81,18 @@ class Writer:
         return self._first.get(key)
 
     def add(self, extracts: Iterable[Extract]) -> None:
-        """Add extracts of chunks that the database does not have. If the database has a chunk whose
-        extraction failed, a successful extract replaces it. All other extracts are skipped."""
+        """Add extracts of chunks that are not in the database. A successful extract also replaces a chunk whose
+        extraction failed. All other extracts are skipped."""
         for extract in extracts:
             existing = self._database.execute(
                 "SELECT id, failed FROM chunks WHERE digest = ?", (extract.digest,)
             ).fetchone()
             if existing is not None and (existing[1] is None or extract.failed is not None):
                 continue
-            chunk = self._chunk(extract)
+            self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
+            row: tuple[object, ...] = (extract.digest, extract.method, extract.failed)
+            added = self._database.execute("INSERT INTO chunks (digest, method, failed) VALUES (?, ?, ?)", row)
+            chunk = added.lastrowid
             for mention in extract.mentions:
                 place = (self._entity(mention.entity, extract.exact), signed(mention.segment), chunk)
                 self._insert("mentions", (*place, mention.kind, mention.description))
@@ -108,12 +110,6 @@ class Writer:
                     self._insert("statement_keys", (self._id("keys", (key,)), number, chunk))
             for theme in extract.themes:
                 self._insert("themes", (self._id("keys", (theme.key,)), signed(theme.segment), chunk))
-
-    def _chunk(self, extract: Extract) -> int:
-        self._database.execute("DELETE FROM chunks WHERE digest = ?", (extract.digest,))
-        row = (extract.digest, extract.method, extract.failed)
-        added = self._database.execute("INSERT INTO chunks (digest, method, failed) VALUES (?, ?, ?)", row)
-        return int(added.lastrowid or 0)
 
     def _insert(self, table: str, row: tuple[object, ...]) -> None:
         self._database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({','.join('?' * len(row))})", row)
@@ -142,8 +138,8 @@ class Writer:
 
 
 def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], methods: Sequence[str]) -> None:
-    """Remove the chunks that one of `methods` extracted, except the chunks whose checksums are in `digests`. Also
-    remove the triples, entities, relations and keys that no remaining chunk has."""
+    """Remove the chunks that one of `methods` extracted, except those whose checksums are in `digests`. Also
+    remove the triples, entities, relations and keys that are in no remaining chunk."""
     database.execute("CREATE TEMP TABLE kept (digest TEXT PRIMARY KEY)")
     database.executemany("INSERT OR IGNORE INTO kept VALUES (?)", ((digest,) for digest in digests))
     others = f"method IN ({','.join('?' * len(methods))}) AND digest NOT IN (SELECT digest FROM kept)"
@@ -160,17 +156,17 @@ def remove_other_chunks(database: sqlite3.Connection, digests: Iterable[str], me
 
 
 def contents_digest(database: sqlite3.Connection) -> str:
-    """Compute the digest of the database: the sum of the digests (checksums) of all rows. Because the digest
-    is a sum, only the digests of changed rows are needed to update it."""
+    """Compute the digest of the database: the sum of the digests (checksums) of all rows. Because it is a sum,
+    only the digests of changed rows are needed to update it."""
     rows = (_of_row(table, row) for table in _TABLES for row in database.execute(f"SELECT * FROM {table}"))
     return changed_digest("0", lambda: sum(rows))
 
 
 def change_of_contents(database: sqlite3.Connection) -> Callable[[], int]:
-    """Compute how the digest of a database changes, with triggers in the database. The digest of each
-    inserted row is added to a sum, and the digest of each deleted row is subtracted.
+    """Compute how the digest of a database changes, with triggers in the database: the digest of each inserted row
+    is added to a sum, and that of each deleted row is subtracted.
 
-    Returns a function without arguments, for `changed_digest`. It returns the current sum.
+    Returns a function that returns the current sum, for `changed_digest`.
     """
     changed = 0
 
@@ -242,7 +238,7 @@ def repair(index: Index) -> None:
     """If the current snapshot is damaged, make the newest undamaged snapshot the current one, and log a
     warning.
 
-    Damaged snapshots that are newer get another name. Raises `IndexFormatError` if all snapshots are damaged.
+    Newer, damaged snapshots are renamed. Raises `IndexFormatError` if all snapshots are damaged.
     """
     home = index.folder / KNOWLEDGE
     if not has_knowledge(index):
@@ -270,8 +266,8 @@ def repair(index: Index) -> None:
 
 
 def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
-    """Make hard links to the files of a snapshot, and open the snapshot from these links. They are in `folder`,
-    which is inside a run's folder. The files stay there even if the knowledge of the index changes."""
+    """Make hard links to the files of a snapshot in `folder`, which is inside a run's folder, and open the
+    snapshot from these links. The files stay there even if the knowledge of the index changes."""
     if folder.is_dir() and folder.samefile(store.folder):
         return store
     with built_aside(folder) as aside:
@@ -285,9 +281,9 @@ def make_snapshot(
     """Make the next snapshot, make it the current one, and open it. `write` is a function that changes a copy
     of the current snapshot's database. `notes` are new values for entries of the manifest (see `_NOTES`).
 
-    If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Only the vectors
-    of new texts are computed. If an earlier call was interrupted, its vectors are used again. Only one process
-    at a time makes a snapshot: a second process waits.
+    If `write` and `notes` change nothing, no snapshot is made, and the current one is opened. Vectors are computed
+    only for new texts, and vectors from an interrupted call are reused. Only one process at a time makes a
+    snapshot, and a second process waits.
 
     Raises `RunError` if the database cannot be written, for example because the disk is full.
     """
@@ -331,10 +327,8 @@ def make_snapshot(
 
 
 def make_apart(folder: Path, index: Index, embedder: Embedder, write: Write) -> Knowledge:
-    """Make a snapshot of the knowledge of an index, and open it. The snapshot is in `folder`, not in the
-    folder of the index. The index does not change. `folder` must be new or empty. `write` is a function that
-    fills the database of the snapshot.
-    """
+    """Make a snapshot of an index's knowledge in `folder`, which must be new or empty, and open it. The index does
+    not change. `write` is a function that fills the snapshot's database."""
     folder.mkdir(exist_ok=True)
     contents = _write_database(folder, None, embedder, write)
     facts = {"contents": contents, "corpus": index.manifest["corpus"], "chunk_tokens": None}
@@ -343,8 +337,8 @@ def make_apart(folder: Path, index: Index, embedder: Embedder, write: Write) -> 
 
 
 def _write_database(aside: Path, base: Knowledge | None, embedder: Embedder, write: Write) -> str:
-    """Write the database of a new snapshot. Returns a checksum of its content, followed by the fingerprint of the
-    embedding model."""
+    """Write the database of a new snapshot. Returns a checksum of its content, followed by the embedding model's
+    fingerprint."""
     if base is not None:
         shutil.copyfile(base.folder / FILE, aside / FILE)
     with contextlib.closing(open_for_writing(aside / FILE)) as connection:
@@ -419,12 +413,12 @@ _EVERY = 10.0  # seconds between two lines of progress
 
 
 def cached_encoder(path: Path, embedder: Embedder) -> Encode:
-    """Return a function like `embedder.encode` that uses a cache file. The function takes known vectors from
-    the file. It computes all other vectors and appends them to the file.
+    """Return a function like `embedder.encode` that takes known vectors from a cache file, computes all other
+    vectors, and appends them to the file.
 
-    Each row of the file has the hash of a text, the text's vector, and a checksum over hash, vector and
-    model. If a row is incomplete, damaged or made with another model, this row and all later rows are
-    deleted. Their vectors are computed again. Only one process at a time may use the file.
+    Each row of the file contains the hash of a text, the text's vector, and a checksum over hash, vector and
+    model. If a row is incomplete, damaged or made with another model, this row and all later rows are deleted, and
+    their vectors are computed again. Only one process at a time may use the file.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 

@@ -1,9 +1,9 @@
 """An opened snapshot of the knowledge graph. The triples are in memory, descriptions and sources are read
-from SQLite, and searches compare vectors. The SQLite file has the entities,
-relations and triples, and for each triple and description the segment from which it comes.
+from SQLite, and searches compare vectors. The SQLite file contains the entities, relations and triples, and for
+each triple and description the segment from which it comes.
 
-A search finds facts, which are groups of triples: a fact has all triples with the same head and relation, or all
-triples with the same relation and tail.
+A search finds facts, which are groups of triples: all triples with the same head and relation, or with the same
+relation and tail.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ CREATE INDEX IF NOT EXISTS mentions_by_chunk ON mentions (chunk);
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open the database of a snapshot that is being made, for writing.
 
-    If the process ends early, the file stays incomplete. The next change of the store then deletes the folder
-    of this snapshot.
+    If the process ends early, the file stays incomplete, and the next change of the store deletes this snapshot's
+    folder.
     """
     database = open_database(path, isolation_level=None)
     database.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA)
@@ -84,7 +84,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def integer_rows(database: sqlite3.Connection, query: str) -> Int32:
-    """Run an SQL query whose result has only integers. Returns int32[rows, columns]."""
+    """Run an SQL query that returns only integers, and return them as int32[rows, columns]."""
     cursor = database.execute(query)
     return np.array(cursor.fetchall(), np.int32).reshape(-1, len(cursor.description))
 
@@ -95,19 +95,18 @@ def signed(segment: int) -> int:
 
 
 IN_TEXT = 3
-"""How many values of a fact are in the text from which its vector is computed. If the triples share the head,
-their tails are the values. If they share the tail, their heads are the values. With more values, the vector
-would say too little about the entity that the triples share"""
+"""The number of a fact's values in the text from which its vector is computed. The values are the tails of triples
+that share the head, or the heads of triples that share the tail. With more values, the vector would say too little
+about the entity that the triples share"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The facts of a knowledge graph. All triples with the same head and relation are together one fact. If
-    several triples have the same relation and tail, they are together one more fact.
+    """The facts of a knowledge graph. All triples with the same head and relation together form one fact. Several
+    triples with the same relation and tail form another one.
 
     A question is often about several triples, such as all twenty films of an actor. A search for the five
-    nearest triples would find only five of these films. One fact has all twenty films, so a search for facts
-    finds them together.
+    nearest triples would find only five of these films, but a search for facts finds them all together.
     """
 
     offsets: Int64
@@ -119,8 +118,8 @@ class Facts:
     about_offsets: Int64
     """[entities + 1]: the position in `about` at which the facts of each entity start"""
     about: Int32
-    """The numbers of the facts about each entity, entity by entity. Together, the facts about an entity have
-    all triples of this entity"""
+    """The numbers of the facts about each entity, entity by entity. Together, these facts contain all triples of
+    the entity"""
 
     def __len__(self) -> int:
         return len(self.by_tail)
@@ -130,13 +129,13 @@ class Facts:
         return self.triples[self.offsets[fact] : self.offsets[fact + 1]]
 
     def with_any_of(self, triples: Int32) -> Int64:
-        """Return the numbers of the facts that have at least one of these triples, ascending."""
+        """Return the numbers of the facts that contain at least one of these triples, ascending."""
         held = np.flatnonzero(np.isin(self.triples, triples))
         return np.unique(np.searchsorted(self.offsets, held, side="right") - 1)
 
     def around(self, entities: Int32) -> tuple[Int32, Int64]:
-        """Return (facts, positions): the facts about each of the `entities`, and for each fact the position
-        of its entity in `entities`. For the entities [7, 3], a fact about entity 3 has the position 1."""
+        """Return (facts, positions): the facts about each of the `entities`, and for each fact the position of its
+        entity in `entities`. For the entities [7, 3], facts about entity 3 have position 1."""
         offsets, at = places_of(self.about_offsets, entities)
         return self.about[at], np.repeat(np.arange(len(entities)), np.diff(offsets))
 
@@ -152,11 +151,11 @@ class Sources:
 
     @property
     def owners(self) -> Int64:
-        """[segments] the number of the triple or entity that each segment has"""
+        """[segments] the number of the triple or entity to which each segment belongs"""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def of(self, owners: Sequence[int]) -> list[list[int]]:
-        """Return the ids of the segments of each of some triples or entities."""
+        """Return the segment ids of each of these triples or entities."""
         offsets, at = places_of(self.offsets, np.asarray(owners, np.int64))
         ids = self.segments[at].tolist()
         return [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
@@ -187,8 +186,8 @@ def group_facts(head: Int32, relation: Int32, tail: Int32, entities: int) -> Fac
 
 
 def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
-    """Group triples by entity and relation. Returns two arrays: the numbers of the triples, group by group;
-    then the position at which each group starts, followed by the number of all triples."""
+    """Group triples by entity and relation. Returns two arrays: the numbers of the triples, group by group, and
+    the position at which each group starts, followed by the number of all triples."""
     order = np.lexsort((relation, entity))
     changes = (np.diff(entity[order]) != 0) | (np.diff(relation[order]) != 0)
     starts = np.concatenate([[0], np.flatnonzero(changes) + 1]) if len(order) else np.empty(0, np.int64)
@@ -196,8 +195,8 @@ def _runs(entity: Int32, relation: Int32) -> tuple[Int64, Int64]:
 
 
 def fact_text(subject: str, relation: str, values: Sequence[str], backward: bool) -> str:
-    """Write the text from which a fact's vector is computed: the name of the entity that the triples of the
-    fact share, the relation, and the first values. `backward` is True if the entity is the tail."""
+    """Write the text from which a fact's vector is computed: the name of the entity that its triples share, the
+    relation, and the first values. `backward` is True if the entity is the tail."""
     listed = ", ".join(values[:IN_TEXT])
     return f"{subject}: {relation} of {listed}" if backward else f"{subject} {relation} {listed}"
 
@@ -206,8 +205,8 @@ SEARCHED = ("facts", "entities", "keys")
 
 
 class Knowledge:
-    """The knowledge graph of an index, in one version (snapshot). It never changes, and several threads can
-    use it at the same time.
+    """One version (snapshot) of an index's knowledge graph. It never changes, and several threads can use it at
+    the same time.
 
     Entities, relations, keys and triples are numbered from 0, in the order in which they were added.
     """
@@ -221,8 +220,8 @@ class Knowledge:
         """the name of each entity"""
         self.relations, relation_ids = self._named("relations", "name")
         self.keys, self._key_ids = self._named("keys", "text")
-        """The text of each key. A key is the name of a relation, a phrase with which an LLM describes a
-        relation, or a theme (what a text is about, in a few words)"""
+        """the text of each key: the name of a relation, a phrase with which an LLM describes a relation, or a
+        theme (what a text is about, in a few words)"""
         rows = integer_rows(self._database, "SELECT id, head, relation, tail FROM triples ORDER BY id")
         self._triple_ids = rows[:, 0]
         self.head: Int32 = np.searchsorted(self._entity_ids, rows[:, 1]).astype(np.int32)
@@ -234,8 +233,8 @@ class Knowledge:
 
     @classmethod
     def open(cls, folder: Path, embedder: Embedder | None = None) -> Knowledge:
-        """Open the snapshot in `folder`. If `embedder` is None, `encode` raises an error, so that a search by
-        text is not possible.
+        """Open the snapshot in `folder`. If `embedder` is None, `encode` raises an error, so you cannot search by
+        text.
 
         Raises `IndexFormatError` if the snapshot is damaged, and `InputError` if its vectors were made with
         another model.
@@ -255,13 +254,12 @@ class Knowledge:
 
     @property
     def fingerprint(self) -> str:
-        """A checksum of the snapshot's content, followed by the fingerprint of the embedding model."""
+        """A checksum of the snapshot's content, followed by the embedding model's fingerprint."""
         return str(self.manifest["contents"])
 
     @property
     def extractions(self) -> list[dict[str, Any]]:
-        """The description of each extraction by an LLM, oldest first. `extraction.describe_extraction` makes
-        these descriptions."""
+        """The description of each extraction by an LLM (see `extraction.describe_extraction`), oldest first."""
         return list(self.manifest.get("extractions") or ())
 
     @cached_property
@@ -284,23 +282,18 @@ class Knowledge:
 
     @cached_property
     def adjacency(self) -> csr_array:
-        """A symmetric sparse CSR matrix, entities x entities: how many triples join two entities, with either of
-        them as the head."""
+        """A symmetric sparse CSR matrix, entities x entities: how many triples join two entities, in either
+        direction."""
         ones = np.ones(2 * len(self), np.int32)
         ends = (np.concatenate([self.head, self.tail]), np.concatenate([self.tail, self.head]))
         return csr_array((ones, ends), shape=(len(self.entities),) * 2)
 
     def neighbours(self, entities: Int32, hops: int = 1) -> list[Int32]:
         """Return for each entity the other entities that are at most `hops` triples away, ascending."""
-        start = csr_array(
-            (np.ones(len(entities), np.int32), entities, np.arange(len(entities) + 1)),
-            shape=(len(entities), len(self.entities)),
-        )
-        reached = frontier = start
-        for _ in range(hops):
-            frontier = frontier @ self.adjacency
-            frontier.data[:] = 1
-            reached = reached + frontier
+        reached = self.adjacency[entities]
+        for _ in range(hops - 1):
+            reached = reached + reached @ self.adjacency
+            reached.data[:] = 1
         reached.sort_indices()
         rows = np.split(reached.indices, reached.indptr[1:-1])
         return [row[row != entity].astype(np.int32) for row, entity in zip(rows, entities, strict=True)]
@@ -309,12 +302,9 @@ class Knowledge:
     def incident(self) -> tuple[Int64, Int32]:
         """(offsets [entities + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples that have entity i as head or tail, ascending."""
-        triples = np.arange(len(self), dtype=np.int32)
-        loops = self.head == self.tail
-        entity = np.concatenate([self.head, self.tail[~loops]])
-        triple = np.concatenate([triples, triples[~loops]])
-        order = np.lexsort((triple, entity))
-        return np.searchsorted(entity[order], np.arange(len(self.entities) + 1)), triple[order]
+        others = np.flatnonzero(self.head != self.tail)  # An entity that is both has the triple once.
+        triples = np.concatenate([np.arange(len(self)), others]).astype(np.int32)
+        return _by_owner(np.concatenate([self.head, self.tail[others]]), triples, len(self.entities))
 
     @cached_property
     def degree(self) -> Int64:
@@ -322,12 +312,12 @@ class Knowledge:
         return np.diff(self.incident[0])
 
     def ranked(self, triples: Int32) -> Int32:
-        """Order triples: those whose ends have the most triples come first, then the strongest."""
+        """Sort triples: first those whose head and tail have the most triples, then by strength."""
         return triples[np.argsort(self._rank[triples])]
 
     @cached_property
     def _rank(self) -> Int32:
-        """[triples] the place of each triple in the order of all of them"""
+        """[triples] the place of each triple in the order of all triples"""
         rank = np.empty(len(self), np.int32)
         around = self.degree[self.head] + self.degree[self.tail]
         rank[np.lexsort((-self.strength, -around))] = np.arange(len(self))
@@ -340,14 +330,14 @@ class Knowledge:
         return self._vectors[kind].search(queries, k)
 
     def matrix(self, kind: str, places: Int64 | None = None) -> Float32:
-        """Return the vectors of "facts", "entities" or "keys", float32[texts, dimensions]: of all of them, or of
-        those with these numbers."""
+        """Return the vectors of all "facts", "entities" or "keys", or of those with these numbers, as
+        float32[texts, dimensions]."""
         known = self._vectors[kind]
         return known.of(np.arange(len(known)) if places is None else places)
 
     def cosines(self, places: Int32 | Sequence[int], query: Float32, kind: str = "facts") -> Float32:
-        """Compute the cosines of some facts, entities or keys with a query's vector. `places` are their
-        numbers, and `kind` is "facts", "entities" or "keys"."""
+        """Compute the cosines of some facts, entities or keys with a query vector. `places` are their numbers, and
+        `kind` is "facts", "entities" or "keys"."""
         return self._vectors[kind].cosines(np.asarray(places, np.int32), query)
 
     def entities_named_in(self, text: str) -> list[int]:
@@ -364,8 +354,8 @@ class Knowledge:
         return by_words
 
     def find_triples(self, head: str, relation: str, tail: str) -> list[int]:
-        """Find the triples with these names, ignoring case and spaces. Returns their numbers: several,
-        if triples differ only in their time."""
+        """Find the triples with these names, ignoring case and spaces. Returns their numbers, several if triples
+        differ only in their time."""
         ends = self.entity(head), self.entity(tail)
         if None in ends:
             return []
@@ -402,8 +392,7 @@ class Knowledge:
         return ((named[head], relations[relation], named[tail]) for head, relation, tail in zip(*ids, strict=True))
 
     def times(self, triples: Sequence[int]) -> list[str]:
-        """Return the time at which each triple is true, as text. The text is empty if the time is not
-        known."""
+        """Return the time at which each triple is true, as a string, or "" if the time is unknown."""
         rows = self._about(
             "time", "triples ON triples.id = value", self._triple_ids[np.asarray(triples, np.int64)].tolist()
         )
@@ -415,8 +404,7 @@ class Knowledge:
         return self.statements.of(triples)
 
     def stated_in(self, segments: Sequence[int]) -> Int32:
-        """Return the numbers of the triples that these segments state, ascending. `segments` are the ids of
-        segments in the corpus."""
+        """Return the numbers of the triples that these segments state, ascending. `segments` are segment ids."""
         stated = np.flatnonzero(np.isin(self.statements.segments, np.asarray(segments, np.uint64)))
         return np.unique(np.searchsorted(self.statements.offsets, stated, side="right") - 1).astype(np.int32)
 
@@ -434,8 +422,8 @@ class Knowledge:
         return self._mentions.of(entities)
 
     def relation_descriptions(self, stated: Sequence[tuple[int, int]]) -> list[str]:
-        """Return for each pair (triple, id of a segment) the sentence that describes the triple in this segment,
-        or "" if there is none."""
+        """Return for each pair (triple, segment id) the sentence that describes the triple in this segment, or ""
+        if there is none."""
         found = [""] * len(stated)
         where = "statements ON triple = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
         for at, text in self._about("max(description)", where, _pairs(self._triple_ids, stated)):
@@ -443,8 +431,8 @@ class Knowledge:
         return found
 
     def entity_descriptions(self, mentioned: Sequence[tuple[int, int]]) -> list[tuple[str, str]]:
-        """Return for each pair (entity, id of a segment) the kind of the entity and its description in this
-        segment. Each is "" if there is none."""
+        """Return for each pair (entity, segment id) the kind of the entity and its description in this segment,
+        each "" if there is none."""
         found = [("", "")] * len(mentioned)
         where = "mentions ON entity = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
         # SQLite takes the other columns from the row with the least chunk.
@@ -455,7 +443,7 @@ class Knowledge:
 
     @cached_property
     def is_described(self) -> bool:
-        """Whether there are descriptions of triples or entities. Rules write none"""
+        """Whether there are descriptions of triples or entities. Extraction by rules writes none"""
         query = """SELECT EXISTS (SELECT 1 FROM statements WHERE description > '')
             OR EXISTS (SELECT 1 FROM mentions WHERE description > '' OR kind > '')"""
         return bool(self._database.execute(query).fetchone()[0])
@@ -472,7 +460,7 @@ class Knowledge:
     @cached_property
     def strength(self) -> Int32:
         """[triples] an LLM's estimate of how closely a text connects head and tail of each triple, from 1 to 10.
-        If several texts state the triple, the highest number is taken. 0: no LLM has given a number."""
+        If several texts state the triple, it is the highest estimate. 0: no LLM has given one."""
         rows = integer_rows(
             self._database, "SELECT triple, max(strength) FROM statements WHERE strength > 0 GROUP BY triple"
         )
@@ -481,16 +469,15 @@ class Knowledge:
         return strength
 
     def strongest(self, fact: int, limit: int) -> Int32:
-        """Return the numbers of the `limit` triples of a fact that have the highest `strength`. They are in
-        the order in which the fact has them."""
+        """Return the numbers of the `limit` triples of a fact with the highest `strength`, in the fact's order."""
         triples = self.facts.of(fact)
         if len(triples) <= limit:
             return triples
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find the triples with a key, ascending. If there are more than `limit`, it returns only the `limit`
-        triples that are nearest to a query's vector. `key` is the number of the key in `keys`.
+        """Find the triples with a key, ascending. If there are more than `limit`, return only the `limit` triples
+        nearest to a query vector. `key` is the number of the key in `keys`.
 
         The vector of a triple is the vector of its fact.
         """
@@ -506,10 +493,9 @@ class Knowledge:
     def _by_key(self) -> tuple[Int64, Int32]:
         """(offsets [keys + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples of key i, ascending."""
-        query = "SELECT DISTINCT key, triple FROM statement_keys ORDER BY key, triple"
-        keys, triples = integer_rows(self._database, query).T
-        offsets = np.append(np.searchsorted(keys, self._key_ids), len(keys))
-        return offsets, np.searchsorted(self._triple_ids, triples).astype(np.int32)
+        keys, triples = integer_rows(self._database, "SELECT DISTINCT key, triple FROM statement_keys").T
+        numbers = np.searchsorted(self._triple_ids, triples).astype(np.int32)
+        return _by_owner(np.searchsorted(self._key_ids, keys), numbers, len(self.keys))
 
     def failed_chunks(self) -> list[tuple[str, str]]:
         """Return the chunks whose extraction failed, each as (checksum, reason)."""
@@ -520,13 +506,12 @@ class Knowledge:
         return {row[0] for row in self._database.execute("SELECT digest FROM chunks WHERE failed IS NULL")}
 
     def rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Run an SQL query on the snapshot's database (see `database.SCHEMA`), and return the rows of its
-        result."""
+        """Run an SQL query on the snapshot's database (see `SCHEMA`), and yield the rows of its result."""
         yield from self._database.execute(query, values)
 
     def texts(self, kind: str, places: Iterable[int] | None = None) -> list[str]:
-        """Return the texts of the facts, entities or keys with these numbers. None: of all of them. Their vectors
-        are computed from these texts. `kind` is "facts", "entities" or "keys"."""
+        """Return the texts from which the vectors of the facts, entities or keys with these numbers (None: all)
+        are computed. `kind` is "facts", "entities" or "keys"."""
         if kind == "facts":
             return [self._fact_text(place) for place in (range(len(self.facts)) if places is None else places)]
         names = self._names(kind)
@@ -535,8 +520,8 @@ class Knowledge:
     def marks(self, kind: str) -> Int64:
         """Return a row of numbers that identifies each text of `texts`: int64[texts, columns].
 
-        Equal texts have equal rows, even in two stores that one process has open, so a new snapshot can find
-        the vectors of texts that the previous snapshot already has.
+        Equal texts have equal rows, even in two stores that one process has open, so a new snapshot can reuse the
+        vectors in the previous snapshot.
         """
         if kind != "facts":
             return _marks(self._names(kind))[:, None]
@@ -575,14 +560,19 @@ class Knowledge:
 
     def _sources(self, table: str, owner: str, ids: Int32 | Int64) -> Sources:
         rows = self._database.execute(f"SELECT DISTINCT {owner}, segment FROM {table}").fetchall()
-        columns = np.array(rows, np.int64).reshape(-1, 2).T
-        numbers, segments = np.searchsorted(ids, columns[0]), columns[1].astype(np.uint64)
-        order = np.lexsort((segments, numbers))
-        return Sources(np.searchsorted(numbers[order], np.arange(len(ids) + 1)), segments[order])
+        owners, segments = np.array(rows, np.int64).reshape(-1, 2).T
+        return Sources(*_by_owner(np.searchsorted(ids, owners), segments.astype(np.uint64), len(ids)))
+
+
+def _by_owner(owners: npt.NDArray[Any], values: npt.NDArray[Any], count: int) -> tuple[Int64, npt.NDArray[Any]]:
+    """Sort values by their owners, and each owner's values in ascending order. Returns (offsets [count + 1],
+    values): the values of owner i are `values[offsets[i] : offsets[i + 1]]`."""
+    order = np.lexsort((values, owners))
+    return np.searchsorted(owners[order], np.arange(count + 1)), values[order]
 
 
 def _pairs(ids: Int32 | Int64, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Convert pairs (triple or entity, id of a segment) into the values of the database."""
+    """Convert pairs (triple or entity, segment id) to the database's values."""
     return [(int(ids[one]), signed(segment)) for one, segment in pairs]
 
 
@@ -630,8 +620,8 @@ def _graphml(store: Knowledge, path: Path) -> None:
 
 def _ntriples(store: Knowledge, path: Path) -> None:
     """Write N-Triples. An entity becomes a URN such as `urn:pyfast:entity:Titan`, and a relation a URN such
-    as `urn:pyfast:relation:orbits`. The URN has the name as its label (`rdfs:label`). The times of triples
-    are left out, and a warning says how many.
+    as `urn:pyfast:relation:orbits`, with the name as its label (`rdfs:label`). The times of triples are left out,
+    and a warning says how many.
     """
     from rdflib import RDFS, Graph, Literal, URIRef
 

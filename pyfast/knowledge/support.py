@@ -1,8 +1,8 @@
 """Check which triples of an LLM are supported by a text. The text must contain head and tail. The head must be a
-name. The tail may also be a value or a description, but no pronoun.
+name. The tail may also be a value or a description, but not a pronoun.
 
-All other triples are dropped, for example triples that an LLM invents. Pronouns are not allowed, because in a
-graph the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
+All other triples are dropped, for example those that an LLM invents. Pronouns are not allowed because in a
+graph, the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from pyfast.knowledge.extraction_prompts import EntityFields, TripleFields
@@ -107,8 +108,8 @@ def _naming(head: str, tail: str, segments: Sequence[tuple[int, _Text]]) -> int 
 
 
 def supported_mentions(entities: Iterable[EntityFields], segments: Sequence[tuple[int, str]]) -> list[Mention]:
-    """Find the entities that a text names, without duplicates. `segments` are the segments of the text, (id,
-    text). Each entity gets the first segment that names it."""
+    """Find the entities that a text names, without duplicates. `segments` are the segments of the text, as (id,
+    text). The source of an entity is the first segment that names it."""
     texts = [(segment, _Text(text)) for segment, text in segments]
     mentions: dict[str, Mention] = {}
     for entity in entities:
@@ -124,8 +125,8 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
     """Find for each theme of a text the first segment of the text that names the theme. `keys` are the
     themes: phrases that say what the text is about.
 
-    If no segment names a theme, the result depends on `only`. True means that the themes come
-    only from this text: the theme gets the first segment of the text. False: the theme is left out.
+    If no segment names a theme, the result depends on `only`. If it is True, the themes come only from this text,
+    so the text's first segment is used. Otherwise the theme is left out.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}
@@ -161,19 +162,18 @@ class _Text:
         return set(_dates(self._key))
 
     def names(self, name: str) -> bool:
-        """Return whether the text contains the name itself, or another form of the name. If the name is a
-        date, the text must have the same date in any form. Otherwise the text must have the main words of the
-        name.
+        """Return whether the text contains the name itself, or another form of the name. If the name is a date,
+        the text must contain the same date in any form. Otherwise it must contain the main words of the name.
 
-        In the text, accents, articles and middle names may be missing. First names may be initials. A word
-        for a nationality may stand for its country. If the name has commas, the text must contain each part.
+        In the text, accents, articles and middle names may be missing, and first names may be initials. A
+        nationality may stand for its country. If the name contains commas, the text must contain each part.
         """
         key = name_key(name)
         if not key:
             return False
         if is_named_in(key, self._key):
             return True
-        if dates := [date for pattern in _DATES for date in _matches(pattern, key, whole=True)]:
+        if dates := _dates(key, whole=True):
             year, month, day = dates[0]
             return any(date[:2] == (year, month) and day in (0, date[2]) for date in self._dates)
         parts = [words for part in key.split(",") if (words := _words_of(part))]
@@ -197,8 +197,7 @@ class _Text:
 
 
 def _words_of(name: str) -> list[str]:
-    """Return the main words of a name: without articles, without `jr` and `sr`, and without text in
-    brackets."""
+    """Return the main words of a name, without articles, `jr`, `sr` and text in brackets."""
     words = _WORD.findall(_without_accents(re.sub(r"\(.*?\)", " ", name)))
     return [word for word in words if word not in _UNSAID]
 
@@ -225,15 +224,11 @@ def _without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", plain)
 
 
-def _dates(text: str) -> list[tuple[int, int, int]]:
-    return [date for pattern in _DATES for date in _matches(pattern, text)]
-
-
-def _matches(pattern: re.Pattern[str], text: str, whole: bool = False) -> list[tuple[int, int, int]]:
+def _dates(text: str, whole: bool = False) -> list[tuple[int, int, int]]:
     """Return (year, month, day) of each date in a text. If a date has no day, the day is 0. If `whole` is
     True, the whole text must be one date."""
-    matches = filter(None, [pattern.fullmatch(text)]) if whole else pattern.finditer(text)
-    dates = [match.groupdict() for match in matches]
+    matches = chain.from_iterable(pattern.finditer(text) for pattern in _DATES)
+    dates = [match.groupdict() for match in matches if not whole or match[0] == text]
     return [(int(date["year"]), _month(date["month"]), int(date.get("day") or 0)) for date in dates]
 
 

@@ -322,8 +322,8 @@ PLANTS |= {
         ),
         "the triples of a deleted document stay": (
             _BUILD,
-            "Writer(database).add([*by_rules, *extracted.extracts])\n        _remove_others(database, current)\n",
-            "Writer(database).add([*by_rules, *extracted.extracts])\n",
+            "*extracted.extracts])\n        remove_other_chunks(database, current, _OF_DOCUMENTS)\n",
+            "*extracted.extracts])\n",
         ),
         "what is known is extracted again": (
             _BUILD,
