@@ -64,8 +64,6 @@ _BROWSERS = {
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
     encoding, it is guessed as for text files."""
-    from bs4 import BeautifulSoup
-
     data = path.read_bytes()
     refuse_binary(path, data)
     unread: list[Unread] = []
@@ -79,9 +77,7 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
         elif encoding is not None:
             unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
             encoding = other
-    soup = BeautifulSoup(data, "lxml", from_encoding=encoding)
-    for equation in soup.find_all("math"):
-        equation.replace_with(_equation(equation))
+    soup = _parsed(data, encoding)
     text = Text()
     _read(soup, text, path, unread)
     named = soup.find(lambda it: it.name == "title" and it.find_parent("svg") is None)
@@ -101,11 +97,34 @@ def _can_decode(data: bytes, encoding: str) -> bool:
 
 def tables_of_html(written: str) -> list[TableParts]:
     """Return the tables in a piece of HTML, with their captions."""
+    text = Text()
+    _read(_parsed(written), text, Path(), [])
+    return text.tables()
+
+
+def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
+    """Parse a page. Equations, the readings of words and quotation marks are written out as text."""
     from bs4 import BeautifulSoup
 
-    text = Text()
-    _read(BeautifulSoup(written, "lxml"), text, Path(), [])
-    return text.tables()
+    soup = BeautifulSoup(page, "lxml", from_encoding=encoding)
+    for it in soup.find_all(["math", "q", "rp", "rt"]):
+        if it.name == "math":
+            it.replace_with(_equation(it))
+        elif it.name == "q":
+            opening, closing = "\u2018\u2019" if len(it.find_parents("q")) % 2 else "\u201c\u201d"
+            it.insert(0, opening)
+            it.append(closing)
+        elif not _hidden(it):  # Beautiful Soup does not count a reading (`rt`) as text.
+            said = it.get_text()
+            # Pages write their own brackets around a reading as `rp`. The closing one is still an element here.
+            is_bare = (
+                it.name == "rt"
+                and said.strip()
+                and it.find_previous_sibling("rp") is None
+                and it.find_next_sibling("rp") is None
+            )
+            it.replace_with(f"\uff08{said.strip()}\uff09" if is_bare else said)
+    return soup
 
 
 def _encoding(data: bytes) -> str | None:

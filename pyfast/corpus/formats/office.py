@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ _WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
+_NO_LIST_NUMBERS = "list numbers were left out, because their format is"
 _MOST_COLUMNS = 1 << 14
 _MOST_STYLES = 20
 
@@ -65,7 +66,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
     yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
-    yield from noted(path, "list numbers were left out, because their format is", unknown)
+    yield from noted(path, _NO_LIST_NUMBERS, unknown)
 
 
 def _depth(paragraph: Any) -> int:
@@ -213,11 +214,13 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         about = next(image.iter(f"{_WP}docPr"), None)
         if about is not None and (alt := alternative(about.get("descr", ""))) and not any(image.iter(f"{_W}p")):
             image.addprevious(_made("w:t", f" {alt} "))
-    for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word is left out, as in HTML.
-        run, base = ruby.getparent(), ruby.find(f"{_W}rubyBase")
-        if run.tag == f"{_W}r" and base is not None:
-            for part in list(base):
-                run.addprevious(part)
+    for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word comes after it, as in HTML.
+        run = ruby.getparent()
+        base, reading = ([*chain(*ruby.iterchildren(f"{_W}{name}"))] for name in ("rubyBase", "rt"))
+        if any("".join(it.itertext()).strip() for it in reading):
+            reading = [_made("w:r", "\uff08"), *reading, _made("w:r", "\uff09")]
+        for part in [*base, *reading] if run.tag == f"{_W}r" else ():
+            run.addprevious(part)
         _remove(ruby)
     for said in body.iter(f"{_W}t"):
         fonts = said.find(f"../{_W}rPr/{_W}rFonts")
@@ -357,7 +360,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = pptx.Presentation(str(path))
     text = Text()
-    hidden, out, signs = list[str](), list[str](), dict[str, None]()
+    hidden, out, signs, unnumbered = list[str](), list[str](), dict[str, None](), set[str]()
     unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
@@ -370,7 +373,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             said.text = shown_in(font, said.text or "", signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
-        _number_slide(slide._element)
+        unnumbered |= _number_slide(slide)
         heading = slide.shapes.title
         title = with_strikes(heading.text_frame.text) if heading is not None else ""
         # A title may be hidden from people, and still be for screen readers.
@@ -405,11 +408,13 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
     yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
+    yield from noted(path, _NO_LIST_NUMBERS, sorted(unnumbered))
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
 
 
 _AUTOMATIC = re.compile(r"(arabic|alphaLc|alphaUc|romanLc|romanUc)(Period|ParenR|ParenBoth|Plain)")
+_BULLETS = frozenset(f"{_A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip"))
 _AUTOMATIC_FORMS = {
     "arabic": "decimal",
     "alphaLc": "lowerLetter",
@@ -420,9 +425,14 @@ _AUTOMATIC_FORMS = {
 _AUTOMATIC_SHAPES = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
 
 
-def _number_slide(slide: Any) -> None:
-    """Write the automatic number of each paragraph of a slide before its text."""
-    for body in slide.xpath(".//*[local-name()='txBody']"):
+def _number_slide(slide: Any) -> set[str]:
+    """Write the automatic number of each paragraph of a slide before its text. A list in a placeholder can inherit
+    its numbers from the layout or the master. Returns the formats of the numbers that are left out."""
+    unknown: set[str] = set()
+    inherited = {it._element: list(_bases(it)) for it in slide.placeholders}
+    for body in slide._element.xpath(".//*[local-name()='txBody']"):
+        styles = [it.find(f"{{*}}txBody/{_A}lstStyle") for it in inherited.get(body.getparent(), ())]
+        styles = [it for it in (body.find(f"{_A}lstStyle"), *styles) if it is not None]
         counts: dict[int, tuple[int, dict[str, str]]] = {}  # by level: the last number, and how it is made
         for paragraph in body.findall(f"{_A}p"):
             said = next((it for it in paragraph.iter(f"{_A}t") if (it.text or "").strip()), None)
@@ -431,14 +441,25 @@ def _number_slide(slide: Any) -> None:
             properties = paragraph.find(f"{_A}pPr")
             level = 0 if properties is None else _whole(properties.get("lvl", ""))
             counts = {at: count for at, count in counts.items() if at <= level}
-            made = None if properties is None else properties.find(f"{_A}buAutoNum")
-            how = {} if made is None else dict(made.attrib)
+            given = [properties, *(it.find(f"{_A}lvl{level + 1}pPr") for it in styles)]
+            marks = (mark for it in given if it is not None for mark in it if mark.tag in _BULLETS)
+            mark = next(marks, None)
+            how = {} if mark is None or mark.tag != f"{_A}buAutoNum" else dict(mark.attrib)
             last, before = counts.pop(level, (0, {}))
             if kind := _AUTOMATIC.fullmatch(how.get("type", "")):
                 number = last + 1 if how == before else max(_whole(how.get("startAt")), 1)
                 counts[level] = number, how
                 label = _AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))
                 said.text = f"{label} {said.text}"
+            elif how:
+                unknown.add(how.get("type", ""))
+    return unknown
+
+
+def _bases(placeholder: Any) -> Iterator[Any]:
+    """The elements of the placeholders of the layout and of the master on which one is based."""
+    while (placeholder := getattr(placeholder, "_base_placeholder", None)) is not None:
+        yield placeholder._element
 
 
 def _said_in(shape: Any) -> bool:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
-from math import hypot
+from math import hypot, pi
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,8 +195,8 @@ def _headings(
 
 
 class _Line(NamedTuple):
-    """A line of a page. `size` is the size of its font in half points. It is 0 if the line has several fonts, or
-    is bold with wide gaps, as the header of a table is."""
+    """A line of a page. `size` is the size of its font in half points. It is 0 if the line has several fonts, is
+    aslant, or is bold with wide gaps, as the header of a table is."""
 
     text: str
     size: int
@@ -305,7 +305,8 @@ class _Characters:
             ends = [self._index(at) for at in (start, start + len(text) // 2, start + len(text) - 1)]
             fonts = {(self._size(at), self._is_bold(at)) for at in ends if at >= 0 and not self._is_space(at)}
             size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
-            if bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size):
+            is_aslant = ends[0] >= 0 and self._is_aslant(ends[0])
+            if is_aslant or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
                 size = 0
             lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
@@ -349,6 +350,11 @@ class _Characters:
 
     def _is_upright(self, at: int) -> bool:
         return bool(abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT)
+
+    def _is_aslant(self, at: int) -> bool:
+        """Whether a character stands in a line that is drawn across the page, as that of a watermark is."""
+        angle = self._pdfium.FPDFText_GetCharAngle(self._page, at) % (pi / 2)
+        return bool(_UPRIGHT < angle < pi / 2 - _UPRIGHT)
 
     def _size(self, at: int) -> int:
         """The size of a character as it is shown, in half points."""

@@ -149,7 +149,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                     lacking[place] = element.get("r") or f"row {cell['row']}"
             elif kind is int or kind is float:
                 form = form_of(cell["style_id"]) if cell["style_id"] else "General"
-                cell["value"] = in_form(value, form, since_1904)
+                said = in_form(value, form, since_1904)
+                cell["value"] = said or plain(value) if typed else said
                 if typed and _parts_of_time(form) is not None:
                     said = as_shown(value, form, since_1904)
                     if said and said != cell["value"]:
@@ -370,7 +371,8 @@ def shown(value: float, form: str) -> str:
             number is written in full.
 
     Returns:
-        The number as a text. For a format that shows nothing (`;;;`), the number in full.
+        The number as a text. A zero is empty in a format that leaves out zeros (`0;;`). Where a format hides a
+        number (`;;;`, or one that is not zero), it is in full.
 
     Example:
         >>> shown(0.375, "0.0%"), shown(1234567, "#,##0.00"), shown(42, "00000")
@@ -386,7 +388,7 @@ def shown(value: float, form: str) -> str:
     number = abs(Decimal(repr(value)))
     text = _written(number, parts)
     if not text.strip():
-        return plain(value)
+        return "" if value == 0 and any(sections) else plain(value)
     # Some formats show by a colour alone that a number is negative.
     unsigned = which == 0 or (("colour", "") in parts and _marks(parts) <= _marks(sections[0] or ()))
     return f"-{text}" if value < 0 and unsigned and any(mark in text for mark in "123456789") else text
@@ -581,8 +583,10 @@ def _written(number: Decimal, parts: _Parts) -> str:
         fraction = fraction.replace(",", "")
         digits = _digits(number, whole.rstrip(","), fraction)
     elif power:
-        least = whole.count("0") or 1
-        exponent = number.adjusted() - least + 1 if number else 0
+        exponent, places = _exponent(number, whole), Decimal(1).scaleb(-len(fraction))
+        # 9.996 rounded to two places is 10, which has another exponent.
+        number = number.scaleb(-exponent).quantize(places, ROUND_HALF_UP, _DIGITS).scaleb(exponent)
+        exponent = _exponent(number, whole)
         digits = _digits(number.scaleb(-exponent), whole, fraction)
         sign = "-" if exponent < 0 else "+" if power[1] == "+" else ""
         power = f"E{sign}{abs(exponent):0{len(power) - 2}d}"
@@ -592,6 +596,15 @@ def _written(number: Decimal, parts: _Parts) -> str:
         return _spread(digits, parts)
     marks = {"digits": digits, "power": power}
     return "".join(marks.get(kind, text) for kind, text in parts)
+
+
+def _exponent(number: Decimal, whole: str) -> int:
+    """The exponent of a number in a scientific format. In `##0.0E+0`, it is a multiple of three."""
+    if not number:
+        return 0
+    if "#" in whole:
+        return number.adjusted() // len(whole) * len(whole)
+    return number.adjusted() - (whole.count("0") or 1) + 1
 
 
 def _digits(number: Decimal, whole: str, fraction: str) -> str:
