@@ -256,13 +256,28 @@ class _Lines:
         self._parts: list[str] = []
         self.struck = int(is_struck)
         """How many of the open elements strike their text through"""
+        self.preformatted = 0
+        """How many of the open elements show spaces and line ends as they are written"""
 
-    def add(self, text: str, preformatted: bool = False) -> None:
-        text = text.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
-        text = text if preformatted else _SPACE.sub(" ", text)
-        self._parts.append(struck(text) if self.struck else text)
+    def add(self, kind: str, it: Any) -> None:
+        """Add an event: a text, or the beginning or end of an element that belongs to a line."""
+        if kind == "text":
+            it = it.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
+            it = it if self.preformatted else _SPACE.sub(" ", it)
+            self._parts.append(struck(it) if self.struck else it)
+            return
+        if _is_struck(it):
+            self.struck += 1 if kind == "open" else -1
+        if it.name == "br" and kind == "open":
+            self.between("\n")
+        elif it.name not in _BLOCKS and _is_raised(it):
+            self._raised(it, kind == "open")
 
-    def raised(self, element: Any, is_open: bool) -> None:
+    def between(self, blocks: str) -> None:
+        """Add what divides two blocks."""
+        self._parts.append(blocks)
+
+    def _raised(self, element: Any, is_open: bool) -> None:
         """Write what stands before or behind a raised text, such as that of 10<sup>6</sup>, so that it is no part
         of another number or of a word. A link to a place on a page is the mark of a footnote: `[4]`."""
         said, mark = element.get_text(), ""
@@ -274,10 +289,10 @@ class _Lines:
             mark = raised(with_strikes(before).rstrip("~"), said).removesuffix(said)
         self._parts.append(struck(mark) if self.struck else mark)
 
-    def take(self, preformatted: bool = False) -> str:
+    def take(self) -> str:
         text = with_strikes("".join(self._parts))
         self._parts.clear()
-        if preformatted:
+        if self.preformatted:
             return text.strip("\n")
         return _LINE_END.sub("\n", re.sub("  +", " ", text)).strip()
 
@@ -286,17 +301,9 @@ def _plain(element: Any, is_struck: bool = False) -> str:
     """The text in an element, with a line for each block in it."""
     lines = _Lines(is_struck or _is_struck(element))
     for kind, it in _events(element):
-        if kind == "text":
-            lines.add(it)
-            continue
-        if _is_struck(it):
-            lines.struck += 1 if kind == "open" else -1
-        if it.name in ("td", "th"):
-            lines.add(" ")
-        elif it.name == "br" or it.name in _BLOCKS or it.name in _HEADINGS:
-            lines.add("\n", preformatted=True)
-        elif _is_raised(it):
-            lines.raised(it, kind == "open")
+        lines.add(kind, it)
+        if kind != "text" and (it.name in _BLOCKS or it.name in _HEADINGS):
+            lines.between(" " if it.name in ("td", "th") else "\n")
     return lines.take()
 
 
@@ -304,11 +311,11 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     """Add the paragraphs, headings, lists and tables in an element to a text."""
     lines, listed = _Lines(), list[str]()
     lists: list[tuple[int, int, str]] = []  # the number of the last item, the step to the next one, and their form
-    mark, preformatted, tables = "", 0, 0
+    mark, tables = "", 0
 
     def flush() -> None:
         nonlocal mark
-        said = lines.take(bool(preformatted))
+        said = lines.take()
         if said and lists:
             indent = "  " * (len(lists) - 1)
             listed.append(f"{indent}{mark or '  '}{said}")
@@ -321,11 +328,6 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
         listed.clear()
 
     for kind, it in _events(root, _is_whole):
-        if kind == "text":
-            lines.add(it, bool(preformatted))
-            continue
-        if kind != "whole" and _is_struck(it):
-            lines.struck += 1 if kind == "open" else -1
         if kind == "whole":
             flush()
             close_list()
@@ -341,14 +343,12 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 _add_table(it, text, lines.struck > 0 or _is_struck(it))
             except InputError as error:
                 unread.append(Unread(path, f"table {tables}: {error}"))
-        elif it.name == "br" and kind == "open":
-            lines.add("\n", preformatted=True)
-        elif _is_raised(it):
-            lines.raised(it, kind == "open")
-        elif it.name in _BLOCKS:
+            continue
+        lines.add(kind, it)
+        if kind != "text" and it.name in _BLOCKS:
             flush()
             if it.name == "pre":
-                preformatted += 1 if kind == "open" else -1
+                lines.preformatted += 1 if kind == "open" else -1
             elif it.name in _LISTS:
                 if kind == "open":
                     lists.append(_numbering(it))

@@ -413,15 +413,9 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from noted(path, "hidden slides were read:", hidden)
 
 
-_AUTOMATIC = re.compile(r"(arabic|alphaLc|alphaUc|romanLc|romanUc)(Period|ParenR|ParenBoth|Plain)")
+_AUTOMATIC = re.compile(r"(arabic|alpha|roman)(Lc|Uc|)(Period|ParenR|ParenBoth|Plain)")
 _BULLETS = frozenset(f"{_A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip"))
-_AUTOMATIC_FORMS = {
-    "arabic": "decimal",
-    "alphaLc": "lowerLetter",
-    "alphaUc": "upperLetter",
-    "romanLc": "lowerRoman",
-    "romanUc": "upperRoman",
-}
+_AUTOMATIC_FORMS = {"arabic": "decimal", "alpha": "Letter", "roman": "Roman", "Lc": "lower", "Uc": "upper", "": ""}
 _AUTOMATIC_SHAPES = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
 
 
@@ -449,7 +443,8 @@ def _number_slide(slide: Any) -> set[str]:
             if kind := _AUTOMATIC.fullmatch(how.get("type", "")):
                 number = last + 1 if how == before else max(_whole(how.get("startAt")), 1)
                 counts[level] = number, how
-                label = _AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))
+                form = _AUTOMATIC_FORMS[kind[2]] + _AUTOMATIC_FORMS[kind[1]]
+                label = _AUTOMATIC_SHAPES[kind[3]].format(written(number, form))
                 said.text = f"{label} {said.text}"
             elif how:
                 unknown.add(how.get("type", ""))
@@ -500,9 +495,11 @@ def _points(source: Any, count: int, since_1904: bool) -> list[str]:
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
-    cells = (cell for cell in row.cells if not cell.is_spanned)
-    said = ((with_strikes(cell.text).replace("\v", "\n").strip(), cell) for cell in cells)
-    return [(text, cell.span_height, cell.span_width) for text, cell in said]
+    return [
+        (with_strikes(cell.text).replace("\v", "\n").strip(), cell.span_height, cell.span_width)
+        for cell in row.cells
+        if not cell.is_spanned
+    ]
 
 
 def _says(shape: Any) -> bool:

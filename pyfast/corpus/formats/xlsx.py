@@ -579,10 +579,7 @@ def _written(number: Decimal, parts: _Parts) -> str:
     # Commas after the last digit: thousands, millions.
     number /= 1000 ** sum(len(part) - len(part.rstrip(",")) for part in (whole, fraction))
     power = next((text for kind, text in parts if kind == "power"), "")
-    if fields and not power:
-        fraction = fraction.replace(",", "")
-        digits = _digits(number, whole.rstrip(","), fraction)
-    elif power:
+    if power:
         exponent, places = _exponent(number, whole), Decimal(1).scaleb(-len(fraction))
         # 9.996 rounded to two places is 10, which has another exponent.
         number = number.scaleb(-exponent).quantize(places, ROUND_HALF_UP, _DIGITS).scaleb(exponent)
@@ -591,7 +588,7 @@ def _written(number: Decimal, parts: _Parts) -> str:
         sign = "-" if exponent < 0 else "+" if power[1] == "+" else ""
         power = f"E{sign}{abs(exponent):0{len(power) - 2}d}"
     else:
-        digits = ""
+        digits = _digits(number, whole.rstrip(","), fraction.replace(",", "")) if fields else ""
     if len(fields) > 1:
         return _spread(digits, parts)
     marks = {"digits": digits, "power": power}
