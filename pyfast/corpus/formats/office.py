@@ -26,6 +26,8 @@ _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo
 _NO_LIST_NUMBERS = "list numbers were left out, because their format is"
 _MOST_COLUMNS = 1 << 14
 _MOST_STYLES = 20
+# Files have the name of Word's own style for headings in small letters.
+_HEADING = re.compile(r"(?:Heading|heading(?= [1-9]$))\s*(?:(\d+)\s*$)?")
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -41,7 +43,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     signs: dict[str, None] = {}
     looks = _Looks(file.styles.element)
     _unwrap(file.element.body, _notes(file.part, signs, looks), signs, looks)
-    unknown = write_numbers(file)
+    unknown = write_numbers(file, looks.styles)
     text = Text()
     title = caption = ""
     for block in file.iter_inner_content():
@@ -53,7 +55,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             continue
         style = (block.style.name if block.style is not None else "") or ""
         said = with_strikes(block.text).strip()
-        if said and (depth := _depth(block)):
+        if said and (depth := _depth(block, looks.styles)):
             text.heading(said, depth)
         elif style == "Title" and said:
             title = title or said
@@ -69,21 +71,15 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from noted(path, _NO_LIST_NUMBERS, unknown)
 
 
-def _depth(paragraph: Any) -> int:
+def _depth(paragraph: Any, styles: Mapping[str, Any]) -> int:
     """The depth of a heading, by the paragraph itself, its style, or the styles on which this one is based. 0 for
     other paragraphs."""
-    of, style = paragraph._p, paragraph.style
-    for _ in range(_MOST_STYLES):
-        if (found := of.find(f"{_W}pPr/{_W}outlineLvl")) is not None:
-            level = found.get(f"{_W}val", "")
+    style = "" if paragraph.style is None else paragraph.style.style_id
+    for it in (paragraph._p, *_based_on(styles, style)):
+        if named := _HEADING.match(_value(it, "name")):
+            return int(named[1] or 1)
+        if level := _value(it, "pPr", "outlineLvl"):
             return int(level) + 1 if level in set("012345678") else 0
-        if style is None:
-            break
-        name = style.name or ""
-        if name.startswith("Heading"):
-            level = name.removeprefix("Heading").strip()
-            return int(level) if level.isdecimal() else 1
-        of, style = style.element, style.base_style
     return 0
 
 
@@ -133,14 +129,14 @@ class _Looks:
         """Take the tree of `styles.xml`."""
         self.hidden = 0
         """How many paragraphs had hidden text"""
-        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
-        usual = {it.get(f"{_W}type"): key for key, it in self._styles.items() if _is_on(it, "default")}
+        self.styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        usual = {it.get(f"{_W}type"): key for key, it in self.styles.items() if _is_on(it, "default")}
         self._usual = usual.get("paragraph", "")
 
     def apply(self, body: Any) -> None:
         """Remove what is hidden, and mark what is struck through."""
         names = {f"{_W}{name}" for name in ("vanish", "strike", "dstrike")}
-        used = {it.tag for tree in (body, *self._styles.values()) for it in tree.iter(*names)}
+        used = {it.tag for tree in (body, *self.styles.values()) for it in tree.iter(*names)}
         removed = [it for it in body.iter(f"{_W}hidden") if it.getparent().tag == f"{_W}trPr" and _is_on(it)]
         gone = [it.getparent().getparent() for it in removed]
         gone += [it.getparent().getparent() for it in body.iter(f"{_WP}docPr") if it.get("hidden") in _TRUE]
@@ -178,11 +174,11 @@ class _Looks:
             return _is_on(own)
         paragraph = next(run.iterancestors(f"{_W}p"), None)
         style = "" if paragraph is None else _value(paragraph, "pPr", "pStyle")
-        style = style if paragraph is None or style in self._styles else self._usual
+        style = style if paragraph is None or style in self.styles else self._usual
         return self._by_style(style, name) != self._by_style(_value(properties, "rStyle"), name)
 
     def _by_style(self, style: str, name: str) -> bool:
-        found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self._styles, style))
+        found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self.styles, style))
         return next((_is_on(own) for own in found if own is not None), False)
 
 
@@ -521,11 +517,11 @@ _PLACE = re.compile(r"%([1-9])")
 class _Numbers:
     """Counts the numbered paragraphs of a document, in their order."""
 
-    def __init__(self, numbering: Any, styles: Any) -> None:
-        """Take the trees of `numbering.xml` and `styles.xml`."""
+    def __init__(self, numbering: Any, styles: Mapping[str, Any]) -> None:
+        """Take the tree of `numbering.xml`, and the styles by their ids."""
         self.unknown: set[str] = set()
         """The formats of numbers that are not written"""
-        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        self._styles = styles
         lists = {it.get(f"{_W}abstractNumId"): it for it in numbering.iterchildren(f"{_W}abstractNum")}
         by_style = {_value(it, "styleLink"): key for key, it in lists.items() if _value(it, "styleLink")}
         self._lists: dict[str, str] = {}
@@ -596,13 +592,13 @@ class _Numbers:
         return self._starts[num].get(level, _whole(start))
 
 
-def write_numbers(file: Any) -> list[str]:
+def write_numbers(file: Any, styles: Mapping[str, Any]) -> list[str]:
     """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
     table. Returns the formats of the numbers that are left out."""
     parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
     if not parts:
         return []
-    numbers = _Numbers(parts[0].target_part.element, file.styles.element)
+    numbers = _Numbers(parts[0].target_part.element, styles)
     for paragraph in list(file.element.body.iter(f"{_W}p")):
         label = numbers.label(paragraph)
         if label and (paragraph.text.strip() or next(paragraph.iterancestors(f"{_W}tc"), None) is not None):
