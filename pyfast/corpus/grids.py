@@ -192,7 +192,7 @@ def parts_of_grid(
     rows = (row[:1] if number in full else row for number, row in enumerate(rows, len(above)))
     above = [[*row, *[""] * (width - len(row))] for row in above]
     caption, header, below, first, *_ = table_parts(Grid(above, spans, header_rows))
-    header = _without_gaps(header)
+    header = without_gaps(header)
     numbers, filling = array("q"), list[int]()
 
     def filled() -> Iterator[tuple[str, ...]]:
@@ -201,7 +201,7 @@ def parts_of_grid(
                 if number - 1 in full:
                     filling.append(len(numbers))
                 numbers.append(number)
-                yield _without_gaps(row)
+                yield without_gaps(row)
 
     packed = pack(filled())
     header, beside = remarks_beside(above, header, packed, apart)
@@ -253,7 +253,7 @@ def remarks_beside(
         for number, row in enumerate(above, start=1)
         if column < len(row) and row[column]
     }
-    rest = _without_gaps(["" if column in found else name for column, name in enumerate(header)])
+    rest = without_gaps(["" if column in found else name for column, name in enumerate(header)])
     return rest, tuple((number, row) for (number, _), row in sorted(beside.items()))
 
 
@@ -387,12 +387,14 @@ def runs_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
     return tuple(runs)
 
 
-def _without_gaps(row: Sequence[str]) -> tuple[str, ...]:
+def width_of(row: Sequence[str]) -> int:
+    """The number of cells up to the last that is not empty."""
+    return next((end for end in range(len(row), 0, -1) if row[end - 1]), 0)
+
+
+def without_gaps(row: Sequence[str]) -> tuple[str, ...]:
     """The cells of a row up to the last that is not empty."""
-    end = len(row)
-    while end and not row[end - 1]:
-        end -= 1
-    return tuple(row[:end])
+    return tuple(row[: width_of(row)])
 
 
 def table_parts(grid: Grid) -> TableParts:

@@ -210,7 +210,8 @@ def _read(record: JsonObject, uri: str) -> _Read:
     kind = _kind_of(record)
     if not isinstance(kind, str) or kind not in _DOCUMENTS:
         raise InputError(f'"kind" is {_shown(kind)}, not one of {", ".join(_DOCUMENTS)}')
-    document = _DOCUMENTS[kind](_string(record, "_id" if "_id" in record else "id", uri), record)
+    own = _string(record, "_id" if "_id" in record else "id", "")
+    document = _DOCUMENTS[kind](own or uri, record)
     about, other = _beside(record)
     return _Read(documents.with_metadata(document, _json(about)) if about else document, about, other)
 

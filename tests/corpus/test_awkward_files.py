@@ -617,7 +617,22 @@ def test_a_word_below_its_reading(tmp_path: Path) -> None:
     paragraph._p.append(parse_xml(run))
     paragraph.add_run(" now")
     file.save(tmp_path / "a.docx")
-    assert text_of(tmp_path / "a.docx") == "In \u6771\u4eac now"
+    assert text_of(tmp_path / "a.docx") == "In \u6771\u4eac\uff08reading\uff09 now"
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("<ruby>東京<rt>とうきょう</rt></ruby>へ", "東京（とうきょう）へ"),
+        ("<ruby>東<rt>とう</rt>京<rt><b>きょう</b></rt></ruby>", "東（とう）京（きょう）"),
+        ("<ruby>東京<rp>(</rp><rt>とうきょう</rt><rp>)</rp></ruby>", "東京(とうきょう)"),
+        ("<ruby>東京<rt></rt></ruby>", "東京"),
+        ("He said <q>the <q>old</q> mill</q>.", "He said “the ‘old’ mill”."),
+    ],
+)
+def test_readings_and_quotation_marks_of_a_page(page: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(f"<meta charset=utf-8><p>{page}</p>", encoding="utf-8")
+    assert text_of(tmp_path / "a.html") == said
 
 
 def test_escaped_line_ends_of_a_sheet(tmp_path: Path) -> None:

@@ -160,6 +160,14 @@ def test_ids_that_repeat(tmp_path: Path) -> None:
         pyfast.build_index(folder, tmp_path / "no", strict=True)
 
 
+@pytest.mark.parametrize("key", ["id", "_id"])
+def test_an_empty_id_is_none(key: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(lines({key: "", "text": "One."}, {key: "", "text": "Two."}))
+    documents, told = found(tmp_path / "a.jsonl")
+    assert [(it.uri, it.text) for it in documents] == [("a.jsonl#1", "One."), ("a.jsonl#2", "Two.")]  # type: ignore[attr-defined]
+    assert told == []
+
+
 def test_thousands_of_ids(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(lines(*({"id": k % 4000, "text": f"{k}"} for k in range(4100))))
     documents, said = found(tmp_path / "a.jsonl")

@@ -210,3 +210,18 @@ def test_a_line_that_goes_on_higher_or_lower_is_one_line(lift: int, how: str, tm
     water = "Water is H2O" if how == "lowered" else "Water is H^2O"
     expected = [f"{water} and 10^6 l."] * 2 + ["A", "Last line"]
     assert document(tmp_path / "a.pdf").text.splitlines() == expected
+
+
+@pytest.mark.parametrize("angle", [45, 315, 30])
+def test_a_watermark_is_no_heading(angle: int, tmp_path: Path) -> None:
+    made = FPDF()
+    for name in ("One", "Two"):
+        made.add_page()
+        if name == "Two":
+            made.set_font("helvetica", "", 60)
+            with made.rotation(angle, 100, 150):
+                made.text(60, 150, "DRAFT COPY")
+        lines(made, [f"Chapter {name}"], 20)
+        lines(made, ["The port made a profit of 214 million crowns in the year."] * 20)
+    made.output(str(tmp_path / "a.pdf"))
+    assert headings(tmp_path / "a.pdf") == [(1, "Chapter One"), (1, "Chapter Two")]

@@ -9,7 +9,7 @@ import pytest
 
 import pyfast
 from pyfast.corpus import Table, Unread, read
-from pyfast.corpus.documents import Document
+from pyfast.corpus.documents import Document, TextDocument
 
 
 def found(path: Path) -> tuple[list[Document], list[str]]:
@@ -244,7 +244,8 @@ def test_the_automatic_numbers_of_slides_are_read(tmp_path: Path) -> None:
             properties = paragraph._p.get_or_add_pPr()
             properties.append(properties.makeelement(f"{{{A}}}buAutoNum", numbered))
     file.save(tmp_path / "a.pptx")
-    (text,), _ = found(tmp_path / "a.pptx")
+    (text,), told = found(tmp_path / "a.pptx")
+    assert told == ["list numbers were left out, because their format is circleNumDbPlain"]
     assert [line for line in text.text.split("\n") if line] == [  # type: ignore[union-attr]
         "Drill",
         "1. Ring the bell.",
@@ -257,3 +258,21 @@ def test_the_automatic_numbers_of_slides_are_read(tmp_path: Path) -> None:
         "(V) Fifth.",
         "Circled.",
     ]
+
+
+def test_the_numbers_of_a_slide_can_be_those_of_its_layout(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx")
+    file = pptx.Presentation()
+    layout = file.slide_layouts[1]
+    style = layout.placeholders[1]._element.find(f"{{*}}txBody/{{{A}}}lstStyle")
+    level = style.makeelement(f"{{{A}}}lvl1pPr", {})
+    level.append(level.makeelement(f"{{{A}}}buAutoNum", {"type": "arabicPeriod"}))
+    style.append(level)
+    slide = file.slides.add_slide(layout)
+    slide.placeholders[1].text_frame.text = "Ring the bell.\nA note.\nClose the doors."
+    properties = slide.placeholders[1].text_frame.paragraphs[1]._p.get_or_add_pPr()
+    properties.append(properties.makeelement(f"{{{A}}}buNone", {}))
+    file.save(tmp_path / "a.pptx")
+    (text,), told = found(tmp_path / "a.pptx")
+    assert told == [] and isinstance(text, TextDocument)
+    assert text.text.split("\n")[-5:] == ["1. Ring the bell.", "A note.", "1. Close the doors.", "", ""]

@@ -78,13 +78,13 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
     cuts: list[int] = []
     title: int | None = None
     rows = [() if isinstance(row, Unread) else row for _, row in records]
-    before = next((row for row in rows if _filled(row) > 1), ())  # the header of the table before it
+    before = next((row for row in rows if grids.width_of(row) > 1), ())  # the header of the table before it
     gaps = [k for k in range(1, len(records)) if _is_gap(records[k - 1], records[k][0])]
     for first, end in pairwise([*gaps, len(records)]):
         block = list(filter(any, rows[first:end]))
-        head = next((k for k, row in enumerate(block) if _filled(row) > 1), len(block))
+        head = next((k for k, row in enumerate(block) if grids.width_of(row) > 1), len(block))
         begin = first if title is None else title
-        names, below = (block[head][: _filled(block[head])], block[head + 1 :]) if head < len(block) else ((), [])
+        names, below = (grids.without_gaps(block[head]), block[head + 1 :]) if head < len(block) else ((), [])
         titled = next((row[0] for row in rows[begin:end] if any(row)), "")
         is_titled = head == 1 or (head == 0 and title is not None)
         if head < 2 and (
@@ -144,7 +144,7 @@ def _pairs(above: Sequence[_Record]) -> int:
     The header is wider than each of them, and as wide as most rows below it. An empty line is above it, or each of
     them begins with a name and a colon: else the first of them can be a header that lacks names.
     """
-    filled = [0 if isinstance(row, Unread) else _filled(row) for _, row in above]
+    filled = [0 if isinstance(row, Unread) else grids.width_of(row) for _, row in above]
     for start in range(1, min(len(above) - 1, _MOST_PAIRS + 1)):
         (_, last), (line, row) = above[start - 1], above[start]
         if isinstance(last, Unread):
@@ -158,11 +158,6 @@ def _pairs(above: Sequence[_Record]) -> int:
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
             return start
     return 0
-
-
-def _filled(row: Sequence[str]) -> int:
-    """The number of cells up to the last that is not empty."""
-    return max((k for k, cell in enumerate(row, start=1) if cell), default=0)
 
 
 def _is_sentence(row: Sequence[str]) -> bool:

@@ -64,8 +64,6 @@ _BROWSERS = {
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
     encoding, it is guessed as for text files."""
-    from bs4 import BeautifulSoup
-
     data = path.read_bytes()
     refuse_binary(path, data)
     unread: list[Unread] = []
@@ -79,9 +77,7 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
         elif encoding is not None:
             unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
             encoding = other
-    soup = BeautifulSoup(data, "lxml", from_encoding=encoding)
-    for equation in soup.find_all("math"):
-        equation.replace_with(_equation(equation))
+    soup = _parsed(data, encoding)
     text = Text()
     _read(soup, text, path, unread)
     named = soup.find(lambda it: it.name == "title" and it.find_parent("svg") is None)
@@ -101,11 +97,34 @@ def _can_decode(data: bytes, encoding: str) -> bool:
 
 def tables_of_html(written: str) -> list[TableParts]:
     """Return the tables in a piece of HTML, with their captions."""
+    text = Text()
+    _read(_parsed(written), text, Path(), [])
+    return text.tables()
+
+
+def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
+    """Parse a page. Equations, the readings of words and quotation marks are written out as text."""
     from bs4 import BeautifulSoup
 
-    text = Text()
-    _read(BeautifulSoup(written, "lxml"), text, Path(), [])
-    return text.tables()
+    soup = BeautifulSoup(page, "lxml", from_encoding=encoding)
+    for it in soup.find_all(["math", "q", "rp", "rt"]):
+        if it.name == "math":
+            it.replace_with(_equation(it))
+        elif it.name == "q":
+            opening, closing = "\u2018\u2019" if len(it.find_parents("q")) % 2 else "\u201c\u201d"
+            it.insert(0, opening)
+            it.append(closing)
+        elif not _hidden(it):  # Beautiful Soup does not count a reading (`rt`) as text.
+            said = it.get_text()
+            # Pages write their own brackets around a reading as `rp`. The closing one is still an element here.
+            is_bare = (
+                it.name == "rt"
+                and said.strip()
+                and it.find_previous_sibling("rp") is None
+                and it.find_next_sibling("rp") is None
+            )
+            it.replace_with(f"\uff08{said.strip()}\uff09" if is_bare else said)
+    return soup
 
 
 def _encoding(data: bytes) -> str | None:
@@ -237,13 +256,28 @@ class _Lines:
         self._parts: list[str] = []
         self.struck = int(is_struck)
         """How many of the open elements strike their text through"""
+        self.preformatted = 0
+        """How many of the open elements show spaces and line ends as they are written"""
 
-    def add(self, text: str, preformatted: bool = False) -> None:
-        text = text.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
-        text = text if preformatted else _SPACE.sub(" ", text)
-        self._parts.append(struck(text) if self.struck else text)
+    def add(self, kind: str, it: Any) -> None:
+        """Add an event: a text, or the beginning or end of an element that belongs to a line."""
+        if kind == "text":
+            it = it.replace(_SOFT_HYPHEN, "")  # which a browser shows only at the end of a line
+            it = it if self.preformatted else _SPACE.sub(" ", it)
+            self._parts.append(struck(it) if self.struck else it)
+            return
+        if _is_struck(it):
+            self.struck += 1 if kind == "open" else -1
+        if it.name == "br" and kind == "open":
+            self.between("\n")
+        elif it.name not in _BLOCKS and _is_raised(it):
+            self._raised(it, kind == "open")
 
-    def raised(self, element: Any, is_open: bool) -> None:
+    def between(self, blocks: str) -> None:
+        """Add what divides two blocks."""
+        self._parts.append(blocks)
+
+    def _raised(self, element: Any, is_open: bool) -> None:
         """Write what stands before or behind a raised text, such as that of 10<sup>6</sup>, so that it is no part
         of another number or of a word. A link to a place on a page is the mark of a footnote: `[4]`."""
         said, mark = element.get_text(), ""
@@ -255,10 +289,10 @@ class _Lines:
             mark = raised(with_strikes(before).rstrip("~"), said).removesuffix(said)
         self._parts.append(struck(mark) if self.struck else mark)
 
-    def take(self, preformatted: bool = False) -> str:
+    def take(self) -> str:
         text = with_strikes("".join(self._parts))
         self._parts.clear()
-        if preformatted:
+        if self.preformatted:
             return text.strip("\n")
         return _LINE_END.sub("\n", re.sub("  +", " ", text)).strip()
 
@@ -267,17 +301,9 @@ def _plain(element: Any, is_struck: bool = False) -> str:
     """The text in an element, with a line for each block in it."""
     lines = _Lines(is_struck or _is_struck(element))
     for kind, it in _events(element):
-        if kind == "text":
-            lines.add(it)
-            continue
-        if _is_struck(it):
-            lines.struck += 1 if kind == "open" else -1
-        if it.name in ("td", "th"):
-            lines.add(" ")
-        elif it.name == "br" or it.name in _BLOCKS or it.name in _HEADINGS:
-            lines.add("\n", preformatted=True)
-        elif _is_raised(it):
-            lines.raised(it, kind == "open")
+        lines.add(kind, it)
+        if kind != "text" and (it.name in _BLOCKS or it.name in _HEADINGS):
+            lines.between(" " if it.name in ("td", "th") else "\n")
     return lines.take()
 
 
@@ -285,11 +311,11 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     """Add the paragraphs, headings, lists and tables in an element to a text."""
     lines, listed = _Lines(), list[str]()
     lists: list[tuple[int, int, str]] = []  # the number of the last item, the step to the next one, and their form
-    mark, preformatted, tables = "", 0, 0
+    mark, tables = "", 0
 
     def flush() -> None:
         nonlocal mark
-        said = lines.take(bool(preformatted))
+        said = lines.take()
         if said and lists:
             indent = "  " * (len(lists) - 1)
             listed.append(f"{indent}{mark or '  '}{said}")
@@ -302,11 +328,6 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
         listed.clear()
 
     for kind, it in _events(root, _is_whole):
-        if kind == "text":
-            lines.add(it, bool(preformatted))
-            continue
-        if kind != "whole" and _is_struck(it):
-            lines.struck += 1 if kind == "open" else -1
         if kind == "whole":
             flush()
             close_list()
@@ -322,14 +343,12 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 _add_table(it, text, lines.struck > 0 or _is_struck(it))
             except InputError as error:
                 unread.append(Unread(path, f"table {tables}: {error}"))
-        elif it.name == "br" and kind == "open":
-            lines.add("\n", preformatted=True)
-        elif _is_raised(it):
-            lines.raised(it, kind == "open")
-        elif it.name in _BLOCKS:
+            continue
+        lines.add(kind, it)
+        if kind != "text" and it.name in _BLOCKS:
             flush()
             if it.name == "pre":
-                preformatted += 1 if kind == "open" else -1
+                lines.preformatted += 1 if kind == "open" else -1
             elif it.name in _LISTS:
                 if kind == "open":
                     lists.append(_numbering(it))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,11 @@ _WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
+_NO_LIST_NUMBERS = "list numbers were left out, because their format is"
 _MOST_COLUMNS = 1 << 14
 _MOST_STYLES = 20
+# Files have the name of Word's own style for headings in small letters.
+_HEADING = re.compile(r"(?:Heading|heading(?= [1-9]$))\s*(?:(\d+)\s*$)?")
 
 
 def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -40,7 +43,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     signs: dict[str, None] = {}
     looks = _Looks(file.styles.element)
     _unwrap(file.element.body, _notes(file.part, signs, looks), signs, looks)
-    unknown = write_numbers(file)
+    unknown = write_numbers(file, looks.styles)
     text = Text()
     title = caption = ""
     for block in file.iter_inner_content():
@@ -52,7 +55,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             continue
         style = (block.style.name if block.style is not None else "") or ""
         said = with_strikes(block.text).strip()
-        if said and (depth := _depth(block)):
+        if said and (depth := _depth(block, looks.styles)):
             text.heading(said, depth)
         elif style == "Title" and said:
             title = title or said
@@ -65,24 +68,18 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
     yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
-    yield from noted(path, "list numbers were left out, because their format is", unknown)
+    yield from noted(path, _NO_LIST_NUMBERS, unknown)
 
 
-def _depth(paragraph: Any) -> int:
+def _depth(paragraph: Any, styles: Mapping[str, Any]) -> int:
     """The depth of a heading, by the paragraph itself, its style, or the styles on which this one is based. 0 for
     other paragraphs."""
-    of, style = paragraph._p, paragraph.style
-    for _ in range(_MOST_STYLES):
-        if (found := of.find(f"{_W}pPr/{_W}outlineLvl")) is not None:
-            level = found.get(f"{_W}val", "")
+    style = "" if paragraph.style is None else paragraph.style.style_id
+    for it in (paragraph._p, *_based_on(styles, style)):
+        if named := _HEADING.match(_value(it, "name")):
+            return int(named[1] or 1)
+        if level := _value(it, "pPr", "outlineLvl"):
             return int(level) + 1 if level in set("012345678") else 0
-        if style is None:
-            break
-        name = style.name or ""
-        if name.startswith("Heading"):
-            level = name.removeprefix("Heading").strip()
-            return int(level) if level.isdecimal() else 1
-        of, style = style.element, style.base_style
     return 0
 
 
@@ -132,14 +129,14 @@ class _Looks:
         """Take the tree of `styles.xml`."""
         self.hidden = 0
         """How many paragraphs had hidden text"""
-        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
-        usual = {it.get(f"{_W}type"): key for key, it in self._styles.items() if _is_on(it, "default")}
+        self.styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        usual = {it.get(f"{_W}type"): key for key, it in self.styles.items() if _is_on(it, "default")}
         self._usual = usual.get("paragraph", "")
 
     def apply(self, body: Any) -> None:
         """Remove what is hidden, and mark what is struck through."""
         names = {f"{_W}{name}" for name in ("vanish", "strike", "dstrike")}
-        used = {it.tag for tree in (body, *self._styles.values()) for it in tree.iter(*names)}
+        used = {it.tag for tree in (body, *self.styles.values()) for it in tree.iter(*names)}
         removed = [it for it in body.iter(f"{_W}hidden") if it.getparent().tag == f"{_W}trPr" and _is_on(it)]
         gone = [it.getparent().getparent() for it in removed]
         gone += [it.getparent().getparent() for it in body.iter(f"{_WP}docPr") if it.get("hidden") in _TRUE]
@@ -177,11 +174,11 @@ class _Looks:
             return _is_on(own)
         paragraph = next(run.iterancestors(f"{_W}p"), None)
         style = "" if paragraph is None else _value(paragraph, "pPr", "pStyle")
-        style = style if paragraph is None or style in self._styles else self._usual
+        style = style if paragraph is None or style in self.styles else self._usual
         return self._by_style(style, name) != self._by_style(_value(properties, "rStyle"), name)
 
     def _by_style(self, style: str, name: str) -> bool:
-        found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self._styles, style))
+        found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self.styles, style))
         return next((_is_on(own) for own in found if own is not None), False)
 
 
@@ -213,11 +210,13 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         about = next(image.iter(f"{_WP}docPr"), None)
         if about is not None and (alt := alternative(about.get("descr", ""))) and not any(image.iter(f"{_W}p")):
             image.addprevious(_made("w:t", f" {alt} "))
-    for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word is left out, as in HTML.
-        run, base = ruby.getparent(), ruby.find(f"{_W}rubyBase")
-        if run.tag == f"{_W}r" and base is not None:
-            for part in list(base):
-                run.addprevious(part)
+    for ruby in list(body.iter(f"{_W}ruby")):  # The reading above a word comes after it, as in HTML.
+        run = ruby.getparent()
+        base, reading = ([*chain(*ruby.iterchildren(f"{_W}{name}"))] for name in ("rubyBase", "rt"))
+        if any("".join(it.itertext()).strip() for it in reading):
+            reading = [_made("w:r", "\uff08"), *reading, _made("w:r", "\uff09")]
+        for part in [*base, *reading] if run.tag == f"{_W}r" else ():
+            run.addprevious(part)
         _remove(ruby)
     for said in body.iter(f"{_W}t"):
         fonts = said.find(f"../{_W}rPr/{_W}rFonts")
@@ -357,7 +356,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
     file = pptx.Presentation(str(path))
     text = Text()
-    hidden, out, signs = list[str](), list[str](), dict[str, None]()
+    hidden, out, signs, unnumbered = list[str](), list[str](), dict[str, None](), set[str]()
     unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
@@ -370,7 +369,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             said.text = shown_in(font, said.text or "", signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
-        _number_slide(slide._element)
+        unnumbered |= _number_slide(slide)
         heading = slide.shapes.title
         title = with_strikes(heading.text_frame.text) if heading is not None else ""
         # A title may be hidden from people, and still be for screen readers.
@@ -405,24 +404,25 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
     yield from noted(path, f"symbols from fonts were read as {NO_LETTER}:", signs)
+    yield from noted(path, _NO_LIST_NUMBERS, sorted(unnumbered))
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
 
 
-_AUTOMATIC = re.compile(r"(arabic|alphaLc|alphaUc|romanLc|romanUc)(Period|ParenR|ParenBoth|Plain)")
-_AUTOMATIC_FORMS = {
-    "arabic": "decimal",
-    "alphaLc": "lowerLetter",
-    "alphaUc": "upperLetter",
-    "romanLc": "lowerRoman",
-    "romanUc": "upperRoman",
-}
+_AUTOMATIC = re.compile(r"(arabic|alpha|roman)(Lc|Uc|)(Period|ParenR|ParenBoth|Plain)")
+_BULLETS = frozenset(f"{_A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip"))
+_AUTOMATIC_FORMS = {"arabic": "decimal", "alpha": "Letter", "roman": "Roman", "Lc": "lower", "Uc": "upper", "": ""}
 _AUTOMATIC_SHAPES = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
 
 
-def _number_slide(slide: Any) -> None:
-    """Write the automatic number of each paragraph of a slide before its text."""
-    for body in slide.xpath(".//*[local-name()='txBody']"):
+def _number_slide(slide: Any) -> set[str]:
+    """Write the automatic number of each paragraph of a slide before its text. A list in a placeholder can inherit
+    its numbers from the layout or the master. Returns the formats of the numbers that are left out."""
+    unknown: set[str] = set()
+    inherited = {it._element: list(_bases(it)) for it in slide.placeholders}
+    for body in slide._element.xpath(".//*[local-name()='txBody']"):
+        styles = [it.find(f"{{*}}txBody/{_A}lstStyle") for it in inherited.get(body.getparent(), ())]
+        styles = [it for it in (body.find(f"{_A}lstStyle"), *styles) if it is not None]
         counts: dict[int, tuple[int, dict[str, str]]] = {}  # by level: the last number, and how it is made
         for paragraph in body.findall(f"{_A}p"):
             said = next((it for it in paragraph.iter(f"{_A}t") if (it.text or "").strip()), None)
@@ -431,14 +431,26 @@ def _number_slide(slide: Any) -> None:
             properties = paragraph.find(f"{_A}pPr")
             level = 0 if properties is None else _whole(properties.get("lvl", ""))
             counts = {at: count for at, count in counts.items() if at <= level}
-            made = None if properties is None else properties.find(f"{_A}buAutoNum")
-            how = {} if made is None else dict(made.attrib)
+            given = [properties, *(it.find(f"{_A}lvl{level + 1}pPr") for it in styles)]
+            marks = (mark for it in given if it is not None for mark in it if mark.tag in _BULLETS)
+            mark = next(marks, None)
+            how = {} if mark is None or mark.tag != f"{_A}buAutoNum" else dict(mark.attrib)
             last, before = counts.pop(level, (0, {}))
             if kind := _AUTOMATIC.fullmatch(how.get("type", "")):
                 number = last + 1 if how == before else max(_whole(how.get("startAt")), 1)
                 counts[level] = number, how
-                label = _AUTOMATIC_SHAPES[kind[2]].format(written(number, _AUTOMATIC_FORMS[kind[1]]))
+                form = _AUTOMATIC_FORMS[kind[2]] + _AUTOMATIC_FORMS[kind[1]]
+                label = _AUTOMATIC_SHAPES[kind[3]].format(written(number, form))
                 said.text = f"{label} {said.text}"
+            elif how:
+                unknown.add(how.get("type", ""))
+    return unknown
+
+
+def _bases(placeholder: Any) -> Iterator[Any]:
+    """The elements of the placeholders of the layout and of the master on which one is based."""
+    while (placeholder := getattr(placeholder, "_base_placeholder", None)) is not None:
+        yield placeholder._element
 
 
 def _said_in(shape: Any) -> bool:
@@ -479,9 +491,11 @@ def _points(source: Any, count: int, since_1904: bool) -> list[str]:
 
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
-    cells = (cell for cell in row.cells if not cell.is_spanned)
-    said = ((with_strikes(cell.text).replace("\v", "\n").strip(), cell) for cell in cells)
-    return [(text, cell.span_height, cell.span_width) for text, cell in said]
+    return [
+        (with_strikes(cell.text).replace("\v", "\n").strip(), cell.span_height, cell.span_width)
+        for cell in row.cells
+        if not cell.is_spanned
+    ]
 
 
 def _says(shape: Any) -> bool:
@@ -503,11 +517,11 @@ _PLACE = re.compile(r"%([1-9])")
 class _Numbers:
     """Counts the numbered paragraphs of a document, in their order."""
 
-    def __init__(self, numbering: Any, styles: Any) -> None:
-        """Take the trees of `numbering.xml` and `styles.xml`."""
+    def __init__(self, numbering: Any, styles: Mapping[str, Any]) -> None:
+        """Take the tree of `numbering.xml`, and the styles by their ids."""
         self.unknown: set[str] = set()
         """The formats of numbers that are not written"""
-        self._styles = {it.get(f"{_W}styleId"): it for it in styles.iterchildren(f"{_W}style")}
+        self._styles = styles
         lists = {it.get(f"{_W}abstractNumId"): it for it in numbering.iterchildren(f"{_W}abstractNum")}
         by_style = {_value(it, "styleLink"): key for key, it in lists.items() if _value(it, "styleLink")}
         self._lists: dict[str, str] = {}
@@ -578,13 +592,13 @@ class _Numbers:
         return self._starts[num].get(level, _whole(start))
 
 
-def write_numbers(file: Any) -> list[str]:
+def write_numbers(file: Any, styles: Mapping[str, Any]) -> list[str]:
     """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
     table. Returns the formats of the numbers that are left out."""
     parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
     if not parts:
         return []
-    numbers = _Numbers(parts[0].target_part.element, file.styles.element)
+    numbers = _Numbers(parts[0].target_part.element, styles)
     for paragraph in list(file.element.body.iter(f"{_W}p")):
         label = numbers.label(paragraph)
         if label and (paragraph.text.strip() or next(paragraph.iterancestors(f"{_W}tc"), None) is not None):

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
-from math import hypot
+from math import hypot, pi
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,11 +53,11 @@ _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the text of a PDF file. In the outline of the resulting document, `pages` has the beginning of
-    each page. `headings` has the bookmarks of the file. Without bookmarks, it has the short lines whose font
-    is larger or bolder than that of the text. Words that are broken at the end of a line or of a page are joined.
+    """Read the text of a PDF file. In the document's outline, `pages` lists where each page begins, and `headings`
+    the file's bookmarks. Without bookmarks, the headings are the short lines in a larger or bolder font than the
+    body text. Words broken at the end of a line or page are joined.
 
-    Yields an `Unread` for pages without text. Raises InputError if no page has text.
+    Yields an `Unread` for pages without text. Raises InputError if no page contains text.
     """
     import pypdfium2
 
@@ -91,8 +91,8 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 def _joined_pages(pages: Sequence[str]) -> list[str]:
-    """Put the rest of a word that is broken at the end of a page behind its beginning. Headers and footers, which
-    are on several pages apart from their numbers, are no end and no beginning of a page."""
+    """Rejoin words that are broken at the end of a page. Headers and footers, which repeat on several pages except
+    for their numbers, do not count as the end or beginning of a page."""
     split = [page.split("\n") for page in pages]
     times = Counter(line for lines in split for line in {_without_numbers(it) for it in lines})
 
@@ -112,13 +112,13 @@ def _joined_pages(pages: Sequence[str]) -> list[str]:
 
 
 def _joined(text: str, known: frozenset[str]) -> str:
-    """Join the words that are broken at the end of a line, and leave out control characters. `known` has the words
-    of the whole file, in lower case.
+    """Join words broken at the end of a line, and remove control characters. `known` contains the words of the
+    whole file, in lower case.
 
-    The hyphen stays if the file has the word with it elsewhere. It also stays in a number (``twenty-one``), beside
-    a digit, before a capital letter after a small one (``Jean-Luc``), between short words in capitals
-    (``AB-CD``), after ``self``, after a short word that has a hyphen before it (``state-of-the``), and in an
-    address. In ``pre-`` before ``and``, it stays with a space.
+    The hyphen stays if the hyphenated word occurs elsewhere in the file. It also stays in a number
+    (``twenty-one``), next to a digit, between a lower-case and a capital letter (``Jean-Luc``), between short
+    words in capitals (``AB-CD``), after ``self``, after a short word with a hyphen before it (``state-of-the``),
+    and in an address. In ``pre-`` before ``and``, it stays, followed by a space.
     """
 
     def word(match: re.Match[str]) -> str:
@@ -145,7 +145,7 @@ def _joined(text: str, known: frozenset[str]) -> str:
 
 
 def _goes_on(before: str, left: str) -> bool:
-    """Whether a word before a hyphen ends a part of a compound or of an address."""
+    """Whether the word before a hyphen belongs to a compound or an address."""
     attached = re.split(r"\s", before)[-1]
     compound = len(left) <= _SHORT and attached.endswith(("-", "\u2010"))
     return compound or "://" in attached or "@" in attached or attached.startswith("www.")
@@ -163,12 +163,12 @@ def _without_text(pages: list[int]) -> str:
 def _headings(
     pages: list[str], marks: Sequence[tuple[int, str, int | None]]
 ) -> tuple[tuple[int, ...], tuple[Heading, ...]]:
-    """Make headings from bookmarks. `marks` has (depth from 0, title, number of the page) for each bookmark.
+    """Make headings from bookmarks. `marks` lists (depth from 0, title, page number) for each bookmark.
 
-    A heading is the line of its page that says the title of the bookmark, after the previous heading. If there is
-    no such line, the title is written into the page, before the text that it may be about.
+    A heading is the line after the previous heading that contains the bookmark's title. If its page contains no
+    such line, the title is inserted before the text to which it may belong.
 
-    Returns (the place where each page begins, the headings).
+    Returns (the offset at which each page begins, the headings).
     """
     found: list[tuple[int, Heading]] = []  # (page, the heading with its offsets in the page)
     page_before, behind = 0, 0
@@ -195,8 +195,8 @@ def _headings(
 
 
 class _Line(NamedTuple):
-    """A line of a page. `size` is the size of its font in half points. It is 0 if the line has several fonts, or
-    is bold with wide gaps, as the header of a table is."""
+    """A line of a page. `size` is its font size in half points, or 0 if the line mixes fonts, is slanted, or is
+    bold with wide gaps, like a table header."""
 
     text: str
     size: int
@@ -204,7 +204,7 @@ class _Line(NamedTuple):
 
 
 class _Characters:
-    """The characters of a page (a `PdfTextPage`), with their fonts and places."""
+    """The characters of a page (a `PdfTextPage`), with their fonts and positions."""
 
     def __init__(self, page: Any) -> None:
         import pypdfium2.raw
@@ -217,7 +217,7 @@ class _Characters:
         self._whole = self._without_line_ends(self._in_reading_order(page.get_text_range()))
 
     def _in_reading_order(self, text: str) -> str:
-        """Put the lines with letters that run from right to left into their reading order."""
+        """Put lines of right-to-left text into their reading order."""
         if not right_to_left.LETTER.search(text):
             return text
         rows: list[tuple[set[int], list[right_to_left.Glyph]]] = []
@@ -259,8 +259,8 @@ class _Characters:
         return right_to_left.Glyph(text, at, left, right)
 
     def _without_line_ends(self, text: str) -> str:
-        """Leave out the line ends that PDFium writes where a line only goes on higher or lower: `H2\\nO`. Each
-        removed character is in `_removed`, by the place in the new text of what follows it."""
+        """Remove the line ends that PDFium writes where a line merely continues higher or lower: `H2\\nO`. For
+        each removed character, `_removed` holds the place in the new text of the character that follows it."""
         parts, done, removed = list[str](), 0, list[int]()
         for found in re.finditer(r"(?<=[^\r\n])\r\n(?=[^\r\n])", text):
             if self._goes_on(self._index(found.start() - 1), self._index(found.end())):
@@ -271,7 +271,7 @@ class _Characters:
         return "".join([*parts, text[done:]])
 
     def _goes_on(self, at: int, to: int) -> bool:
-        """Whether a character directly follows another one, though somewhat higher or lower."""
+        """Whether one character directly follows another, though somewhat higher or lower."""
         if min(at, to) < 0:
             return False
         (left, low), (right, high) = self._origin(at), self._origin(to)
@@ -283,9 +283,9 @@ class _Characters:
 
     def text(self) -> str:
         """Return the text of the page. A power, such as 10 with a raised 6, is written so that it does not become
-        a different number, and a footnote mark so that it does not become part of a word. Behind a hyphen at the
-        end of a line, an empty line stands before text of another block, such as a footer: it has another size of
-        font, or is far below."""
+        a different number, and a footnote mark so that it does not become part of a word. After a hyphen at the
+        end of a line, an empty line precedes the text of another block, such as a footer, which differs in font
+        size or stands far below."""
 
         def marked(found: re.Match[str]) -> str:
             if found[0][-1].isdigit():
@@ -305,7 +305,8 @@ class _Characters:
             ends = [self._index(at) for at in (start, start + len(text) // 2, start + len(text) - 1)]
             fonts = {(self._size(at), self._is_bold(at)) for at in ends if at >= 0 and not self._is_space(at)}
             size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
-            if bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size):
+            is_aslant = ends[0] >= 0 and self._is_aslant(ends[0])
+            if is_aslant or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
                 size = 0
             lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
@@ -320,7 +321,7 @@ class _Characters:
         return _DIGITS.sub(lambda found: self._with_power(start + found.start(), found[0]), text)
 
     def _with_power(self, start: int, digits: str) -> str:
-        """Write a `^` before the last digits if they are smaller and higher than the first one."""
+        """Write a `^` before the last digits if they are smaller and higher than the first."""
         first, last = self._index(start), self._index(start + len(digits) - 1)
         if min(first, last) < 0 or not self._is_raised(last, first):
             return digits
@@ -331,7 +332,7 @@ class _Characters:
         return self._height(at) > self._height(first) and self._size(at) * _LARGER <= self._size(first)
 
     def _height(self, at: int) -> float:
-        """The place of a character above the bottom of the page."""
+        """The height of a character above the bottom of the page."""
         return self._origin(at)[1]
 
     def _origin(self, at: int) -> tuple[float, float]:
@@ -350,8 +351,13 @@ class _Characters:
     def _is_upright(self, at: int) -> bool:
         return bool(abs(self._pdfium.FPDFText_GetCharAngle(self._page, at)) < _UPRIGHT)
 
+    def _is_aslant(self, at: int) -> bool:
+        """Whether a character belongs to a slanted line, as in a watermark."""
+        angle = self._pdfium.FPDFText_GetCharAngle(self._page, at) % (pi / 2)
+        return bool(_UPRIGHT < angle < pi / 2 - _UPRIGHT)
+
     def _size(self, at: int) -> int:
-        """The size of a character as it is shown, in half points."""
+        """The displayed size of a character, in half points."""
         matrix = self._pdfium.FS_MATRIX()
         scale = hypot(matrix.c, matrix.d) if self._pdfium.FPDFText_GetMatrix(self._page, at, matrix) else 1
         return int(2 * scale * self._pdfium.FPDFText_GetFontSize(self._page, at) + 0.5)
@@ -365,7 +371,7 @@ class _Characters:
         return chr(self._pdfium.FPDFText_GetUnicode(self._page, at)).isspace()
 
     def _has_gaps(self, first: int, last: int, size: int) -> bool:
-        """Whether a line has a gap between two characters that is wider than two characters are high."""
+        """Whether a line contains a gap wider than twice the character height."""
         end: float | None = None
         for at in range(first, last + 1):
             if first < 0 or self._is_space(at):
@@ -380,25 +386,25 @@ class _Characters:
 
 
 def _without_numbers(line: str) -> str:
-    """What a line has in common with the same header or footer on another page."""
+    """What a header or footer has in common with its copies on other pages."""
     return _NUMBERS.sub("", line).strip()
 
 
 def _headings_of(pages: Sequence[Sequence[_Line]]) -> list[tuple[int, str, int]]:
-    """Return (depth from 0, text, number of the page from 0) for each heading.
+    """Return (depth from 0, text, page number from 0) for each heading.
 
-    A heading is one to three short lines in a font that is larger than that of most of the text, or as large and
-    bold. It does not end like a sentence. A line that is on several pages, apart from its numbers, is no heading.
-    A file in which more than a third of all lines would be headings has none. In a short file, they may be half of
-    the lines, if their fonts are clearly larger, and they are a quarter of the characters at most.
+    A heading is one to three short lines in a larger font than most of the text, or in bold of the same size, and
+    does not end like a sentence. A line that repeats on several pages except for its numbers is not a heading. If
+    more than a third of all lines would be headings, the file has none. In a short file, up to half of the lines
+    may be headings if their fonts are clearly larger and they contain at most a quarter of the characters.
     """
     fonts: Counter[tuple[int, bool]] = Counter()
     places: Counter[str] = Counter()
     for lines in pages:
         places.update({_without_numbers(line.text) for line in lines})
         for line in lines:
-            fonts[line.size, line.bold] += len(line.text)
-    fonts = Counter({font: times for font, times in fonts.items() if font[0]})
+            if line.size:
+                fonts[line.size, line.bold] += len(line.text)
     if not fonts:
         return []
     (body, body_bold), _ = fonts.most_common(1)[0]

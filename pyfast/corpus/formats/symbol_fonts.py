@@ -40,13 +40,10 @@ def shown_in(font: str, text: str, signs: dict[str, None]) -> str:
     of_symbols = font in _SYMBOL_FONTS
     if not of_symbols and _PRIVATE.isdisjoint(text):
         return text
-    shown = {it: it if it.isspace() else _sign(font, ord(it), of_symbols) for it in text}
+    codes = {it: ord(it) | 0xF000 if of_symbols and it < "\u0100" else ord(it) for it in text}
+    shown = {it: it if it.isspace() else sign_of(font, f"{code:X}") for it, code in codes.items()}
     signs |= {f"{font} {ord(it):04X}": None for it, sign in shown.items() if sign == NO_LETTER}
     return "".join(map(shown.__getitem__, text))
-
-
-def _sign(font: str, code: int, of_symbols: bool) -> str:
-    return sign_of(font, f"{code | 0xF000 if of_symbols and code < 0x100 else code:X}")
 
 
 def sign_of(font: str, code: str) -> str:

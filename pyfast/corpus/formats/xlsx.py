@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ from pyfast.utils.text_forms import counted, some
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
 _ZEROS = re.compile(r"-?0\d")
 _SHOWN_AS = {14: "m/d/yyyy", 22: "m/d/yyyy h:mm", 47: "mm:ss.0"}
-"""Formats that spreadsheets show otherwise than files define them"""
+"""Formats that spreadsheets display differently from their definition in the file"""
 
 
 def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, Sheet]]]:
-    """Read the sheets, with numbers as the sheet shows them. Returns the title of the file, and (openpyxl's sheet,
-    its rows) of each sheet. For a formula, its last computed value is read. With `typed`, the sheets also have the
+    """Read the sheets, with numbers as displayed. Returns the file's title, and (openpyxl's sheet, its rows) for
+    each sheet. Formulas are read as their last computed values. With `typed`, the sheets also contain the
     `values`."""
     check_archive(path)
     import openpyxl
@@ -43,8 +43,8 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
 
 
 def _keep_escapes(book: Any) -> None:
-    """Put each `x005F_` back into the texts of cells. Without those that openpyxl leaves out, an escaped
-    `_x005F_x0020_` looks like a blank."""
+    """Restore each `x005F_` in the texts of cells. openpyxl drops some of them, which makes an escaped
+    `_x005F_x0020_` look like a space."""
     from openpyxl.reader.strings import read_rich_text
 
     for name in [name for name in book._archive.namelist() if name.lower().endswith("/sharedstrings.xml")]:
@@ -55,7 +55,7 @@ def _keep_escapes(book: Any) -> None:
 
 
 def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read each sheet that is not empty as a table (see `read_sheets`)."""
+    """Read each non-empty sheet as a table (see `read_sheets`)."""
     title, every = read_sheets(path)
     sheets = [one for one in every if one[1].rows]
     if empty := [sheet.title for sheet, found in every if not found.rows]:
@@ -85,21 +85,21 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 class Sheet(NamedTuple):
-    """The rows of a sheet that are not empty."""
+    """The non-empty rows of a sheet."""
 
     rows: grids.Packed[tuple[str, ...]]
     numbers: array[int]
     """The number of each row"""
     merged: list[tuple[int, int, int, int]]
-    """The first column, first row, last column and last row of cells that are merged"""
+    """The first column, first row, last column and last row of each merged range"""
     lacking: Mapping[tuple[int, int], str]
-    """The formulas without a value"""
+    """The formulas without a stored value"""
     values: Mapping[tuple[int, int], Any] = MappingProxyType({})
-    """The numbers, dates and booleans, by the number of the row and of the column"""
+    """The numbers, dates and booleans, by row and column number"""
     dates: Mapping[tuple[int, int], str] = MappingProxyType({})
-    """The dates as a corpus has them, where the sheet shows them in another form"""
+    """The dates as a corpus stores them, where the sheet displays them differently"""
     unseen: Sequence[str] = ()
-    """The rows and columns that are hidden and have cells: `rows 3, 4`, `column B`"""
+    """The hidden rows and columns that contain cells: `rows 3, 4`, `column B`"""
     signs: Mapping[str, None] = MappingProxyType({})
     """The symbols without a known character"""
 
@@ -149,7 +149,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                     lacking[place] = element.get("r") or f"row {cell['row']}"
             elif kind is int or kind is float:
                 form = form_of(cell["style_id"]) if cell["style_id"] else "General"
-                cell["value"] = in_form(value, form, since_1904)
+                said = in_form(value, form, since_1904)
+                cell["value"] = said or plain(value) if typed else said
                 if typed and _parts_of_time(form) is not None:
                     said = as_shown(value, form, since_1904)
                     if said and said != cell["value"]:
@@ -198,8 +199,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
 
 def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
-    """Join the texts of a cell that have fonts of their own. A power, such as 10 with a raised 6, is written so
-    that it does not become a different number, and a footnote mark so that it does not become part of a word."""
+    """Join the differently formatted texts of a cell. A power, such as 10 with a raised 6, is written so that it
+    does not become a different number, and a footnote mark so that it does not become part of a word."""
     text, before = "", False
     for run in runs:
         is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
@@ -211,9 +212,9 @@ def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
-    """Cut a sheet into tables that stand side by side, with an empty column between them. Each has a title above
-    its first column, a name for each of its columns, and names in its first column: without these, a table with an
-    empty column would be cut too."""
+    """Split a sheet into tables that stand side by side, separated by an empty column. Each must have a title
+    above its first column, a name for each column, and names in its first column; otherwise a single table with
+    an empty column would be split too."""
     rows = sheet.rows
     used = sorted({column for row in rows for column, value in enumerate(row, 1) if value})
     edges = [0, *(k for k in range(1, len(used)) if used[k] > used[k - 1] + 1), len(used)]
@@ -237,8 +238,8 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
 
 
 def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
-    """Cut a sheet into its tables. After an empty row, a new table begins if the row there can only be a header:
-    it has a name for each column, and there are only numbers below one of them, or a title above it."""
+    """Split a sheet into its tables. After an empty row, a new table begins if the next row can only be a header:
+    it names every column, and one of the names has only numbers below it, or a title stands above the row."""
     numbers = sheet.numbers
     starts = [k for k in range(1, len(numbers)) if numbers[k] > numbers[k - 1] + 1]
     if not starts or len(numbers) > grids.MOST_CUT:
@@ -279,9 +280,9 @@ def _parts(sheet: Sheet, path: Path) -> Iterator[grids.TableParts]:
 
 
 def _grid(sheet: Sheet, path: Path) -> tuple[Iterator[list[str]], tuple[grids.Span, ...], None, set[int]]:
-    """The rows of a sheet with its merged cells filled, an empty row for each gap, the spans of the first rows and
-    of the cells that fill a row, and the columns behind an empty one: the arguments of `parts_of_grid`. Only the
-    columns and rows that have cells of their own are filled.
+    """The arguments of `parts_of_grid`: the rows of a sheet with merged cells filled in and an empty row for each
+    gap, the spans of the first rows and of cells that fill a row, and the columns that follow an empty one. Only
+    columns and rows with cells of their own are filled.
     """
     used = sorted({column for row in sheet.rows for column, value in enumerate(row, 1) if value})
     place = {column: at for at, column in enumerate(used)}
@@ -366,11 +367,12 @@ def shown(value: float, form: str) -> str:
 
     Args:
         value: The number.
-        form: The format as the file has it, such as `0.0%`. Fractions and conditions are not supported: such a
-            number is written in full.
+        form: The format as it is in the file, such as `0.0%`. Fractions and conditions are not supported; such
+            numbers are written in full.
 
     Returns:
-        The number as a text. For a format that shows nothing (`;;;`), the number in full.
+        The formatted number. For a zero in a format that leaves out zeros (`0;;`), an empty string. Any other
+        number that a format hides is written in full, and so is every number in the format `;;;`.
 
     Example:
         >>> shown(0.375, "0.0%"), shown(1234567, "#,##0.00"), shown(42, "00000")
@@ -386,7 +388,7 @@ def shown(value: float, form: str) -> str:
     number = abs(Decimal(repr(value)))
     text = _written(number, parts)
     if not text.strip():
-        return plain(value)
+        return "" if value == 0 and any(sections) else plain(value)
     # Some formats show by a colour alone that a number is negative.
     unsigned = which == 0 or (("colour", "") in parts and _marks(parts) <= _marks(sections[0] or ()))
     return f"-{text}" if value < 0 and unsigned and any(mark in text for mark in "123456789") else text
@@ -397,8 +399,8 @@ def _marks(parts: _Parts) -> set[str]:
 
 
 def in_form(value: float, form: str, since_1904: bool = False) -> str:
-    """Write a number as a corpus has it. In a format of times, it is as the sheet shows it, and in a format of
-    dates an ISO date: for these, files have the number of days since 1900 or 1904.
+    """Write a number as a corpus stores it: a time as the sheet displays it, and a date, which files store as the
+    number of days since 1900 or 1904, as an ISO date.
 
     Example:
         >>> in_form(45658.0, "d mmm yyyy"), in_form(1.25, "[h]:mm"), in_form(0.88, "0%")
@@ -416,8 +418,8 @@ def in_form(value: float, form: str, since_1904: bool = False) -> str:
 
 
 def as_shown(value: float, form: str, since_1904: bool = False) -> str:
-    """Write a number in a format of dates or times as a sheet shows it. Returns an empty text for other formats,
-    for the names of months in languages other than English, and for numbers that no date has.
+    """Write a number in a date or time format as a sheet displays it. Returns an empty string for other formats,
+    for month names in languages other than English, and for numbers outside the range of dates.
 
     Example:
         >>> as_shown(45730, "d mmmm yyyy"), as_shown(1.25, "h:mm AM/PM")
@@ -482,8 +484,8 @@ _ENGLISH = 9  # the lowest bits of the number of a language
 
 @lru_cache(1024)
 def _parts_of_time(form: str) -> _Parts | None:
-    """The parts of a format of dates or times. A part is a kind (`text`, `ap`, or the unit: `M` is a month, and
-    `m` a minute) and its text. Empty for a format that is not supported, and None for other formats."""
+    """The parts of a date or time format. A part consists of a kind (`text`, `ap`, or the unit: `M` is a month,
+    `m` a minute) and its text. Empty for an unsupported format, and None for other formats."""
     from openpyxl.styles.numbers import is_date_format
 
     if not is_date_format(form):
@@ -517,8 +519,7 @@ def _parts_of_time(form: str) -> _Parts | None:
 
 
 def _moment(value: float, form: str, since_1904: bool) -> datetime | time | None:
-    """The date, or the time of a day, that a number is in a format. None for a duration, and for a number without
-    either."""
+    """The date or time of day that a number stands for in a format. None for durations and other numbers."""
     from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
 
     parts = _parts_of_time(form) or ()
@@ -536,8 +537,8 @@ def _moment(value: float, form: str, since_1904: bool) -> datetime | time | None
 
 
 def plain(value: float) -> str:
-    """Write a number with all of its digits: at most 15 of a fraction, as in a sheet, and never with an exponent
-    where a sheet has digits."""
+    """Write a number with all its digits: at most 15 for a fraction, as in a sheet, and never with an exponent
+    where a sheet shows digits."""
     if isinstance(value, int):
         return str(value)
     if value.is_integer() and abs(value) < 1e21:
@@ -551,8 +552,8 @@ _Parts = tuple[tuple[str, str], ...]
 
 @lru_cache(1024)
 def _sections(form: str) -> tuple[_Parts | None, ...]:
-    """The parts of each section of a format. A part is a kind (`text`, `digits`, `power`, `percent` or
-    `colour`) and its text. None for a section that is not supported."""
+    """The parts of each section of a format. A part consists of a kind (`text`, `digits`, `power`, `percent` or
+    `colour`) and its text. None for an unsupported section."""
     sections: list[list[tuple[str, str]] | None] = [[]]
     if _CONDITION.search(form):
         return (None,)
@@ -570,32 +571,40 @@ def _sections(form: str) -> tuple[_Parts | None, ...]:
 
 
 def _written(number: Decimal, parts: _Parts) -> str:
-    """Write a number that is not negative in one section of a format."""
+    """Write a non-negative number in one section of a format."""
     fields = [text for kind, text in parts if kind == "digits"]
     number *= 100 ** sum(kind == "percent" for kind, _ in parts)
     whole, _, fraction = "".join(fields).partition(".")
     # Commas after the last digit: thousands, millions.
     number /= 1000 ** sum(len(part) - len(part.rstrip(",")) for part in (whole, fraction))
     power = next((text for kind, text in parts if kind == "power"), "")
-    if fields and not power:
-        fraction = fraction.replace(",", "")
-        digits = _digits(number, whole.rstrip(","), fraction)
-    elif power:
-        least = whole.count("0") or 1
-        exponent = number.adjusted() - least + 1 if number else 0
+    if power:
+        exponent, places = _exponent(number, whole), Decimal(1).scaleb(-len(fraction))
+        # 9.996 rounded to two places is 10, which has another exponent.
+        number = number.scaleb(-exponent).quantize(places, ROUND_HALF_UP, _DIGITS).scaleb(exponent)
+        exponent = _exponent(number, whole)
         digits = _digits(number.scaleb(-exponent), whole, fraction)
         sign = "-" if exponent < 0 else "+" if power[1] == "+" else ""
         power = f"E{sign}{abs(exponent):0{len(power) - 2}d}"
     else:
-        digits = ""
+        digits = _digits(number, whole.rstrip(","), fraction.replace(",", "")) if fields else ""
     if len(fields) > 1:
         return _spread(digits, parts)
     marks = {"digits": digits, "power": power}
     return "".join(marks.get(kind, text) for kind, text in parts)
 
 
+def _exponent(number: Decimal, whole: str) -> int:
+    """The exponent of a number in a scientific format. In `##0.0E+0`, it is a multiple of three."""
+    if not number:
+        return 0
+    if "#" in whole:
+        return number.adjusted() // len(whole) * len(whole)
+    return number.adjusted() - (whole.count("0") or 1) + 1
+
+
 def _digits(number: Decimal, whole: str, fraction: str) -> str:
-    """Write the digits of a number: grouped, filled with zeros and rounded as a format says."""
+    """Write the digits of a number, grouped, zero-padded and rounded according to a format."""
     if whole == "@":
         return plain(float(number))
     rounded = number.quantize(Decimal(1).scaleb(-len(fraction)), ROUND_HALF_UP, _DIGITS)
@@ -610,16 +619,10 @@ def _digits(number: Decimal, whole: str, fraction: str) -> str:
 
 
 def _spread(digits: str, parts: _Parts) -> str:
-    """Put digits into the places of a format with text between them, such as `000-00-0000`."""
-    places = sum(len(text.replace(",", "")) for kind, text in parts if kind == "digits")
-    digits = digits.zfill(places) if any("0" in text for kind, text in parts if kind == "digits") else digits
-    extra = len(digits) - places
-    written, at = [], 0
-    for kind, text in parts:
-        if kind != "digits":
-            written.append(text)
-            continue
-        end = at + len(text.replace(",", "")) + (extra if at == 0 else 0)
-        written.append(digits[at : max(end, at)])
-        at = max(end, at)
-    return "".join(written)
+    """Put digits into the placeholders of a format with text between them, such as `000-00-0000`."""
+    sizes = [len(text.replace(",", "")) for kind, text in parts if kind == "digits"]
+    if any("0" in text for kind, text in parts if kind == "digits"):
+        digits = digits.zfill(sum(sizes))
+    sizes[0] = max(sizes[0] + len(digits) - sum(sizes), 0)
+    left, size = iter(digits), iter(sizes)
+    return "".join("".join(islice(left, next(size))) if kind == "digits" else text for kind, text in parts)
