@@ -32,6 +32,7 @@ from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
 from pyfast.evaluation.evaluate import groups_of, read_answers, unanswered_of, with_figures
 from pyfast.evaluation.judge import judged_by
+from pyfast.evaluation.predictions import FORMATS, write_predictions
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
 from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG
@@ -101,10 +102,12 @@ def export(
     metrics: Sequence[str | Metric] | None = None,
     wide: bool = False,
     sources: bool = False,
+    format: str | None = None,
     overwrite: bool = False,
     prices: str | Path | Prices | None = None,
 ) -> int:
-    """Write the results of runs as a table for other programs: CSV, JSON lines, Parquet or XLSX.
+    """Write the results of runs as a table for other programs (CSV, JSON lines, Parquet or XLSX), or the answers
+    of one run as predictions for the official script of a data set.
 
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
@@ -115,25 +118,32 @@ def export(
     `rank` (from 1), `uri`, `title`, `page` (from 1, in files with pages), `sheet` (in workbooks with several),
     `row` (in tables: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
 
+    With `format`, the file contains the predictions of one run for `hotpotqa`, `2wiki`, `musique` or `hybridqa`.
+    From this file, the official script of the data set computes the same figures as `pyfast.evaluate`. The gold
+    must come from `pyfast.convert`, which stores how the published file refers to documents and sentences.
+    HybridQA's format needs no gold.
+
     Args:
-        runs: Runs, or their folders.
-        out: The file to write (.csv, .jsonl, .parquet or .xlsx).
+        runs: Runs, or their folders. With `format`, only one.
+        out: The file to write (.csv, .jsonl, .parquet or .xlsx). With `format`: .json, for MuSiQue .jsonl.
         gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning and leaves
             its figures empty.
         metrics: As in `pyfast.evaluate`.
         wide: Write one row per question, with the runs side by side in columns named `RUN: COLUMN`. Otherwise,
             each question has one row per run.
         sources: Write one row per source of an answer. Titles, pages and rows come from the run's index.
+        format: The data set in whose prediction format the answers are written. None: a table.
         overwrite: Whether to replace an existing file `out`.
         prices: As in `pyfast.compare`. If given, the column `money` contains the price of a question's LLM calls.
 
     Returns:
-        The number of rows. Unfinished questions have no row; pyfast logs a warning with their number.
+        The number of rows or predictions. Unfinished questions have none; pyfast logs a warning with their number.
 
     Raises:
         InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
             have different questions under one id (with `wide`), `sources` is combined with `wide`, `gold`,
-            `metrics` or `prices`, or a model is missing from the price list.
+            `metrics` or `prices`, or a model is missing from the price list. With `format`: there is no such
+            format, the gold does not come from `pyfast.convert`, or another option shapes a table.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
     Example:
@@ -142,9 +152,18 @@ def export(
         28
     """
     path = Path(out)
-    check_new(path, overwrite, KINDS)
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format: unknown data set {format!r}; known: {', '.join(FORMATS)}")
+    check_new(path, overwrite, KINDS if format is None else (FORMATS[format],))
     if not runs:
         raise InputError("export: expected a run")
+    if format is not None:
+        if len(runs) > 1 or wide or sources or metrics is not None or prices is not None:
+            raise InputError("format: expected one run, without wide, sources, metrics and prices")
+        records = (runs[0] if isinstance(runs[0], Run) else Run(runs[0])).records
+        _warn_of_unfinished(runs[0], len(records))
+        write_predictions(path, format, records, None if format == "hybridqa" else gold_of(runs[0], gold))
+        return len(records)
     if wide and sources:
         raise InputError("export: wide and sources cannot be used together")
     if prices is not None and sources:
@@ -154,16 +173,22 @@ def export(
         warn_of_other_questions(runs)
     named = zip(runs, _names(runs), strict=True)
     results = [results_of(run, name, lines, metrics, sources, known) for run, name in named]
-    for folder, one in zip(map(folder_of, runs), results, strict=True):
-        count = None if folder is None else recorded_value(folder, "questions", "count")
-        if isinstance(count, int) and (left := count - len(one.records)) > 0:
-            LOG.warning("%s: %d of its %d questions have no answer yet, and so no row", folder, left, count)
+    for run, one in zip(runs, results, strict=True):
+        _warn_of_unfinished(run, len(one.records))
     schema = schema_of(results)
     if wide:
         tables = {one.run: pa.Table.from_batches(rows_of(one, schema), schema) for one in results}
         table = side_by_side(tables)
         return write_results(path, table.schema, table.to_batches())
     return write_results(path, schema, chain.from_iterable(rows_of(one, schema) for one in results))
+
+
+def _warn_of_unfinished(run: Run | str | Path, finished: int) -> None:
+    """Log a warning if questions of a run are missing in an exported file."""
+    folder = folder_of(run)
+    count = None if folder is None else recorded_value(folder, "questions", "count")
+    if isinstance(count, int) and (left := count - finished) > 0:
+        LOG.warning("%s: %d of its %d questions have no answer yet, and so no row", folder, left, count)
 
 
 def compare(

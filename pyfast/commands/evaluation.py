@@ -209,21 +209,25 @@ def export(
     out: Path,
     wide: bool = False,
     sources: bool = False,
+    format: str | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write the results of runs as a table for spreadsheets and other programs.
 
     Args:
-        out: The file to write (.csv, .jsonl, .parquet or .xlsx).
+        out: The file to write (.csv, .jsonl, .parquet or .xlsx; with --format, .json or, for musique, .jsonl).
         wide: Write one row for each question, with the runs side by side.
         sources: Write one row for each source of an answer, with its page or row.
+        format: Write the predictions of one run for a data set's official script: hotpotqa, 2wiki, musique or
+            hybridqa.
         overwrite: Replace an existing file.
     """
     import pyfast.api.evaluation
 
-    shape: Any = {"wide": wide, "sources": sources, "overwrite": overwrite, "prices": scoring.prices}
-    rows = pyfast.api.evaluation.export(runs, out, scoring.gold, metrics=scoring.metrics, **shape)
-    say(f"{out}: {rows} rows")
+    shape: Any = {"wide": wide, "sources": sources, "format": format, "prices": scoring.prices}
+    options: Any = {"metrics": scoring.metrics, "overwrite": overwrite, **shape}
+    rows = pyfast.api.evaluation.export(runs, out, scoring.gold, **options)
+    say(f"{out}: {rows} {'rows' if format is None else 'predictions'}")
 
 
 @with_options

@@ -414,7 +414,7 @@ _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 
 
 # The fields that pyfast reads. `type` and `domain` are also the asker's own.
-_KNOWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", ""}
+_KNOWN = {*_FIELDS, "supporting_facts", "supporting_cells", "sentence_starts", "published_as", ""}
 # `tidy` has moved the gold to `answers`, so that any other such field, such as `answer`, is the asker's.
 _NOT_OWN = _KNOWN - {"type", "domain", *_ANSWERS[1:]}
 

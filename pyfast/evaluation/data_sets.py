@@ -218,6 +218,7 @@ def hotpotqa(source: Path) -> Pieces:
                 supporting=[*dict.fromkeys(uri for uri, _ in facts)],
                 supporting_facts=facts,
                 sentence_starts=starts,
+                published_as={uri: title for title, uri in uris.items() if uri != title} or None,
                 evidences=record.evidences,
                 metrics=["hotpotqa" if record.evidences is None else "2wiki"],
             )
@@ -270,6 +271,7 @@ def musique(source: Path) -> Pieces:
                 pair=record.id,
                 type=record.id.partition("__")[0],
                 supporting=[uris[one.idx] for one in record.paragraphs if one.is_supporting],
+                published_as={uri: idx for idx, uri in uris.items()},
                 decomposition=[
                     {"question": hop.question, "answer": hop.answer, "doc": uris.get(hop.paragraph_support_idx)}
                     for hop in record.question_decomposition

@@ -83,6 +83,9 @@ class Gold(Named):
     one of them is a gold row"""
     sentence_starts: Mapping[str, tuple[int, ...]] | None = None
     """For each document of the question, by uri: the position of each sentence's first character"""
+    published_as: Mapping[str, str | int] = {}
+    """How the published file of a data set refers to documents of the question, by uri: in MuSiQue, the number of
+    the paragraph; in HotpotQA, the title, if it is not the uri"""
     scale: str | None = None
     """The scale of a numeric answer: thousand, million, billion, percent or empty"""
     metrics: tuple[str, ...] = ()

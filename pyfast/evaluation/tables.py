@@ -46,7 +46,9 @@ def check_new(path: Path, overwrite: bool = False, kinds: Sequence[str] = (*KIND
     """Raise `InputError` if a file's name ends in none of these kinds of tables, its folder does not exist, or the
     file itself exists and `overwrite` is False."""
     if path.suffix.lower() not in kinds:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(kinds[:-1])} or {kinds[-1]}")
+        *others, last = kinds
+        ends = f"{', '.join(others)} or {last}" if others else last
+        raise InputError(f"{path}: expected a name that ends in {ends}")
     if path.exists() and not overwrite:  # It may be the file of the questions.
         raise InputError(f"{path} already exists; use overwrite (--overwrite) to replace it")
     if not path.parent.is_dir():
