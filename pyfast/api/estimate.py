@@ -15,7 +15,7 @@ from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
 from pyfast.engine.journal.journal_reader import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
-from pyfast.evaluation.cost import Price, Prices, money_of, read_prices
+from pyfast.evaluation.cost import Price, Prices, listed, money_of
 from pyfast.llm import open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
@@ -122,9 +122,9 @@ def estimate(
         1.0
     """
     at_least_one("sample", sample)
-    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
+    known = listed(prices)
     specs = {"default": llm} if isinstance(llm, str) else dict(llm)
-    of_role = {} if listed is None else {role: listed.price(spec) for role, spec in specs.items()}
+    of_role = {} if known is None else {role: known.price(spec) for role, spec in specs.items()}
     at_least_one("workers", workers)
     if isinstance(questions, int):
         if columns:
@@ -168,7 +168,7 @@ def estimate(
         _expected([one.completion_tokens for one in used], count),
         _priced(used, roles, of_role, count) if of_role else None,
         _expected(seconds, count) if len(seconds) == len(timed) > 0 else None,
-        None if listed is None else listed.currency,
+        None if known is None else known.currency,
         None if service is None else _hours(service, _workers_of(folder), workers, count),
         f"{whose}, because {reused}" if len(timed) < len(used) and based_on is not None else "",
         {} if service is None else service.shares,

@@ -13,24 +13,24 @@ from pyfast.api.retrieval_evaluation import RetrievalReport
 from pyfast.api.run import (
     GoldLike,
     Run,
-    answers_of,
     folder_of,
     gold_of,
     questions_of,
     report_of,
     results_of,
+    run_of,
     warn_of_other_questions,
     warn_of_other_wordings,
 )
-from pyfast.engine import Record, recorded_value
+from pyfast.engine import recorded_value
 from pyfast.errors import InputError
-from pyfast.evaluation import Metric, Report, Scored
+from pyfast.evaluation import Metric, Report
 from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Cost, Prices, cost_of, listed
+from pyfast.evaluation.cost import Prices, cost_of, listed
 from pyfast.evaluation.data_sets import Converted
 from pyfast.evaluation.data_sets import convert as write
-from pyfast.evaluation.evaluate import groups_of, read_answers, unanswered_of, with_figures
+from pyfast.evaluation.evaluate import groups_of, unanswered_of, with_figures
 from pyfast.evaluation.judge import judged_by
 from pyfast.evaluation.predictions import FORMATS, write_predictions
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
@@ -91,7 +91,7 @@ def evaluate(
     report = report_of(run, gold_of(run, gold), metrics, figures, also)
     if not costs and prices is None:
         return report
-    return replace(report, cost=_cost(_names([run])[0], run, report.questions, listed(prices)))
+    return replace(report, cost=cost_of(_names([run])[0], folder_of(run), report.questions, listed(prices)))
 
 
 def export(
@@ -160,7 +160,7 @@ def export(
     if format is not None:
         if len(runs) > 1 or wide or sources or metrics is not None or prices is not None:
             raise InputError("format: expected one run, without wide, sources, metrics and prices")
-        records = (runs[0] if isinstance(runs[0], Run) else Run(runs[0])).records
+        records = run_of(runs[0]).records
         _warn_of_unfinished(runs[0], len(records))
         write_predictions(path, format, records, None if format == "hybridqa" else gold_of(runs[0], gold))
         return len(records)
@@ -254,7 +254,8 @@ def compare(
     differences, flips = differences_of(asked)
     known = listed(prices)
     costs = [
-        _cost(name, run, [scored[name][id] for id in shared], known) for name, run in zip(names, runs, strict=True)
+        cost_of(name, folder_of(run), [scored[name][id] for id in shared], known)
+        for name, run in zip(names, runs, strict=True)
     ]
     left_out = tuple(id for id in dict.fromkeys(chain.from_iterable(ended)) if id not in of_all)
     independent = len(set(groups_of([first[id] for id in shared])))
@@ -327,7 +328,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         >>> for change in pyfast.changed_answers("RUN_A", "RUN_B"):
         ...     print(change.id, change.differs, change.before.answer, change.after.answer)
     """
-    first, second = ((run if isinstance(run, Run) else Run(run)).records for run in (before, after))
+    first, second = (run_of(run).records for run in (before, after))
     places = {record.id: place for place, record in enumerate(first)}
     shared = [(places[record.id], record) for record in second if record.id in places]
     if not shared:
@@ -350,19 +351,11 @@ def _names(runs: Sequence[Run | str | Path]) -> list[str]:
     `runs`, such as `run 2`. Raises `InputError` if two names are equal."""
     names = [
         str(path) if path is not None else f"run {number}"
-        for number, path in enumerate((folder_of(run) for run in runs), start=1)
+        for number, path in enumerate(map(folder_of, runs), start=1)
     ]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InputError(f"the run {repeated.pop()} is given twice")
     return names
-
-
-def _cost(name: str, run: Run | str | Path, scored: Sequence[Scored], prices: Prices | None) -> Cost:
-    answers, _ = answers_of(run)
-    records: dict[str, Record] = {
-        record.id: record for record in (read_answers(answers) if isinstance(answers, Path) else answers)
-    }
-    return cost_of(name, folder_of(run), records, scored, prices)
 
 
 def convert(name: str, source: str | Path, out: str | Path) -> Converted:

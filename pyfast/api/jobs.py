@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -225,28 +223,20 @@ def carry_out_with(
 
 
 async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionResult:
-    watch.on_event(Event("starting", 0, job.questions.count))
-    async with models.started(), _watched(watch.stop) as stopping:
-        return await work_on(job, stopping, watch.on_event, watch.on_step)
-
-
-@contextlib.asynccontextmanager
-async def _watched(stop: threading.Event | None) -> AsyncIterator[asyncio.Event]:
-    """Yield an asyncio event that is set soon after `stop` is, or never if `stop` is None. (Code in the event loop
-    cannot wait for `stop` itself.)"""
     stopping = asyncio.Event()
 
     async def look() -> None:
-        assert stop is not None
-        while not stop.is_set():
+        """Set `stopping` soon after `watch.stop` is set, for which code in the event loop cannot wait."""
+        while watch.stop is None or not watch.stop.is_set():
             await asyncio.sleep(_LOOK_S)
         stopping.set()
 
-    looking = None if stop is None else asyncio.ensure_future(look())
-    try:
-        yield stopping
-    finally:
-        if looking is not None:
+    watch.on_event(Event("starting", 0, job.questions.count))
+    async with models.started():
+        looking = asyncio.ensure_future(look())
+        try:
+            return await work_on(job, stopping, watch.on_event, watch.on_step)
+        finally:
             looking.cancel()
 
 

@@ -136,9 +136,7 @@ class Run:
             >>> for call in pyfast.Run("RUN").prompts("q1"):
             ...     print(call.prompt, call.messages, call.completion)
         """
-        if self.path is None:
-            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
-        return calls_of(self.path / JOURNAL, id)
+        return calls_of(stored(self) / JOURNAL, id)
 
     def prefix_cache(self, tokens: float = math.inf) -> dict[str, CachedTokens]:
         """Estimate what a prefix cache would save, for an LLM whose server does not report its cached tokens.
@@ -160,9 +158,7 @@ class Run:
             >>> for name, used in pyfast.Run("RUN").prefix_cache(100_000).items():
             ...     print(name, used.tokens - used.cached)
         """
-        if self.path is None:
-            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
-        return cached_tokens(self.path / JOURNAL, tokens)
+        return cached_tokens(stored(self) / JOURNAL, tokens)
 
     def money(self, prices: str | Path | Prices, *, paid: bool = False) -> float:
         """Compute the price of the LLM calls of all questions that have ended.
@@ -184,9 +180,8 @@ class Run:
             >>> pyfast.Run("RUN").money("prices.toml")
             0.31
         """
-        if self.path is None:
-            raise InputError("a run in memory does not record its models; pass a folder to pyfast.answer as `run`")
-        return sum(money_by_id(self.path, listed(prices), paid).values())
+        folder = stored(self, "does not record its models")
+        return sum(money_by_id(folder, listed(prices), paid).values())
 
     def to_arrow(
         self,
@@ -258,9 +253,21 @@ class Run:
         return f"<pyfast.Run {where}, {self.status.ended} of {self.status.questions} questions>"
 
 
+def run_of(run: Run | str | Path) -> Run:
+    """Return a run, opening it if it is given as a folder."""
+    return run if isinstance(run, Run) else Run(run)
+
+
 def folder_of(run: Run | str | Path) -> Path | None:
     """Return the folder of a run. None: the run is in memory."""
     return run.path if isinstance(run, Run) else Path(run)
+
+
+def stored(run: Run | str | Path, lacks: str = "does not keep prompts") -> Path:
+    """Return the folder of a run. Raises an `InputError` that says what a run in memory `lacks`."""
+    if (folder := folder_of(run)) is None:
+        raise InputError(f"a run in memory {lacks}; pass a folder to pyfast.answer as `run`")
+    return folder
 
 
 def report_of(
@@ -272,7 +279,8 @@ def report_of(
 ) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
-    return evaluate(answers, gold, metrics, where, _rows_of(run), figures, also)
+    rows = rows_in(_index_of(folder_of(run), "any row of a gold table counts as evidence"))
+    return evaluate(answers, gold, metrics, where, rows, figures, also)
 
 
 def scores_and_gold(
@@ -300,7 +308,7 @@ def results_of(
 ) -> Results:
     """Collect the results of the run called `name` for a table. With `sources`, the table contains one row per
     source, and gold or metrics raise `InputError`. With `prices`, it contains the cost of each question."""
-    run = run if isinstance(run, Run) else Run(run)
+    run = run_of(run)
     if sources and (gold is not None or metrics is not None):
         raise InputError("sources: a table with one row per source cannot show gold or metrics")
     scores = None if sources else scores_and_gold(run, gold, metrics)
@@ -337,17 +345,12 @@ def file_of_questions(run: Path) -> Path:
 def _documents_of(run: Run) -> Callable[[str], Document | None]:
     """Return a function that returns documents from a run's index. If the index no longer exists, this function
     logs a warning and finds no document."""
-    index = (
-        None
-        if run.path is None
-        else _index_of(
-            run.path, "sources are listed without pages and rows, and only with titles that the run has stored"
-        )
-    )
+    otherwise = "sources are listed without pages and rows, and only with titles that the run has stored"
+    index = _index_of(run.path, otherwise)
 
     @lru_cache(64)
     def document(uri: str) -> Document | None:
-        opened = index and index()
+        opened = index()
         try:
             return opened.document(uri) if opened else None
         except KeyError:
@@ -367,22 +370,14 @@ def questions_of(run: Path) -> Iterator[Question]:
     return iter(())
 
 
-def _rows_of(run: Run | str | Path) -> Rows | None:
-    """Return a function that returns the rows of a table in a run's index, or None if the run used no index. If
-    the index no longer exists, the returned function logs a warning and returns None."""
-    path = folder_of(run)
-    index = None if path is None else _index_of(path, "any row of a gold table counts as evidence")
-    return index and rows_in(index)
-
-
-def _index_of(run: Path, otherwise: str) -> Callable[[], Index | None] | None:
-    """Return a function that opens a run's index, or None if the run used no index. If the index no longer exists,
-    the returned function logs a warning with `otherwise`, and returns None."""
-    if not recorded_value(run, "places", "index"):
-        return None
+def _index_of(run: Path | None, otherwise: str) -> Callable[[], Index | None]:
+    """Return a function that opens a run's index, or returns None if the run used none. If the index no longer
+    exists, the function logs a warning with `otherwise`, and returns None."""
 
     @cache
     def index() -> Index | None:
+        if run is None or not recorded_value(run, "places", "index"):
+            return None
         try:
             opened = index_of(recorded_path(run, "index"), run)
         except InputError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyfast.api.answer import answer
 from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM
-from pyfast.api.run import GoldLike, Run, folder_of, gold_of, questions_of, report_of
+from pyfast.api.run import GoldLike, Run, gold_of, questions_of, report_of, run_of, stored
 from pyfast.engine import Record, questions_in, recorded_value
 from pyfast.engine.configuration import recorded_path
 from pyfast.errors import InputError
@@ -333,9 +333,7 @@ def distill(
     tests = [Path(one) for one in ([not_in] if isinstance(not_in, str | Path) else not_in)]
     collected, counts = Collected(), dict[str, tuple[int, int]]()
     for one in given:
-        folder = folder_of(one)
-        if folder is None:
-            raise InputError("a run in memory does not keep prompts; pass a folder to pyfast.answer as `run`")
+        folder = stored(one)
         run = Run(folder)
         texts, sides = dict[str, str](), dict[str, bool]()
         talks: dict[
@@ -448,7 +446,7 @@ def calibrate_cascade(
     """
     features, right = list[Sequence[float]](), list[float]()
     for run in [runs] if isinstance(runs, Run | str | Path) else runs:
-        for by, answered in attempts_of((run if isinstance(run, Run) else Run(run)).records).items():
+        for by, answered in attempts_of(run_of(run).records).items():
             answers = [Record(id, "answered", one["answer"]) for id, one in answered.items()]
             for scored in score_answers(answers, gold_of(run, gold), ["em_f1"]).questions:
                 features.append(features_of(by, answered[scored.id]))

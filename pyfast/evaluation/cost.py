@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pyfast.engine import Record, recorded_value
+from pyfast.engine import recorded_value
 from pyfast.engine.journal.journal_reader import Used, used_by
 from pyfast.errors import InputError, first_fault
 from pyfast.evaluation.metrics import Scored
@@ -131,15 +131,12 @@ class Cost:
     reused_completion_tokens: float = 0.0
 
 
-def cost_of(
-    run: str, folder: Path | None, records: Mapping[str, Record], scored: Sequence[Scored], prices: Prices | None
-) -> Cost:
+def cost_of(run: str, folder: Path | None, scored: Sequence[Scored], prices: Prices | None) -> Cost:
     """Compute the cost of the scored questions of a run.
 
     Args:
         run: The run's name.
         folder: The run's folder. None for a run in memory, which has no times and no cached tokens.
-        records: The run's records by id.
         scored: The questions over which the means are computed.
         prices: A price list. None: no costs in money.
 
@@ -147,7 +144,7 @@ def cost_of(
         InputError: A model of the run is missing in the price list.
     """
     journal = {} if folder is None else used_by(folder)
-    used = [journal.get(one.id) or Used(**asdict(records[one.id].usage)) for one in scored]
+    used = [journal.get(one.id) or Used(**asdict(one.usage)) for one in scored]
     seconds = [one.seconds for one in used]
     figures = next((name for name in _RIGHT if any(name in one.shares for one in scored)), None)
     # A question without gold answers, of which only the evidence is scored, is neither right nor wrong.

@@ -689,7 +689,7 @@ def test_gold_without_answers_is_not_announced(tmp_path: Path, caplog: pytest.Lo
 def test_only_questions_with_gold_answers_are_right_or_wrong() -> None:
     gold = [{"id": "a", "answers": ["x"]}, {"id": "b", "answers": ["y"]}, {"id": "c", "supporting": ["u"]}]
     records = {id: Record(id, "answered", "x", usage=Usage(llm_calls=1)) for id in "abc"}
-    cost = cost_of("run", None, records, evaluate([*records.values()], gold).questions, None)
+    cost = cost_of("run", None, evaluate([*records.values()], gold).questions, None)
     assert cost.right == 0.5 and cost.per_right["llm_calls"] == 2
 
 

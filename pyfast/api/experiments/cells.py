@@ -42,7 +42,6 @@ from pyfast.api.index import build_index, open_index
 from pyfast.api.jobs import AnswerArguments, job_of
 from pyfast.api.knowledge import build_knowledge, open_knowledge
 from pyfast.api.models import opened
-from pyfast.api.run import Run
 from pyfast.api.summaries import SUMMARIES, summarize_index
 from pyfast.engine import Event, Watch, read_questions
 from pyfast.engine.configuration import CONFIGURATION
@@ -54,7 +53,7 @@ from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
 from pyfast.evaluation.compare import Difference, few_note, holm
 from pyfast.evaluation.compare import compare as differences_of
-from pyfast.evaluation.cost import Prices, cost_of, mean_cost, read_prices
+from pyfast.evaluation.cost import Prices, cost_of, listed, mean_cost
 from pyfast.evaluation.evaluate import groups_of, names_of, rows_of, unanswered_of
 from pyfast.evaluation.tables import DIFFERENCE, check_new, difference_cells, notes_of, write_table
 from pyfast.knowledge import has_knowledge
@@ -164,27 +163,22 @@ class Experiment:
         name = baseline or (self.cells[0].row if self.cells else "")
         if name not in {cell.row for cell in self.cells}:
             raise InputError(f"no row {name!r} was run")
-        differences, places = list[Difference](), list[dict[str, str]]()
+        found = list[tuple[dict[str, str], Difference]]()
         together = len(self.cells) * len(self.plan.columns)
-        for base in (cell for cell in self.cells if cell.row == name):
-            for cell in self.cells:
-                if (cell.set, cell.model) == (base.set, base.model) and cell.row != name:
-                    pairs, _ = differences_of(
-                        {name_of(base): base.scored, name_of(cell): _as(base.scored, cell.scored)}, together
-                    )
-                    pairs = [one for one in pairs if one.figure in self.plan.columns]
-                    differences += pairs
-                    places += [{"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}] * len(
-                        pairs
-                    )
-        bases = [cell for cell in self.cells if cell.row == name]
-        few = {cell.set: few_note(len(set(groups_of(cell.scored))), len(differences)) for cell in bases}
+        bases = {(cell.set, cell.model): cell for cell in self.cells if cell.row == name}
+        for cell in self.cells:
+            base = bases.get((cell.set, cell.model), cell)
+            if base is not cell:
+                place = {"set": cell.set, "model": cell.model, "row": cell.row, "baseline": name}
+                pair = {name_of(base): base.scored, name_of(cell): _as(base.scored, cell.scored)}
+                compared, _ = differences_of(pair, together)
+                found += [(place, one) for one in compared if one.figure in self.plan.columns]
+        few = {cell.set: few_note(len(set(groups_of(cell.scored))), len(found)) for cell in bases.values()}
         notes = [f"{of_set}: {note}" for of_set, note in few.items() if note]
         for note in notes:
             LOG.warning("%s", note)
-        corrected = holm([one.p for one in differences])
-        differences = [replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)]
-        both = list(zip(places, differences, strict=True))
+        corrected = holm([one.p for _, one in found])
+        both = [(place, replace(one, p_holm=p)) for (place, one), p in zip(found, corrected, strict=True)]
         records = [
             {**place, **{_OF_ROWS.get(key, key): it for key, it in asdict(one).items() if key not in ("a", "b")}}
             for place, one in both
@@ -196,7 +190,7 @@ class Experiment:
         )
         for file in files:
             write_table(file, records, [grid], [*failures(self.cells), *notes])
-        return differences
+        return [one for _, one in both]
 
 
 def experiment(
@@ -263,7 +257,6 @@ def experiment(
     models = None if llm is None else {_name_of(llm): Model(llm=llm, options=llm_options or {})}
     changed = {"models": models, "limit": limit, "sample": options.sample, "latency": latency}
     read = read_plan(plan).model_copy(update={name: new for name, new in changed.items() if new is not None})
-    listed = read_prices(prices) if isinstance(prices, str | Path) else prices
     folder, sources = Path(out), {name: _source(Path(data) / name) for name in read.sets}
     if (folder / CONFIGURATION).exists():
         raise InputError(f"{folder} is the folder of a run; use another one for the experiment")
@@ -275,7 +268,7 @@ def experiment(
             load_system(row.system).configure(row.settings)
             check_named(row.retriever, row.rerank)
     sets = [_DataSet(name, source, _digest(source / "corpus.jsonl")) for name, source in sources.items()]
-    work = _Work(read, folder, options, concurrency, watch, listed)
+    work = _Work(read, folder, options, concurrency, watch, listed(prices))
     planned, found = [], dict[tuple[str, str], Searched]()
     for one in sets:
         for model_name in read.models:
@@ -388,8 +381,7 @@ def _cell(work: _Work, cell: _Planned) -> Cell:
     reports = [evaluate(run, gold if gold.is_file() else cell.data.questions, metrics=metrics) for run in runs]
     scored = _together([report.questions for report in reports])
     costs = [
-        cost_of(str(run), run, {record.id: record for record in Run(run).records}, report.questions, work.prices)
-        for run, report in zip(runs, reports, strict=True)
+        cost_of(str(run), run, report.questions, work.prices) for run, report in zip(runs, reports, strict=True)
     ]
     figures, paper = rows_of(scored)[0].figures, cell.row.paper.get(cell.data.name, {})
     times = [one for one in map(service_times, runs) if one is not None]
