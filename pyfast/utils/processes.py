@@ -25,7 +25,7 @@ def available_cores() -> int:
 
 @contextmanager
 def process_of(
-    module: str, *arguments: str, stdin: IO[bytes] | int, stdout: IO[bytes] | int
+    module: str, *arguments: str, stdin: IO[bytes] | int, stdout: IO[bytes] | int, stderr: IO[bytes] | None = None
 ) -> Iterator[Popen[bytes]]:
     """Start a process that calls `main()` of a module, and yield it. At the end of the `with` block, the process
     is killed if it is still running.
@@ -35,13 +35,15 @@ def process_of(
         *arguments: The arguments, which `main` finds in `sys.argv[1:]`.
         stdin: The file from which the process reads, or `subprocess.PIPE`.
         stdout: The file into which the process writes, or `subprocess.PIPE`.
+        stderr: The file for its error messages. None: that of this process.
     """
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
-    own = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1", _PARENT: str(os.getpid())}
     # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
     # Pipes have no buffer: to close a buffered pipe to a killed process would raise BrokenPipeError.
-    with Popen(command, 0, stdin=stdin, stdout=stdout, env=os.environ | own, start_new_session=True) as process:
+    own = {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1"}
+    own[_PARENT] = str(os.getpid())
+    with Popen(command, 0, None, stdin, stdout, stderr, env=own, start_new_session=True) as process:
         try:
             yield process
         finally:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +19,14 @@ from typing import Any
 import orjson
 
 from pyfast.api.conformance.material import CheckLLM, build_corpus, marked, poisoned, questions_about, spoiled
-from pyfast.api.conformance.runs import PATIENCE_S, Subject, answered, name_of, recorded
+from pyfast.api.conformance.runs import PATIENCE_S, Subject, answered, main, name_of, recorded
 from pyfast.engine import Answer, Context, Question
 from pyfast.engine.run_folder import ANSWERS
 from pyfast.errors import PyfastError
 from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system
 from pyfast.systems.system import System
+from pyfast.utils.processes import process_of
 
 KILLS = 5
 _KILLED_CONCURRENCY = 4  # So few that a kill finds finished, running and waiting questions.
@@ -184,26 +183,21 @@ def _killed_and_resumed(checked: _Checked) -> str:
         "system": checked.name,
         "settings": dict(checked.subject.settings),
         "index": None if index is None else str(index.folder),
+        "place": str(checked.place),
         "run": str(run),
         "log": str(log),
         "delay_s": _DELAY_S,
         "concurrency": _KILLED_CONCURRENCY,
     }
-    code = "from pyfast.api.conformance.runs import main; main()"
-    command = [sys.executable, "-c", code, json.dumps(order, default=str)]
-    # The child process imports what this one can: the user's module may be beside a script.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    environment["TMPDIR"] = str(checked.place)  # A killed process leaves its temporary files.
+    started = partial(process_of, main.__module__, json.dumps(order, default=str), stdin=subprocess.DEVNULL)
     deadline = time.monotonic() + PATIENCE_S
     killed_at: list[int] = []
     with output_path.open("wb") as output:
         while True:
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-            try:
+            with started(stdout=output, stderr=output) as process:
                 if len(killed_at) == KILLS:
                     process.wait(max(deadline - time.monotonic(), 1))
-                    break
-                if not killed_at:
+                elif not killed_at:
                     time.sleep(0.3 * chance.random())  # a moment during its start
                 else:
                     more = _lines(run) + chance.randrange(1, len(checked.questions) // KILLS)
@@ -212,9 +206,6 @@ def _killed_and_resumed(checked: _Checked) -> str:
                     time.sleep(chance.random() * _DELAY_S)
                 if process.poll() is not None:
                     break
-            finally:
-                process.kill()
-                process.wait()
             killed_at.append(_lines(run))
     if process.returncode:
         last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]

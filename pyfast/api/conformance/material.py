@@ -132,12 +132,6 @@ class CheckLLM:
         self._instant = Instant()
         self._spoil, self._delay_s, self._log = spoil, delay_s, log
 
-    async def start(self) -> None:
-        """Do nothing: there is nothing to load."""
-
-    async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
-
     async def complete(self, request: Request) -> Completion:
         """Answer a request. Raises `CallError` for a request that every real LLM would refuse."""
         digest = request.digest()

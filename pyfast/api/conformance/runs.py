@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 from pyfast.utils.log import LOG
+from pyfast.utils.processes import end_with_parent
 
 PATIENCE_S = 600.0
 
@@ -70,9 +72,11 @@ def recorded(run: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Start or resume a run in a process that a check kills. The first argument of the process is a JSON object
-    with the system's name, the settings, the paths of index, run and log, the LLM's delay, and the
-    concurrency."""
+    with the system's name, the settings, the folder for temporary files, the paths of index, run and log, the
+    LLM's delay, and the concurrency."""
+    end_with_parent()
     order = json.loads(sys.argv[1])
+    tempfile.tempdir = order["place"]  # A killed process leaves its temporary files.
     index = None if order["index"] is None else Index(Path(order["index"]))
     subject = Subject(load_system(order["system"]), order["settings"], index)
     llm = CheckLLM(delay_s=order["delay_s"], log=Path(order["log"]))
