@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -303,35 +302,35 @@ class Engine:
         # An asynchronous context manager is a generator, which an ending event loop may close before this one.
         with self._using(await self._viewed(filter)) as view:
             prepared = await self._prepare(view, system, settings)
-            working: deque[asyncio.Task[list[Record]]] = deque()
-            asked = _conversations(questions)
-            following: asyncio.Task[list[Question]] | None = asyncio.ensure_future(_next(asked))
-            fault: Exception | None = None
+            working = asyncio.Queue[
+                asyncio.Task[list[Record]] | None
+            ]()  # in the order of the questions; None: end
+            started, room = set[asyncio.Task[list[Record]]](), asyncio.Semaphore(2 * self._concurrency)
+
+            async def read() -> None:
+                try:
+                    async with contextlib.aclosing(_conversations(questions)) as asked:
+                        async for turns in asked:
+                            await room.acquire()
+                            narrowed = _narrowed(turns, documents, view)
+                            started.add(task := asyncio.ensure_future(self._answer(narrowed, view, prepared, ())))
+                            task.add_done_callback(started.discard)
+                            working.put_nowait(task)
+                finally:
+                    working.put_nowait(None)
+
+            reading = asyncio.ensure_future(read())
             try:
-                while working or following is not None:
-                    has_room = following is not None and len(working) < 2 * self._concurrency
-                    wanted = {*list(working)[:1], *([following] if has_room and following is not None else [])}
-                    await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
-                    if has_room and following is not None and following.done():
-                        try:
-                            turns = _narrowed(following.result(), documents, view)
-                        except Exception as error:
-                            turns, fault = [], error
-                        if turns:
-                            working.append(asyncio.ensure_future(self._answer(turns, view, prepared, ())))
-                        following = asyncio.ensure_future(_next(asked)) if turns else None
-                    while working and working[0].done():
-                        for record in working[0].result():
-                            yield record
-                        working.popleft()
-                if fault is not None:
-                    raise fault
+                while (answering := await working.get()) is not None:
+                    for record in await answering:
+                        yield record
+                    room.release()
+                await reading  # raises its error after the records of all earlier questions
             finally:
-                left = [*working, *([following] if following is not None else [])]
-                for task in left:
-                    task.cancel()
+                left = [reading, *started]
+                for one in left:
+                    one.cancel()
                 await asyncio.gather(*left, return_exceptions=True)
-                await asked.aclose()
 
     async def answer_run(
         self,
@@ -704,11 +703,6 @@ _Prepared = tuple[Ask, PromptOverrides | None, str, Collection[Role]]
 def _opened(configured: ConfiguredSystem) -> _Prepared:
     ask = configured.ask(configured.open(None))
     return ask, configured.replaced, configured.system.name, configured.roles
-
-
-async def _next(asked: AsyncGenerator[list[Question], None]) -> list[Question]:
-    """Return the next question, or the turns of the next conversation, or an empty list at the end."""
-    return await anext(asked, [])
 
 
 async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:

@@ -62,9 +62,8 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
         InputError: A role does not exist, or an option is for a role without a model, or for a model that was
             passed as an object.
     """
-    each: dict[Role, LLM | str] = {}
-    for role, llm in given.items() if isinstance(given, Mapping) else [(DEFAULT_ROLE, given)]:
-        each[read_role(role)] = llm
+    by_given = given if isinstance(given, Mapping) else {DEFAULT_ROLE: given}
+    each: dict[Role, LLM | str] = {read_role(role): llm for role, llm in by_given.items()}
     if not each:
         raise InputError("llm: no model was given")
     options_of: dict[Role, dict[str, Any]] = {role: {} for role in each}

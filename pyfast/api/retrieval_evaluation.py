@@ -66,11 +66,9 @@ class RetrievalSetting:
         names = [field.name for field in fields(RetrievalSetting)]
         if unknown := given.keys() - set(names):
             raise InputError(f"setting {text!r}: unknown key {sorted(unknown)[0]!r}; known: {', '.join(names)}")
-        setting = RetrievalSetting(**given)
-        setting.check()
-        return setting
+        return RetrievalSetting(**given)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid."""
         if self.ranking not in get_args(Ranking):
             raise InputError(f"ranking: expected one of {', '.join(get_args(Ranking))}, got {self.ranking!r}")
@@ -199,16 +197,13 @@ def evaluate_retrieval(
         for name, some, pools in _pools(searched, asked, of_index):
             for one, pool in zip(some, pools, strict=True):
                 shares[name][one.id] = _shares(searched, pool, one, cuts)
-    reports: dict[str, SettingReport] = {}
-    for name, setting in named.items():
-        scored = [
-            Scored(one.id, "retrieved", None, {"type": one.type or "(none)"}, None, shares[name][one.id])
-            for one in asked
-        ]
-        reports[name] = SettingReport(setting, rows_of(scored), scored)
-    scored_by_name = {name: report.questions for name, report in reports.items()}
-    differences, _ = differences_of(scored_by_name)
-    return RetrievalReport(reports, differences, without, not_indexed)
+    types = {one.id: {"type": one.type or "(none)"} for one in asked}
+    scored = {
+        name: [Scored(id, "retrieved", None, types[id], None, of_setting[id]) for id in types]
+        for name, of_setting in shares.items()
+    }
+    reports = {name: SettingReport(one, rows_of(scored[name]), scored[name]) for name, one in named.items()}
+    return RetrievalReport(reports, differences_of(scored)[0], without, not_indexed)
 
 
 def _named(
@@ -217,8 +212,7 @@ def _named(
     pairs = settings.items() if isinstance(settings, Mapping) else ((None, one) for one in settings)
     named: dict[str, RetrievalSetting] = {}
     for given, one in pairs:
-        setting = RetrievalSetting.parse(one) if isinstance(one, str) else replace(one)
-        setting.check()
+        setting = RetrievalSetting.parse(one) if isinstance(one, str) else one
         name = str(setting) if given is None else given
         if name in named:
             raise InputError(f"settings: {name!r} is given twice")

@@ -335,14 +335,13 @@ def distill(
     for one in given:
         folder = stored(one)
         run = Run(folder)
-        texts, sides = dict[str, str](), dict[str, bool]()
-        talks: dict[
-            str, bool
-        ] = {}  # All turns of a conversation are held out or used together with its first turn.
+        texts, sides, talks = dict[str, str](), dict[str, bool](), dict[str, bool]()
         for question in questions_of(folder):
             texts[question.id] = question.text
             side = is_held_out(question.text, options.held_out)
-            sides[question.id] = side if (talk := question.conversation) is None else talks.setdefault(talk, side)
+            if question.conversation is not None:  # All turns are held out or used together with the first one.
+                side = talks.setdefault(question.conversation, side)
+            sides[question.id] = side
         ended = [record.id for record in run.records]
         _refuse_tests(folder, {id: texts.get(id) for id in ended}, tests)
         right = _right(run, gold, options)

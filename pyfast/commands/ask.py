@@ -63,10 +63,8 @@ def _print_answer(record: Record, index: Index) -> None:
     elif record.state == "abstained":
         print("no answer: the evidence does not contain one")
     for number, item in enumerate(record.evidence, start=1):
-        title, score = (
-            item.heading or index.title(item.uri),
-            "" if item.score is None else f", score {item.score:.3f}",
-        )
+        title = item.heading or index.title(item.uri)
+        score = "" if item.score is None else f", score {item.score:.3f}"
         place = f"{title} ({item.uri})" if title else item.uri
         print(f"\n{number}. {plain(place)}{score}\n   {cut(item.line, SNIPPET)}")
 

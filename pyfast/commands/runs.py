@@ -39,12 +39,12 @@ def status(
         prices: A price list. If given, the cost is shown in money too.
     """
     from pyfast.api.run import Run
-    from pyfast.evaluation import read_prices
+    from pyfast.evaluation.cost import listed
 
-    status = Run(run).status
-    known = None if prices is None else read_prices(prices)
-    money, cost = (None if known is None else Run(run).money(known, paid=paid) for paid in (False, True))
-    cached = {} if prefix_cache is None else Run(run).prefix_cache(prefix_cache)
+    opened, known = Run(run), listed(prices)
+    status = opened.status
+    money, cost = (None if known is None else opened.money(known, paid=paid) for paid in (False, True))
+    cached = {} if prefix_cache is None else opened.prefix_cache(prefix_cache)
     if json:
         estimate: dict[str, Any] = {name: asdict(one) for name, one in cached.items()}
         more: dict[str, Any] = {"prefix_cache_estimate": estimate} if cached else {}
@@ -79,28 +79,23 @@ def status(
         say(f"seconds per question: {shown}{' (without reused LLM calls)' if status.reused else ''}")
     if status.stages:
         heads = ("stage", "role", "calls", "queued, ms/question", "running, ms/question", "calls/batch")
-        rows = (
+        stages = (
             (one.name, one.role, one.calls, f"{one.queued_ms:.2f}", f"{one.running_ms:.2f}", f"{one.batch:.1f}")
             for one in status.stages
         )
-        show_table(heads, rows, keys=2)
+        show_table(heads, stages, keys=2)
         for one in status.stages:
             if one.prompt_tokens and not one.role:
                 say(f"{plain(one.name)}: {one.batch * one.calls:.0f} texts, {one.prompt_tokens} tokens")
         say("running: a batch's time counts in full for each question in it")
     if cached:
         say("prompt tokens, and an estimate of how many are computed with a prefix cache:")
-        show_table(
-            ("prompt", "calls", "tokens/question", "computed/question"),
-            (
-                (
-                    name,
-                    one.calls,
-                    *(f"{it / max(status.ended, 1):.0f}" for it in (one.tokens, one.tokens - one.cached)),
-                )
-                for name, one in cached.items()
-            ),
+        ended = max(status.ended, 1)
+        rows = (
+            (name, one.calls, f"{one.tokens / ended:.0f}", f"{(one.tokens - one.cached) / ended:.0f}")
+            for name, one in cached.items()
         )
+        show_table(("prompt", "calls", "tokens/question", "computed/question"), rows)
     for name, seconds in status.gpu_seconds.items():
         say(f"{plain(name)}: {seconds:.2f} s, {seconds / max(status.working, 1e-9):.1%} of the time")
     for reason, count in status.failures:

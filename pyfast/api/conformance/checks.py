@@ -48,7 +48,7 @@ class CheckResult:
 
 
 class _NotHeldError(Exception):
-    """Raised if the system does not keep a promise. The arguments are `detail` and `causes` of `CheckResult`."""
+    """Raised if the system violates a guarantee. The arguments are `detail` and `causes` of `CheckResult`."""
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class _Checked:
     def run(
         self, folder: str, questions: Sequence[Question], llm: CheckLLM, concurrency: int, **limits: int
     ) -> list[dict[str, Any]]:
-        """Make a new run in this process, and return its records. Raises `_NotHeldError` unless each question has
-        one record."""
+        """Carry out a new run in this process, and return its records. Raises `_NotHeldError` unless each question
+        has one record."""
         self.steps.clear()
         subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
         budget = {"seconds": _QUESTION_S, **limits}

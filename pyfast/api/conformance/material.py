@@ -50,7 +50,7 @@ POISON = {
 
 
 def build_corpus(folder: Path) -> Path:
-    """Make a corpus with texts, a table and triples. Build its index, and return the folder of the index."""
+    """Create a corpus with texts, a table and triples, build its index, and return the folder of the index."""
     corpus = folder / "corpus"
     corpus.mkdir()
     rows, triples = ["lighthouse,keeper,height in metres"], []
@@ -70,8 +70,8 @@ def build_corpus(folder: Path) -> Path:
 
 
 def questions_about(index: Index | None) -> list[Question]:
-    """Make single questions and conversations about the content of the index. Without an index, they are
-    about the small corpus."""
+    """Create single questions and conversations about the content of the index or, without an index, about the
+    small corpus."""
     count = SINGLE + CONVERSATIONS * TURNS
     if index is None:
         about = [f"the lighthouse of {_LIGHTS[at % len(_LIGHTS)]}" for at in range(count)]
@@ -124,8 +124,8 @@ class CheckLLM:
     slots = 16
 
     def __init__(self, spoil: Spoil | None = None, delay_s: float = 0.0, log: Path | None = None) -> None:
-        """`delay_s` is the average duration of a call in seconds. The file `log` gets a line for each call.
-        `spoil` changes the replies to requests that contain `MARK`."""
+        """`delay_s` is the mean duration of a call in seconds. Each call appends a line to the file `log`. `spoil`
+        changes the replies to requests that contain `MARK`."""
         self.leaks: Counter[str] = Counter()
         """How often each control token came to this LLM in the text of a question or document. pyfast must
         turn such tokens into plain text before the LLM sees them"""

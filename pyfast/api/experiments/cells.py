@@ -400,8 +400,8 @@ def _cell(work: _Work, cell: _Planned) -> Cell:
 
 
 def _latency(work: _Work, cell: _Planned) -> Mapping[str, float]:
-    """Measure the latency of a cell with one client, or without the option `restart`, read what was
-    measured before."""
+    """Measure the latency of a cell with one client. Without the option `restart`, an earlier measurement is
+    reused."""
     plan, model = work.plan, work.plan.models[cell.model]
     if not plan.latency:
         return {}
@@ -435,7 +435,7 @@ def _sum(same: Sequence[Scored]) -> Scored:
 
 
 def _as(like: Sequence[Scored], scored: Sequence[Scored]) -> Sequence[Scored]:
-    """Sort the questions `scored` into the order of the questions `like`."""
+    """Return the questions `scored` in the order of the questions `like`."""
     by_id = {one.id: one for one in scored}
     return [by_id[one.id] for one in like]
 
@@ -463,9 +463,9 @@ def _digest(path: Path) -> str:
 
 
 def _check_same(work: _Work, data: _DataSet, place: Path, **models: str) -> None:
-    """Compare what an index of the experiment was made of with what it would be made of now, and note it beside
-    the index: its corpus, its vectors, and the `models` that read the corpus. With `restart`, an index that was
-    made of something else gets another name. Otherwise it is an error."""
+    """Compare the inputs of an index (the corpus, the vectors and the `models` that read the corpus) with those
+    recorded when it was built, and record them beside it. If they differ, `restart` renames the index; without
+    `restart`, the function raises `InputError` if runs exist."""
     corpus, notes = data.source / "corpus.jsonl", place.parent / "made_of.json"
     now = {"corpus": data.digest, "vectors": list(work.plan.vectors), **models}
     noted = orjson.loads(notes.read_bytes()) if notes.exists() else {}
@@ -489,7 +489,7 @@ def _check_same(work: _Work, data: _DataSet, place: Path, **models: str) -> None
 
 
 def _reader(model: Model) -> str:
-    """Return what identifies the model that reads the documents."""
+    """Return the fingerprint of the model that reads the documents."""
     models = opened(model.llm, model.options).full()
     reads = models.get("read", models.get(DEFAULT_ROLE))
     return "" if reads is None else reads.fingerprint  # Without a model, the call that needs it says so.
@@ -520,8 +520,8 @@ def _index(work: _Work, data: _DataSet, model_name: str) -> Index:
 
 
 def _extracted(plan: Plan, index: Index, model_name: str) -> str:
-    """Say in words what extracted the knowledge graph of an index, and the calls and tokens. Empty: no system uses
-    a graph."""
+    """Describe what extracted the knowledge graph of an index, and with how many calls and tokens. The result is
+    empty if no system uses a graph."""
     if not any(one.opens for one in systems_of(plan)):
         return ""
     if plan.knowledge == "rules":
@@ -533,7 +533,7 @@ def _extracted(plan: Plan, index: Index, model_name: str) -> str:
 
 
 def _summarized(work: _Work, data: _DataSet, index: Index, model_name: str) -> tuple[Index, str]:
-    """Return the index for systems that read summaries, and say in words which summaries it has."""
+    """Return the index for systems that read summaries, and a description of its summaries."""
     plan = work.plan
     if not any(one.reads_summaries for one in systems_of(plan)):
         return index, ""
@@ -541,10 +541,8 @@ def _summarized(work: _Work, data: _DataSet, index: Index, model_name: str) -> t
         return index, "none, because each question searches its own documents"
     if not plan.summaries:
         return index, "none, because the plan does not ask for them"
-    model, place = (
-        plan.models[model_name],
-        index.folder.parent / f"{data.name}-{folder_name(model_name)}-summaries",
-    )
+    model = plan.models[model_name]
+    place = index.folder.with_name(f"{data.name}-{folder_name(model_name)}-summaries")
     _check_same(work, data, place, model_of_the_summaries=_reader(model))
     if not place.exists():
         LOG.info("%s: writing the summaries", place)
@@ -557,7 +555,8 @@ def _summarized(work: _Work, data: _DataSet, index: Index, model_name: str) -> t
 
 
 def _name_of(llm: str | Mapping[str, str]) -> str:
-    """Return the name of a model in tables and folders. It has no address: another server may have the model."""
+    """Return the name of a model in tables and folders, without its address, because the model can move to another
+    server."""
     specs = {"default": llm} if isinstance(llm, str) else llm
     names = {role: re.sub("@https?://.*", "", spec) for role, spec in specs.items()}
     return ", ".join(name if role == "default" else f"{role}={name}" for role, name in names.items())

@@ -113,7 +113,8 @@ def is_published(plan: Plan, column: str) -> bool:
 
 
 def unused_figures(plan: Plan) -> list[str]:
-    """Say which published figures the tables of a plan do not show, because their set or column is not in it."""
+    """Return a note on each published figure that the tables do not show, because its set or column is not in the
+    plan."""
     published = [(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures]
     sets, columns = (dict.fromkeys(some) for some in zip(*published, strict=True)) if published else ((), ())
     counts = [

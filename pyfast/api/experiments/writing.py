@@ -96,7 +96,7 @@ def write_tables(
     `folder`. Each table is followed by the differences from the paper, and by what the questions of each set and
     model search (`sets`)."""
     for name in COMPARISONS:
-        (folder / name).unlink(missing_ok=True)  # It would be of other tables.
+        (folder / name).unlink(missing_ok=True)  # It belongs to earlier tables.
     for kind in (".md", ".tex"):
         texts = [f"# {plan.title}\n"] if plan.title and kind == ".md" else []
         texts += [f"{grid_text(summary_of(plan, cells), kind)}\n", *listed(failures(cells), kind)]
@@ -121,7 +121,7 @@ def write_tables(
 
 
 def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
-    """Make a table with the main figures of each cell, as a header and rows."""
+    """Return the main figures of each cell as a table: a header and rows."""
     measured = list(dict.fromkeys(name for cell in cells for name in cell.latency))
     currency = _currency(cells)
     also = unanswered_columns(cell.unanswered for cell in cells)
@@ -145,14 +145,14 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
 
 
 def failures(cells: Sequence[Cell]) -> list[str]:
-    """Make a note for each cell with questions that failed: how many, and why the first of them failed. The other
-    notes say which questions of a set were not scored, or were scored differently."""
+    """Return a note for each cell with failed questions, with their number and the reason for the first failure,
+    followed by notes on questions that were not scored or were scored differently."""
     notes = dict.fromkeys(f"{cell.set}: {note}" for cell in cells for note in cell.notes)
     return [*failure_notes({name_of(cell): cell.unanswered for cell in cells}), *notes]
 
 
 def name_of(cell: Cell) -> str:
-    """Return the name of a cell in remarks and comparisons."""
+    """Return the name of a cell in notes and comparisons."""
     return f"{cell.row}, {cell.set}, {cell.model}"
 
 
@@ -207,8 +207,8 @@ def systems_of(plan: Plan) -> list[System]:
 
 
 def _table(plan: Plan, cells: Sequence[Cell], model: str) -> tuple[list[str], list[list[str]]]:
-    """Make the table of one model, as a header and rows. A published figure has its own column, after the column
-    of the measured figure."""
+    """Return the table of one model: a header and rows. A published figure has its own column, after that of the
+    measured figure."""
     published = {(name, column) for row in plan.rows for name, figures in row.paper.items() for column in figures}
     columns = [(name, column) for name in plan.sets for column in plan.columns]
     titles = [(f"{name} {_spaced(column)}", (name, column) in published) for name, column in columns]
