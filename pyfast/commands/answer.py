@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import Asked, Concurrency, Limit, Searched, with_options
+from pyfast.commands.arguments import Asked, Limit, Searched, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
@@ -13,6 +14,8 @@ from pyfast.utils.options import Cluster, Hardware, Option, RunOptions, Sampling
 
 if TYPE_CHECKING:
     from pyfast.api.estimate import Estimate
+    from pyfast.api.run import Run
+    from pyfast.engine import Watch
 
 
 @with_options
@@ -29,7 +32,6 @@ def answer(
     index: Path | None = None,
     shared_updates: bool = False,
     limit: Limit = None,
-    concurrency: Concurrency = None,
     accept_duplicates: bool = False,
     dry_run: bool = False,
     based_on: Annotated[Path | None, Option(flag="--from")] = None,
@@ -63,7 +65,7 @@ def answer(
         llm_options |= dict.fromkeys(names, True)
     given = asked.given | {"settings": settings, "llm_options": llm_options}
     if dry_run:
-        del given["llm_options"]
+        given = {name: value for name, value in given.items() if name not in ("llm_options", "concurrency")}
         opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
         show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
@@ -73,23 +75,12 @@ def answer(
     if run is None:
         raise InputError("answer: needs --run FOLDER, the folder of the run")
     export_spans()
-    done = watched(
-        run,
-        asked.llm,
-        lambda watch: pyfast.api.answer.answer(
-            questions,
-            index=None if index is None else searched.open(index, hardware),
-            run=run,
-            limit=limit,
-            concurrency=concurrency,
-            sampling=sampling,
-            options=options,
-            cluster=cluster,
-            watch=watch,
-            **given,
-        ),
-    )
-    tell(done)
+    work = partial(pyfast.api.answer.answer, questions, run=run, limit=limit, sampling=sampling, options=options)
+
+    def answered(watch: Watch) -> Run:
+        return work(index=index and searched.open(index, hardware), cluster=cluster, watch=watch, **given)
+
+    tell(watched(run, asked.llm, answered))
     for earlier in options.reused:
         print(plain(f"to see which answers changed: pyfast compare {earlier} {run} --answers"))
 

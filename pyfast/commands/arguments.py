@@ -17,8 +17,6 @@ from pyfast.utils.options import Hardware, Option, Options, RunOptions, meanings
 IndexFolder = Annotated[Path, typer.Argument(help="An index built by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
-_AT_ONCE = "How many questions or chunks to process at once; by default 64, or 10,000 with a Batch API."
-Concurrency = Annotated[int | None, typer.Option(min=1, max=65_536, help=_AT_ONCE)]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Use only the first N questions or chunks.")]
 _OPTIONS_FILE = Annotated[
     Path | None,
@@ -44,11 +42,14 @@ class LlmOptions(Options):
     """A limit per question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
     run_tokens=1000000; repeatable. When a run reaches its limit, questions in progress still finish. serve, mcp
     and bench accept no run limits."""
+    concurrency: Annotated[int | None, Option(min=1, max=65_536)] = None
+    """How many questions or chunks to process at once; by default 64, or 10,000 with a Batch API."""
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options as arguments of an API function."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """The options as arguments of an API function, without those that are None."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,10 @@ class Asked(Models):
     """A system that `pyfast systems` lists, or MODULE:NAME."""
     settings: Annotated[Mapping[str, str], Option(flag="--set", typed=list[str] | None, read="pairs")]
     """A setting of the system, such as graph=off or preset=paper; repeatable."""
+
+
+OF_ONE_QUESTION = ("system", "settings", "llm", "llm_options", "budget")
+"""The fields of `Asked` for commands that answer single questions"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

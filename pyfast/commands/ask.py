@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import Asked, IndexFolder, Searched, with_options
+from pyfast.commands.arguments import OF_ONE_QUESTION, Asked, IndexFolder, Searched, with_options
 from pyfast.commands.terminal import SNIPPET, clock, console, cut, json_line, lines, plain, tokens
 from pyfast.errors import CallError
 from pyfast.utils.options import Hardware, Option, RunOptions
@@ -26,7 +26,7 @@ _SAID = 120  # the maximum number of characters of a reply to show
 def ask(
     index: IndexFolder,
     question: str,
-    asked: Asked,
+    asked: Annotated[Asked, *OF_ONE_QUESTION],
     searched: Searched,
     hardware: Hardware,
     options: Annotated[RunOptions, "outage"],

@@ -44,15 +44,8 @@ def bench(
 
     # Read it before the measurement, which may replace this file.
     earlier = None if compare is None else pyfast.api.experiments.latency.read_bench(compare)
-    result = pyfast.api.experiments.latency.bench(
-        questions,
-        load,
-        index=index,
-        concurrency=concurrency,
-        journal=journal,
-        out=out,
-        **asked.given | {"system": system},
-    )
+    given = asked.given | {"system": system, "concurrency": concurrency, "journal": journal}
+    result = pyfast.api.experiments.latency.bench(questions, load, index=index, out=out, **given)
     if json:
         print(json_line(result.as_json()))
     else:

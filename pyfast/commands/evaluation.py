@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyfast.commands.arguments import (
-    Concurrency,
     IndexFolder,
     LlmOptions,
     Output,
@@ -49,7 +48,6 @@ def evaluate(
     costs: bool = False,
     per_question: Path | None = None,
     judge: list[str] | None = None,
-    concurrency: Concurrency = None,
 ) -> None:
     """Score the answers of runs, with a 95 % interval on every figure.
 
@@ -69,15 +67,14 @@ def evaluate(
         from pyfast.api.judgement import judge_answers
 
         folder, llm = _judged(run), read_models(judge)
-        common: Any = {"concurrency": concurrency, "options": options, **given.given}
-        work = partial(judge_answers, run, scoring.gold, judged=folder, llm=llm, **common)
+        work = partial(judge_answers, run, scoring.gold, judged=folder, llm=llm, options=options, **given.given)
         tell(watched(folder, llm, work), partial(print, file=sys.stderr))
         return folder
 
     if per_question is not None:
         check_new(per_question, output.overwrite, KINDS)
     output.check()
-    if not judge and (concurrency or any(given.given.values()) or options != RunOptions()):
+    if not judge and (any(given.given.values()) or options != RunOptions()):
         raise InputError("these options apply to a judge's run; also pass --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import Concurrency, LlmOptions, read_models, with_options
+from pyfast.commands.arguments import LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain, say, show_table
 from pyfast.errors import CallError, InputError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @with_options
 def experiment(
-    given: Annotated[LlmOptions, "llm_options"],
+    given: Annotated[LlmOptions, "llm_options", "concurrency"],
     options: Annotated[RunOptions, *OF_EXPERIMENT],
     cluster: Cluster | None,
     plan: str | None = None,
@@ -29,7 +29,6 @@ def experiment(
     limit: Annotated[int | None, Option(min=1)] = None,
     latency: Annotated[int | None, Option(min=0)] = None,
     prices: Path | None = None,
-    concurrency: Concurrency = None,
     compare: bool = False,
     baseline: str | None = None,
     list_plans: Annotated[bool, Option(flag="--list")] = False,
@@ -66,20 +65,8 @@ def experiment(
         if baseline not in rows:
             raise InputError(f"--baseline: no row {baseline!r} is run; the rows that are run: {', '.join(rows)}")
     llms = read_models(llm)
-    work = partial(
-        pyfast.api.experiments.cells.experiment,
-        plan,
-        data,
-        out,
-        llm=llms or None,
-        llm_options=given.llm_options,
-        limit=limit,
-        latency=latency,
-        prices=prices,
-        concurrency=concurrency,
-        options=options,
-        cluster=cluster,
-    )
+    work = partial(pyfast.api.experiments.cells.experiment, plan, data, out, llm=llms or None, limit=limit)
+    work = partial(work, latency=latency, prices=prices, options=options, cluster=cluster, **given.given)
     result = watched(out, llms, work)
     show_table(*result.summary(), keys=3)
     say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pyfast.commands.arguments import (
-    Concurrency,
     IndexFolder,
     LlmOptions,
     Output,
@@ -208,7 +207,6 @@ def summarize(
     overwrite: bool = False,
     embedder: str = "all-MiniLM-L6-v2",
     layers: Annotated[int, Option(min=1)] = 5,
-    concurrency: Concurrency = None,
 ) -> None:
     """Build a second index, which contains the documents of an index and summaries of them: a tree of summaries
     for `raptor`, or reports on communities in the knowledge graph for `graphrag`. To resume a stopped build,
@@ -226,20 +224,8 @@ def summarize(
     from pyfast.api.summaries import summarize_index
 
     llms = read_models(llm)
-    work = partial(
-        summarize_index,
-        index,
-        llms,
-        out=out,
-        of=of,
-        overwrite=overwrite,
-        embedder=embedder,
-        layers=layers,
-        concurrency=concurrency,
-        options=options,
-        **given.given,
-    )
-    made = watched(out, llms, work)
+    work = partial(summarize_index, index, llms, out=out, of=of, overwrite=overwrite, embedder=embedder)
+    made = watched(out, llms, partial(work, layers=layers, options=options, **given.given))
     print(f"{out}: {made.corpus.documents} documents and summaries")
 
 

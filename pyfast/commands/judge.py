@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from pyfast.commands.arguments import Concurrency, IndexFolder, LlmOptions, Models, read_models, with_options
+from pyfast.commands.arguments import IndexFolder, LlmOptions, Models, read_models, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say, show_table
 from pyfast.utils.options import OF_EVERY_RUN, Option, RunOptions
@@ -21,7 +21,6 @@ def judge(
     models: Models,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
     ties: bool = True,
-    concurrency: Concurrency = None,
 ) -> None:
     """Let an LLM compare the answers of two runs. The LLM sees each pair of answers in both orders.
 
@@ -33,16 +32,7 @@ def judge(
     """
     from pyfast.api.judgement import judge_runs
 
-    work = partial(
-        judge_runs,
-        run_a,
-        run_b,
-        run=run,
-        ties=ties,
-        concurrency=concurrency,
-        options=options,
-        **models.given,
-    )
+    work = partial(judge_runs, run_a, run_b, run=run, ties=ties, options=options, **models.given)
     judged = watched(run, models.llm, work)
     tell(judged.run)
     rows = (
@@ -67,7 +57,6 @@ def questions(
     users: Annotated[int, Option(min=1)] = 5,
     tasks: Annotated[int, Option(min=1)] = 5,
     per_task: Annotated[int, Option(flag="--questions", min=1)] = 10,
-    concurrency: Concurrency = None,
 ) -> None:
     """Let an LLM write questions about a corpus as a whole, without gold answers, for `pyfast judge`.
 
@@ -82,18 +71,6 @@ def questions(
     from pyfast.api.open_questions import write_questions
 
     llms = read_models(llm)
-    work = partial(
-        write_questions,
-        index,
-        out,
-        run=run,
-        users=users,
-        tasks=tasks,
-        questions=per_task,
-        llm=llms,
-        concurrency=concurrency,
-        options=options,
-        **given.given,
-    )
-    written = watched(run, llms, work)
+    work = partial(write_questions, index, out, run=run, users=users, tasks=tasks, questions=per_task, llm=llms)
+    written = watched(run, llms, partial(work, options=options, **given.given))
     print(f"{out}: {len(written)} questions")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyfast.commands.arguments import Concurrency, IndexFolder, Limit, LlmOptions, read_models, with_options
+from pyfast.commands.arguments import IndexFolder, Limit, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
 from pyfast.commands.terminal import plain
 from pyfast.utils.options import OF_EXTRACTION, Cluster, Option, RunOptions
@@ -40,7 +40,6 @@ def build(
     packed: bool = False,
     passes: Annotated[int, Option(min=1)] = 1,
     limit: Limit = None,
-    concurrency: Concurrency = None,
 ) -> None:
     """Extract a knowledge graph from the documents of an index. To resume a stopped extraction, repeat the
     command.
@@ -59,21 +58,9 @@ def build(
     from pyfast.knowledge.extraction import extraction_folder
 
     llms = read_models(llm)
-    work = partial(
-        pyfast.api.knowledge.build_knowledge,
-        index,
-        llms or None,
-        embedder=embedder,
-        chunk_tokens=chunk_tokens,
-        packed=packed,
-        passes=passes,
-        limit=limit,
-        concurrency=concurrency,
-        options=options,
-        cluster=cluster,
-        **given.given,
-    )
-    store = watched(extraction_folder(index), llms, work)
+    work = partial(pyfast.api.knowledge.build_knowledge, index, llms or None, embedder=embedder, limit=limit)
+    work = partial(work, chunk_tokens=chunk_tokens, packed=packed, passes=passes, **given.given)
+    store = watched(extraction_folder(index), llms, partial(work, options=options, cluster=cluster))
     _tell(index, store)
 
 

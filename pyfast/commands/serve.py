@@ -6,7 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pyfast.commands.arguments import Asked, IndexFolder, Models, Searched, pairs, values, with_options
+from pyfast.commands.arguments import (
+    OF_ONE_QUESTION,
+    Asked,
+    IndexFolder,
+    Models,
+    Searched,
+    pairs,
+    values,
+    with_options,
+)
 from pyfast.commands.terminal import with_times
 from pyfast.errors import InputError
 from pyfast.utils.options import Hardware, Option, ServerOptions
@@ -14,7 +23,7 @@ from pyfast.utils.options import Hardware, Option, ServerOptions
 
 @with_options
 def serve(
-    models: Models,
+    models: Annotated[Models, "llm", "llm_options", "budget"],
     searched: Searched,
     hardware: Hardware,
     options: ServerOptions,
@@ -89,7 +98,7 @@ def _by_system(given: dict[str, str]) -> dict[str, dict[str, Any]]:
 @with_options
 def mcp(
     index: IndexFolder,
-    asked: Asked,
+    asked: Annotated[Asked, *OF_ONE_QUESTION],
     searched: Searched,
     hardware: Hardware,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
-    from pyfast.training.loop import Point
+    from pyfast.training.loop import Estimate, Point
 
 app = typer.Typer(no_args_is_help=True, help="Train a system's models.")
 
@@ -70,17 +71,9 @@ def hseq_iterator(
     if estimate:
         print(estimate_hseq_iterator(given, model=model, settings=settings, options=options))
         return
+    train = partial(train_hseq_iterator, given, model=model, out=out, settings=settings, head=head)
     with _progress() as on_step:
-        training = train_hseq_iterator(
-            given,
-            model=model,
-            out=out,
-            settings=settings,
-            head=head,
-            options=options,
-            on_step=on_step,
-            on_estimate=lambda cost: console().print(str(cost)),
-        )
+        training = train(options=options, on_step=on_step, on_estimate=_print_estimate)
     _tell(training)
 
 
@@ -105,16 +98,8 @@ def distill(
     import pyfast.api.training
 
     with _progress() as on_step:
-        learned = pyfast.api.training.distill(
-            runs,
-            out=out,
-            model=model,
-            gold=gold,
-            not_in=not_in or (),
-            options=options,
-            on_step=on_step,
-            on_estimate=lambda cost: console().print(str(cost)),
-        )
+        teach = partial(pyfast.api.training.distill, runs, out=out, model=model, gold=gold, not_in=not_in or ())
+        learned = teach(options=options, on_step=on_step, on_estimate=_print_estimate)
     if os.environ.get("RANK", "0") != "0":
         return
     show_table(["run", "taken", "questions"], [(run, *counts) for run, counts in learned.runs.items()])
@@ -176,6 +161,10 @@ def _progress() -> Iterator[OnStep]:
             bars.update(bar, total=total, completed=point.step + 1, loss=f"{point.loss:.3f}")
 
         yield on_step
+
+
+def _print_estimate(estimate: Estimate) -> None:
+    console().print(str(estimate))
 
 
 def _tell(training: Training) -> None:
