@@ -45,12 +45,6 @@ class LlmOptions(Options):
     concurrency: Annotated[int | None, Option(min=1, max=65_536)] = None
     """How many questions or chunks to process at once; by default 64, or 10,000 with a Batch API."""
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options as arguments of an API function, without those that are None."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models(LlmOptions):

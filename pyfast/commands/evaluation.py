@@ -80,7 +80,7 @@ def evaluate(
     if scoring.gold is None:
         warn_of_other_questions(runs)
     reports = {
-        str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **asdict(scoring))
+        str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **scoring.given)
         for run, folder in folders.items()
     }
     if per_question is not None:
@@ -221,9 +221,8 @@ def export(
     """
     import pyfast.api.evaluation
 
-    shape: Any = {"wide": wide, "sources": sources, "format": format, "prices": scoring.prices}
-    options: Any = {"metrics": scoring.metrics, "overwrite": overwrite, **shape}
-    rows = pyfast.api.evaluation.export(runs, out, scoring.gold, **options)
+    shape: Any = {"wide": wide, "sources": sources, "format": format, "overwrite": overwrite}
+    rows = pyfast.api.evaluation.export(runs, out, **shape, **scoring.given)
     say(f"{out}: {rows} {'rows' if format is None else 'predictions'}")
 
 
@@ -254,7 +253,7 @@ def compare(
         return
     folders = [_judged(run) for run in runs] if judged else ()
     output.check()
-    comparison = pyfast.api.evaluation.compare(runs, judged=folders, **asdict(scoring))
+    comparison = pyfast.api.evaluation.compare(runs, judged=folders, **scoring.given)
     _tell(output, comparison, comparison.as_json, lambda: _show_comparison(comparison))
 
 

@@ -33,10 +33,7 @@ def report(
     from pyfast.engine import dedicate_process
 
     dedicate_process()
-    gold, metrics, prices = scoring.gold, scoring.metrics, scoring.prices
-    pyfast.reports.pages.report(
-        runs, out, gold, metrics=metrics, prices=prices, single=single, processes=processes
-    )
+    pyfast.reports.pages.report(runs, out, single=single, processes=processes, **scoring.given)
     if single is not None:
         print(f"wrote {out}; open it in a browser")
         return
@@ -61,9 +58,7 @@ def view(
         print(f"{address} (press Ctrl-C to stop)", flush=True)
 
     with contextlib.suppress(KeyboardInterrupt):
-        pyfast.reports.pages.view(
-            runs, scoring.gold, metrics=scoring.metrics, prices=scoring.prices, port=port, on_start=started
-        )
+        pyfast.reports.pages.view(runs, port=port, on_start=started, **scoring.given)
 
 
 @with_options

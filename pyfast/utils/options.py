@@ -114,6 +114,12 @@ class Options:
         """Create the object from the values of its fields."""
         return cls(**given)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as arguments of an API function with the same defaults."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: values[one.name] for one in fields(self) if values[one.name] != one.default}
+
     def part(self, of: Callable[..., T], **others: Any) -> T:
         """Create an object of another dataclass. Fields that are also options here take their values from here;
         `others` holds the values of further fields."""
