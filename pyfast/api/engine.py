@@ -11,7 +11,6 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
-    Collection,
     Iterator,
     Mapping,
     Sequence,
@@ -40,7 +39,6 @@ from pyfast.engine import (
     OnEvent,
     OnStep,
     Past,
-    PromptOverrides,
     Question,
     Record,
     RunFolder,
@@ -593,9 +591,10 @@ class Engine:
         on_text: OnText | None = None,
     ) -> list[Record]:
         """Answer one question, or the turns of one conversation, and return their records in order."""
-        ask, replaced, system, roles = prepared
+        configured, ask = prepared
+        system = configured.system.name
         if past or len(turns) > 1:
-            check_given(system, roles, self._llm.by_role)
+            check_given(system, configured.roles, self._llm.by_role)
         records = []
         task = asyncio.current_task()
         assert task is not None
@@ -604,7 +603,7 @@ class Engine:
             async with self._free:
                 for question in turns:
                     ticket = next(self._tickets)
-                    given = past, replaced, on_step, system, on_text
+                    given = past, configured.replaced, on_step, system, on_text
                     context = Context(view.runtime, question, ticket, *given)
                     context.ledger = ledger or context.ledger
                     record, answer = await answer_question(ask, context)
@@ -697,12 +696,11 @@ def _refuse_module(system: str | System) -> None:
         raise InputError(f"{system}: expected a System or the name of an installed system")
 
 
-_Prepared = tuple[Ask, PromptOverrides | None, str, Collection[Role]]
+_Prepared = tuple[ConfiguredSystem, Ask]
 
 
 def _opened(configured: ConfiguredSystem) -> _Prepared:
-    ask = configured.ask(configured.open(None))
-    return ask, configured.replaced, configured.system.name, configured.roles
+    return configured, configured.ask(configured.open(None))
 
 
 async def _conversations(questions: ManyQuestions) -> AsyncGenerator[list[Question], None]:

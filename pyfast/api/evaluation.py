@@ -15,10 +15,10 @@ from pyfast.api.run import (
     Run,
     folder_of,
     gold_of,
-    questions_of,
     report_of,
     results_of,
     run_of,
+    texts_of,
     warn_of_other_questions,
     warn_of_other_wordings,
 )
@@ -341,8 +341,7 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
     warn_of_other_wordings([before, after])
     changes = (change_of(first[place], record) for place, record in shared)
     found = [change for change in changes if change.differs]
-    folder = folder_of(after)
-    texts = {} if folder is None else {question.id: question.text for question in questions_of(folder)}
+    texts = texts_of(run_of(after))
     return [replace(change, question=texts.get(change.id, "")) for change in found]
 
 

@@ -134,9 +134,7 @@ def job_of(
         keeps_questions=not (joins or is_kept),
     )
     if folder is not None and not joins:
-        if not by_workers and not options.restart and (folder / BLOCKS).exists():
-            raise InputError(f"{folder}: this run was started on a cluster; resume it with ray (--ray local)")
-        begin(job)
+        begin(job, by_workers)
         if job.index is not None:
             job = replace(job, index=job.index.keeping_scores(folder / RERANK_SCORES))
         if session is not None:
@@ -173,14 +171,16 @@ async def _collected(questions: AsyncIterable[QuestionLike], limit: int | None) 
     return collected
 
 
-def begin(job: Job) -> None:
+def begin(job: Job, by_workers: bool = False) -> None:
     """Check that the run's folder is new, or that its run has the same configuration as `job`. Raises `InputError`
-    if the folder contains another run.
+    if the folder contains another run, or one that workers of a cluster started, unless `by_workers` is True.
 
     With the option `restart`, an existing folder is first renamed, so that the run starts from the beginning. Call
     this function before you load a model.
     """
     assert job.folder is not None
+    if not by_workers and not job.options.restart and (job.folder / BLOCKS).exists():
+        raise InputError(f"{job.folder}: this run was started on a cluster; resume it with ray (--ray local)")
     if job.options.restart and (aside := set_aside(job.folder)) is not None:
         LOG.info("the old run was moved to %s", aside)
     job.check()

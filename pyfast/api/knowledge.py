@@ -14,7 +14,7 @@ from pyfast.api.ray_workers import extract_by_workers
 from pyfast.engine import Budget, Job, Watch
 from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.events import UNWATCHED
-from pyfast.engine.run_folder import ANSWERS, BLOCKS, is_running
+from pyfast.engine.run_folder import ANSWERS, is_running
 from pyfast.errors import InputError, RunError
 from pyfast.knowledge import Knowledge, export_graph, merge_learned
 from pyfast.knowledge import build_knowledge as build
@@ -94,29 +94,24 @@ def build_knowledge(
     options.only("build_knowledge", *OF_EXTRACTION)
     if cluster is not None and llm is None:
         raise InputError("ray: can only be used with an LLM, because rules read the texts in this process")
-    used = None if llm is None else opened(llm, llm_options)
-    if used is not None:
-        check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)
     if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
         raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
-
-    if used is not None and any(model.spec.startswith("embedded") for model in used.full().values()):
+    used = None if llm is None else opened(llm, llm_options)
+    models = None if used is None else used.full()
+    if used is not None:
+        check_roles("the extraction", (EXTRACT_GRAPH.role,), used.by_role)
+    if any(model.spec.startswith("embedded") for model in (models or {}).values()):
         raise InputError(
             "the embedded model is too small to extract a graph: use another --llm, or none (to use rules)"
         )
-    limits, models = Budget.parse(budget or {}), None if used is None else used.full()
-    at_most = at_once(concurrency, models or {})
+    limits, at_most = Budget.parse(budget or {}), at_once(concurrency, models or {})
 
     def run_job(job: Job) -> None:
         assert used is not None and job.folder is not None
-        if cluster is None and (job.folder / BLOCKS).exists():
-            raise InputError(
-                f"{job.folder}: this extraction was started on a cluster; resume it with ray (--ray local)"
-            )
         failures = allowed_failures(options.max_failures, job.questions.count)
         kept = RunOptions(outage=options.outage, keep_prompts=False)
         job = replace(job, options=kept, budget=limits, concurrency=at_most, failures=failures)
-        begin(job)
+        begin(job, by_workers=cluster is not None)
         if cluster is None:
             run = carry_out(job, used, watch)
         else:

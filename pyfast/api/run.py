@@ -316,15 +316,18 @@ def results_of(
     known = {one.id for one in scored}
     answers = {} if scores is None else {one.id: one.answers for one in read_gold(scores[1]) if one.id in known}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
+    money = None if prices is None or run.path is None else money_by_id(run.path, prices)
+    texts, own, document = texts_of(run), _own_columns(run), _documents_of(run) if sources else None
+    return Results(name, run.records, texts, answers, scored, seconds, money, own, document)
+
+
+def texts_of(run: Run) -> dict[str, str]:
+    """Return the texts of a run's questions, by id."""
     if run.path is not None:
         questions = questions_of(run.path)
     else:
         questions = iter(()) if run._questions is None else run._questions.read()
-    texts = {question.id: question.text for question in questions}
-    if sources:
-        return Results(name, run.records, texts, {}, (), {}, None, _own_columns(run), _documents_of(run))
-    money = None if prices is None or run.path is None else money_by_id(run.path, prices)
-    return Results(name, run.records, texts, answers, scored, seconds, money, _own_columns(run))
+    return {question.id: question.text for question in questions}
 
 
 def _own_columns(run: Run) -> dict[str, dict[str, Any]]:

@@ -107,7 +107,7 @@ class AnswerChange:
     before: Record
     after: Record
     question: str = ""
-    """The text of the question. Empty: the question file no longer exists, or the run is in memory"""
+    """The text of the question. Empty: the question file no longer exists"""
 
     @property
     def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:

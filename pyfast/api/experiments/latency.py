@@ -19,9 +19,9 @@ import pyfast.api.experiments.load as generator
 from pyfast.api.engine import Engine
 from pyfast.api.experiments.load import Sample, arrival_times, closed_loop, open_loop, repeated
 from pyfast.api.experiments.plots import plot_bench
+from pyfast.api.jobs import read_in
 from pyfast.api.models import GivenLLM, opened
-from pyfast.engine import Question, questions_from, questions_in
-from pyfast.engine.question_files import as_path
+from pyfast.engine import Question
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
@@ -90,10 +90,9 @@ class Bench:
         return {**_FORMAT, **self.about, "saturation": self.saturation, "loads": self.loads}
 
     def compare(self, before: str | Path | Mapping[str, Any]) -> list[Change]:
-        """Compare this result with an earlier one (a file that `bench` wrote, or the result of `as_json`), for
-        the loads that are in both, each with that of the same system. If each result has only one system, these
-        two are compared. Warnings name what differs between the two, such as the system, its settings, or the
-        corpus.
+        """Compare each load with the same load of the same system in an earlier result (a file that `bench` wrote,
+        or the result of `as_json`). If each result has only one system, these two systems are compared. Warnings
+        name what differs between the two measurements, such as the system, its settings, or the corpus.
 
         `bench` renames an earlier `bench.json` in its `out`. To compare with that file, read it before the
         measurement, with `read_bench`.
@@ -349,9 +348,7 @@ async def _saturation(measure: Callable[[_Load], Awaitable[dict[str, Any]]]) -> 
 
 
 def _questions(given: Sequence[str | Mapping[str, Any] | Question] | str | Path, documents: str) -> list[Question]:
-    if isinstance(given, str):
-        given = as_path(given) or [given]
-    read = questions_in(given) if isinstance(given, Path) else questions_from(given)
+    read = read_in(given, None)
     asked = list(read.read())
     if any(question.conversation is not None for question in asked):
         raise InputError("questions: expected single questions, got the turns of a conversation")

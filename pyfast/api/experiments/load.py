@@ -122,7 +122,7 @@ question is due, on the event loop's clock"""
 
 
 def asker(engine: Engine, system: System, settings: Mapping[str, Any] | None) -> Ask:
-    """Make a function that asks the engine one question and measures it."""
+    """Return a function that lets the engine answer one question, and measures it."""
 
     async def ask(question: Question, due: float) -> Sample:
         clock = asyncio.get_running_loop().time
@@ -142,20 +142,18 @@ def asker(engine: Engine, system: System, settings: Mapping[str, Any] | None) ->
 
 
 def repeated(questions: Sequence[Question], count: int, name: str) -> Iterator[Question]:
-    """Make `count` questions from `questions`. Their ids are `NAME-0`, `NAME-1` and so on.
-
-    If there are fewer than `count` questions, the texts are repeated.
-    """
+    """Yield `count` questions with the ids `NAME-0`, `NAME-1` and so on. If there are fewer questions, they are
+    repeated."""
     for number, question in enumerate(islice(cycle(questions), count)):
         yield replace(question, id=f"{name}-{number}")
 
 
 async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> list[Sample]:
-    """Ask each question when it is due, even if earlier questions are not answered yet. `times` has the
-    seconds from the start at which the questions are due.
+    """Ask each question when it is due, even if earlier questions are not answered yet. `times` contains the time
+    at which each question is due, in seconds from the start.
 
-    The latency of a question counts from the time when it was due, even if it was asked later. So the
-    latencies show when the engine stalls.
+    A question's latency counts from the time when it was due, even if it was asked later, so the latencies show
+    when the engine stalls.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -168,9 +166,8 @@ async def open_loop(ask: Ask, questions: Iterator[Question], times: Float64) -> 
 
 
 async def closed_loop(ask: Ask, questions: Iterator[Question], clients: int) -> list[Sample]:
-    """Ask questions from several clients at the same time. Each client asks its next question when its
-    previous question has ended. `clients` is the number of clients.
-    """
+    """Let `clients` clients ask questions at the same time. Each client asks its next question when its previous
+    one has ended."""
     clock = asyncio.get_running_loop().time
     samples: list[Sample] = []
 
@@ -197,7 +194,7 @@ def figures(samples: Sequence[Sample], objective: float | None) -> dict[str, Any
 
     Args:
         samples: The measured questions of the repetition. Latencies and `request_throughput` leave out failed
-            questions. But the duration of the repetition includes them.
+            questions, but the duration of the repetition includes them.
         objective: The goodput counts only questions whose latency is at most this many seconds. None: no goodput.
 
     Returns:

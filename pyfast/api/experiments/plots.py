@@ -60,15 +60,15 @@ def plot_bench(result: Mapping[str, Any], path: Path) -> None:
 
 
 def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Find the points (name, cost, quality) that are not beaten by another point.
+    """Find the points (name, cost, quality) that no other point dominates.
 
-    A point beats another point if it does not cost more and is at least as good.
+    A point dominates another one if it costs no more and is at least as good.
 
     Args:
         points: Points in any order. Of equal points, only the first is in the result.
 
     Returns:
-        The points that are not beaten, the cheapest first.
+        The Pareto front, the cheapest point first.
     """
     front: list[tuple[str, float, float]] = []
     for point in sorted(points, key=lambda one: (one[1], -one[2])):
