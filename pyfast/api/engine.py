@@ -24,9 +24,16 @@ from typing import Any, Self
 
 import orjson
 
-from pyfast.api.configured_system import ConfiguredSystem, configure, reads_history
 from pyfast.api.index import index_of
-from pyfast.api.jobs import AnswerArguments, ManyQuestions, QuestionLike, job_of
+from pyfast.api.jobs import (
+    AnswerArguments,
+    ConfiguredSystem,
+    ManyQuestions,
+    QuestionLike,
+    configure,
+    job_of,
+    reads_history,
+)
 from pyfast.api.models import GivenLLM, opened
 from pyfast.api.run import Run
 from pyfast.engine import (

@@ -1,4 +1,5 @@
-"""The job of a run: create it from the arguments of `pyfast.answer`, and carry it out in this process."""
+"""The job of a run: check the arguments of `pyfast.answer`, create the job from them, and carry it out in this
+process."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyfast.api.configured_system import configure, reads_history
+from pyfast.api.index import index_of
 from pyfast.api.models import GivenLLM, OpenedModels, opened
 from pyfast.api.run import Run
 from pyfast.engine import (
+    Ask,
     Budget,
     Event,
     Job,
+    Prompt,
     PromptOverrides,
     Question,
     Questions,
@@ -24,6 +27,8 @@ from pyfast.engine import (
     Watch,
     questions_from,
     questions_in,
+    read_prompts,
+    recorded_value,
     set_aside,
     work_on,
 )
@@ -36,11 +41,14 @@ from pyfast.errors import InputError
 from pyfast.llm import FullLLM, Role
 from pyfast.llm.protocol import check_roles, collecting
 from pyfast.retrieval import Index
+from pyfast.retrieval.index.manifest import commit_numbers
 from pyfast.retrieval.pools import RERANK_SCORES
-from pyfast.systems import System
+from pyfast.systems import System, load_system
+from pyfast.systems.conversations import PROMPTS, answer_turn
+from pyfast.systems.system import Settings
 from pyfast.utils.event_loop import run_blocking
 from pyfast.utils.log import LOG
-from pyfast.utils.options import GREEDY, RUN_DEFAULTS, RunOptions, Sampling, at_least_one
+from pyfast.utils.options import GREEDY, RUN_DEFAULTS, FollowUps, RunOptions, Sampling, at_least_one
 from pyfast.utils.text_forms import counted
 
 QuestionLike = str | Mapping[str, Any] | Question
@@ -259,3 +267,97 @@ def allowed_failures(given: int | str | None, total: int) -> int | None:
     if not share.isascii() or not share.isdigit() or (text != share and int(share) > 100):
         raise InputError(f"max_failures {text}: expected a number, or a share of the questions such as 5%")
     return int(share) if text == share else total * int(share) // 100
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSystem:
+    """A system with its settings, its prompts and the index that it searches."""
+
+    system: System
+    settings: Settings
+    replaced: PromptOverrides | None
+    index: Index | None
+    follow_ups: FollowUps = "off"
+
+    @property
+    def prompts(self) -> tuple[Prompt[Any], ...]:
+        """All prompts that the system may use."""
+        return (*PROMPTS[self.follow_ups], *self.system.prompts)
+
+    @property
+    def roles(self) -> dict[Role, tuple[str, ...]]:
+        """The roles that the system uses, with the names of their prompts."""
+        roles = dict(self.system.roles)
+        for prompt in PROMPTS[self.follow_ups]:
+            roles[prompt.role] = (*roles.get(prompt.role, ()), prompt.name)
+        return roles
+
+    def described(self) -> dict[str, Any]:
+        """Return the settings as JSON types, as run.toml stores them, with `follow_ups` among them unless it is
+        `off`."""
+        settings = self.settings.model_dump(mode="json")
+        return settings if self.follow_ups == "off" else {**settings, "follow_ups": self.follow_ups}
+
+    def open(self, run: Path | None) -> Any:
+        """Open and return what the system needs in addition to the index, such as a knowledge graph, or return
+        None if it needs nothing more.
+
+        `run` is the folder of the new or resumed run (None: the run stays in memory). A resumed run uses the
+        knowledge graph it started with.
+        """
+        if self.index is None or self.system.opens is None:
+            return None
+        return self.system.opens(self.index, self.settings, run)
+
+    def ask(self, session: Any) -> Ask:
+        """Return the function that answers one question. `session` is the result of `open`."""
+        ask = self.system.ask(self.settings, session)
+        return (
+            ask
+            if self.index is None and self.follow_ups == "off"
+            else partial(answer_turn, ask=ask, follow_ups=self.follow_ups)
+        )
+
+
+def reads_history(system: str | System) -> bool:
+    """Return whether a system itself uses the conversation's earlier turns."""
+    chosen = system if isinstance(system, System) else load_system(system)
+    return "history" in chosen.settings.model_fields
+
+
+def configure(
+    system: str | System,
+    settings: Mapping[str, Any] | None,
+    index: Index | str | Path | None,
+    prompts: str | Path | PromptOverrides | None = None,
+    follow_ups: FollowUps = "off",
+    run: Path | None = None,
+) -> ConfiguredSystem:
+    """Configure a system and open its index. `run` is the folder of a new or resumed run; for a resumed run, the
+    index is opened at the commit that the run started with.
+
+    Raises `InputError` if an argument is not valid.
+    """
+    chosen = system if isinstance(system, System) else load_system(system)
+    configured = chosen.configure(settings or {})
+    if follow_ups not in PROMPTS:
+        raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
+    if follow_ups != "off" and reads_history(chosen):
+        raise InputError(f"{chosen.name} reads conversations itself: leave out follow_ups={follow_ups}")
+    made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
+    replaced = None
+    if prompts is not None:
+        replaced = prompts if isinstance(prompts, PromptOverrides) else read_prompts(Path(prompts))
+        replaced.check(chosen.name, made.prompts)
+    if index is None and chosen.needs_index:
+        raise InputError(f"{chosen.name} needs an index: pass one (--index or index=) built by `pyfast index`")
+    opened = None if index is None else index_of(index, run)
+    if opened is not None and run is not None and recorded_value(run, "index", "commit") == opened.commit:
+        newest = max(commit_numbers(opened.folder))
+        if newest > opened.commit:
+            LOG.warning(
+                "%s is now at commit %d, but this run uses commit %d; to get answers from commit %d, use --run NEW"
+                " --reuse %s",
+                *(opened.folder, newest, opened.commit, newest, run),
+            )
+    return replace(made, replaced=replaced, index=opened)

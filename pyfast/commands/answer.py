@@ -1,4 +1,4 @@
-"""`pyfast answer`."""
+"""`pyfast answer` and `pyfast estimate`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import Asked, Limit, Searched, with_options
+from pyfast.commands.arguments import Asked, Limit, Models, Searched, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
@@ -68,7 +68,7 @@ def answer(
         given = {name: value for name, value in given.items() if name not in ("llm_options", "concurrency")}
         opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
-        show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
+        _show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
         if options.reused:
             say("calls that --reuse takes from an earlier run are counted as new calls")
         return
@@ -85,7 +85,7 @@ def answer(
         print(plain(f"to see which answers changed: pyfast compare {earlier} {run} --answers"))
 
 
-def show_estimate(expected: Estimate) -> None:
+def _show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
     from pyfast.evaluation.tables import shown
 
@@ -106,3 +106,45 @@ def show_estimate(expected: Estimate) -> None:
     if expected.shares:
         shares = sorted(expected.shares.items(), key=lambda entry: -entry[1])
         say(f"  time of a question by stage: {', '.join(f'{name} {share:.0%}' for name, share in shares)}")
+
+
+@with_options
+def estimate(
+    *,
+    questions: str,
+    based_on: Annotated[Path, Option(flag="--from")],
+    models: Annotated[Models, "llm"],
+    options: Annotated[RunOptions, "columns"],
+    system: str | None = None,
+    workers: Annotated[int, Option(min=1)] = 1,
+    prices: Path | None = None,
+) -> None:
+    """Estimate the hours, LLM calls, tokens and price of a run from an earlier run.
+
+    Args:
+        questions: The number of questions, such as 1e8, or a question file.
+        based_on: An earlier run of the system to estimate from.
+        system: The system; by default the system of the earlier run.
+        workers: How many workers of a cluster will answer the questions.
+        prices: A price list that includes the model of --llm.
+    """
+    import pyfast.api.estimate
+    from pyfast.engine import recorded_value
+
+    try:
+        asked: int | Path = int(float(questions))
+    except (ValueError, OverflowError):
+        asked = Path(questions)
+        if not asked.exists():
+            raise InputError(f"--questions {questions}: expected a number or an existing file") from None
+    _show_estimate(
+        pyfast.api.estimate.estimate(
+            asked,
+            system=system or str(recorded_value(based_on, "system", "name")),
+            llm=models.llm,
+            based_on=based_on,
+            prices=prices,
+            workers=workers,
+            columns=options.columns,
+        )
+    )

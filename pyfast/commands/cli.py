@@ -1,4 +1,4 @@
-"""The command line. Each command has a file in `pyfast.commands`."""
+"""The command line, which puts the commands of the other files in this folder together."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from pyfast.commands.answer import answer
+from pyfast.commands.answer import answer, estimate
 from pyfast.commands.ask import ask
-from pyfast.commands.bench import bench
-from pyfast.commands.checks import check, doctor, verify
+from pyfast.commands.checks import check, doctor, systems, verify
 from pyfast.commands.data import app as data
-from pyfast.commands.estimate import estimate
 from pyfast.commands.evaluation import compare, evaluate, evaluate_retrieval, export
-from pyfast.commands.experiment import experiment
+from pyfast.commands.experiments import bench, experiment
 from pyfast.commands.index import app as corpus
 from pyfast.commands.index import index
 from pyfast.commands.judge import judge, questions
 from pyfast.commands.knowledge import app as knowledge
-from pyfast.commands.reports import report, show, view
-from pyfast.commands.runs import status
+from pyfast.commands.runs import report, show, status, view
 from pyfast.commands.serve import mcp, serve
-from pyfast.commands.systems import systems
 from pyfast.commands.terminal import OnStderr, plain
 from pyfast.commands.train import app as train
 from pyfast.commands.train import distill

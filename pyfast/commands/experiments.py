@@ -1,4 +1,4 @@
-"""`pyfast experiment`."""
+"""`pyfast experiment` and `pyfast bench`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import LlmOptions, read_models, with_options
+from pyfast.commands.arguments import Asked, LlmOptions, read_models, with_options
 from pyfast.commands.progress import watched
-from pyfast.commands.terminal import plain, say, show_table
+from pyfast.commands.terminal import json_line, plain, say, show_table
 from pyfast.errors import CallError, InputError
-from pyfast.utils.options import OF_EXPERIMENT, Cluster, Option, RunOptions
+from pyfast.utils.options import OF_EXPERIMENT, Cluster, Load, Option, RunOptions
 
 if TYPE_CHECKING:
+    from pyfast.api.experiments import Bench
     from pyfast.api.experiments.cells import Experiment
+    from pyfast.api.experiments.latency import Change
 
 
 @with_options
@@ -71,7 +73,7 @@ def experiment(
     show_table(*result.summary(), keys=3)
     say(f"intervals, published figures and differences from the paper: {out / 'tables.md'}")
     if compare:
-        _show(result, baseline, out)
+        _show_comparison(result, baseline, out)
     if lost := next((cell for cell in result.cells if cell.unanswered.failed == cell.unanswered.questions), None):
         raise CallError(
             f"every question of {lost.row} failed ({lost.set}, {lost.model}), the first because:"
@@ -79,7 +81,7 @@ def experiment(
         )
 
 
-def _show(result: Experiment, baseline: str | None, out: Path) -> None:
+def _show_comparison(result: Experiment, baseline: str | None, out: Path) -> None:
     from pyfast.api.experiments.writing import COMPARISONS
     from pyfast.evaluation.tables import difference_cells
 
@@ -94,3 +96,84 @@ def _show(result: Experiment, baseline: str | None, out: Path) -> None:
         rows.append((f"  {figure}", *numbers))
     say(f"compared with {plain(baseline or result.cells[0].row)}; also in {', '.join(map(str, files))}:")
     show_table(["figure", "before", "after", "change", "95 %", "p", "p (Holm)"], rows)
+
+
+@with_options
+def bench(
+    questions: Path,
+    asked: Annotated[Asked, "settings", "llm", "llm_options", "budget"],
+    load: Load,
+    *,
+    system: list[str] = ["n2n"],  # noqa: B006
+    index: Path | None = None,
+    concurrency: Annotated[int, Option(min=1)] = 256,
+    journal: bool = False,
+    out: Path | None = None,
+    compare: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Measure latency and throughput under load, in this process.
+
+    Args:
+        questions: A question file.
+        system: A system that `pyfast systems` lists, or MODULE:NAME; repeatable.
+        index: The folder of an index. Optional for the systems direct and cot.
+        concurrency: How many questions the engine works on at once.
+        journal: Write a journal, as a run does.
+        out: A folder for bench.json and bench.png.
+        compare: An earlier bench.json to compare with.
+        json: Print the result as JSON.
+    """
+    import pyfast.api.experiments.latency
+
+    # Read it before the measurement, which may replace this file.
+    earlier = None if compare is None else pyfast.api.experiments.latency.read_bench(compare)
+    given = asked.given | {"system": system, "concurrency": concurrency, "journal": journal}
+    result = pyfast.api.experiments.latency.bench(questions, load, index=index, out=out, **given)
+    if json:
+        print(json_line(result.as_json()))
+    else:
+        _show_bench(result)
+    if earlier is not None:
+        _show_changes(result.compare(earlier))
+
+
+def _show_bench(result: Bench) -> None:
+    from pyfast.api.experiments.load import PERCENTILES, STAGES
+
+    has_goal = any("request_goodput" in load for load in result.loads)
+    rates = ["request_throughput", *(["request_goodput"] if has_goal else [])]
+    names = [*rates, *(f"p{p}_e2el_ms" for p in PERCENTILES)]
+    heads = ["per s", *(["good/s"] if has_goal else []), *(f"p{p} ms" for p in PERCENTILES)]
+    rows = (
+        [
+            *(load["load"], f"{load['completed']:.0f}", f"{load['failed']:.0f}"),
+            *(f"{load[name]:.1f}" if name in load else "" for name in names),
+        ]
+        for load in result.loads
+    )
+    show_table(["load", "answered", "failed", *heads], rows)
+    say("means per question: milliseconds by stage, LLM calls, tokens in prompts (all, computed) and in replies")
+    used = ("llm_calls", "total_input_tokens", "total_computed_tokens", "total_output_tokens")
+    means = (
+        [
+            load["load"],
+            *(f"{load['stages'][stage]['mean_e2el_ms']:.1f}" for stage in STAGES),
+            *(f"{load[name] / max(load['completed'] + load['failed'], 1):.1f}" for name in used),
+        ]
+        for load in result.loads
+    )
+    show_table(["load", *STAGES, "calls", "in", "computed", "out"], means)
+    if result.saturation is not None:
+        print(f"saturation: {result.saturation:.2f} questions/s")
+
+
+def _show_changes(changes: list[Change]) -> None:
+    rows = (
+        (
+            *(one.load, one.figure, f"{one.before:.2f}", f"{one.after:.2f}", f"{one.ratio:.2f}"),
+            ("better" if one.is_better else "worse") if one.is_real else "within the noise",
+        )
+        for one in changes
+    )
+    show_table(["load", "figure", "before", "after", "ratio", ""], rows, keys=2)
