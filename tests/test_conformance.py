@@ -10,8 +10,8 @@ import bad_systems
 import pytest
 
 from pyfast.api.conformance import CheckResult, check_system, checks
+from pyfast.api.conformance.checks import name_of
 from pyfast.api.conformance.material import MARK, CheckLLM, spoiled
-from pyfast.api.conformance.runs import name_of
 from pyfast.errors import CallError, InputError
 from pyfast.llm import Completion, Request
 from pyfast.retrieval import Index

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +21,20 @@ from typing import Any
 
 import orjson
 
+from pyfast.api.answer import answer
 from pyfast.api.conformance.material import CheckLLM, build_corpus, marked, poisoned, questions_about, spoiled
-from pyfast.api.conformance.runs import PATIENCE_S, Subject, answered, main, name_of, recorded
 from pyfast.engine import Answer, Context, Question
 from pyfast.engine.run_folder import ANSWERS
-from pyfast.errors import PyfastError
+from pyfast.engine.traces import records_of
+from pyfast.errors import InputError, PyfastError
 from pyfast.retrieval import Index
-from pyfast.systems.registry import load_system
+from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
-from pyfast.utils.processes import process_of
+from pyfast.utils.log import LOG
+from pyfast.utils.processes import end_with_parent, process_of
 
 KILLS = 5
+_PATIENCE_S = 600.0
 _KILLED_CONCURRENCY = 4  # So few that a kill finds finished, running and waiting questions.
 _DELAY_S = 0.02  # seconds of an LLM call in the process that is killed
 _QUESTION_S = 60.0  # seconds; a question that takes longer with an LLM that answers at once never ends
@@ -55,7 +61,9 @@ class _NotHeldError(Exception):
 class _Checked:
     """The system, its questions, and the records of an undisturbed run."""
 
-    subject: Subject
+    system: System
+    settings: Mapping[str, Any]
+    index: Index | None
     name: str
     questions: list[Question]
     place: Path
@@ -69,15 +77,16 @@ class _Checked:
         """Carry out a new run in this process, and return its records. Raises `_NotHeldError` unless each question
         has one record."""
         self.steps.clear()
-        subject = replace(self.subject, system=replace(self.subject.system, answer=self._counted))
         budget = {"seconds": _QUESTION_S, **limits}
-        records = answered(subject, questions, llm, self.place / folder, concurrency, budget)
+        given: dict[str, Any] = {"index": self.index, "settings": self.settings, "concurrency": concurrency}
+        counted = replace(self.system, answer=self._counted)
+        records = _carry_out(questions, self.place / folder, budget, llm=llm, system=counted, **given)
         _check_complete(records, questions)
         return records
 
     async def _counted(self, question: Question, ctx: Context, *rest: Any, **more: Any) -> Answer:
         try:
-            return await self.subject.system.answer(question, ctx, *rest, **more)
+            return await self.system.answer(question, ctx, *rest, **more)
         finally:
             self.steps[question.id] = ctx.ledger.steps
 
@@ -129,7 +138,7 @@ def check_system(
         opened = None
         if chosen.needs_index:
             opened = Index(build_corpus(place) if index is None else index)
-        checked = _Checked(Subject(chosen, settings or {}, opened), name, questions_about(opened), place)
+        checked = _Checked(chosen, settings or {}, opened, name, questions_about(opened), place)
         for check, does in _CHECKS.items():
             result = _result(check, does, checked)
             results.append(result)
@@ -148,7 +157,7 @@ def _result(name: str, check: Callable[[_Checked], str], checked: _Checked) -> C
     except PyfastError as error:
         return CheckResult(name, False, f"the run ended: {error}")
     except TimeoutError:
-        return CheckResult(name, False, f"the run did not end within {PATIENCE_S:g} s")
+        return CheckResult(name, False, f"the run did not end within {_PATIENCE_S:g} s")
     except Exception as error:
         return CheckResult(name, False, f"the run ended: {type(error).__name__}: {error}")
 
@@ -177,20 +186,18 @@ def _killed_and_resumed(checked: _Checked) -> str:
     """Check that a run that is killed at any moment can be resumed, and that its records are then the same
     bytes as the records of the undisturbed run."""
     chance = random.Random(0)
-    index = checked.subject.index
+    index = checked.index
     run, log, output_path = (checked.place / name for name in ("killed", "killed.log", "killed.txt"))
     order = {
         "system": checked.name,
-        "settings": dict(checked.subject.settings),
+        "settings": dict(checked.settings),
         "index": None if index is None else str(index.folder),
         "place": str(checked.place),
         "run": str(run),
         "log": str(log),
-        "delay_s": _DELAY_S,
-        "concurrency": _KILLED_CONCURRENCY,
     }
-    started = partial(process_of, main.__module__, json.dumps(order, default=str), stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + PATIENCE_S
+    started = partial(process_of, __name__, json.dumps(order, default=str), stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + _PATIENCE_S
     killed_at: list[int] = []
     with output_path.open("wb") as output:
         while True:
@@ -210,7 +217,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
     if process.returncode:
         last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
         raise _NotHeldError(f"after {len(killed_at)} kills, the run ended with {process.returncode}: {last}")
-    records = recorded(run)
+    records = _recorded(run)
     _check_complete(records, checked.questions)
     _check_same(records, checked.plain, "after it was killed and resumed")
     asked = Counter(log.read_text().split() if log.exists() else [])
@@ -353,3 +360,48 @@ def _cut(value: Any) -> str:
 def _lines(run: Path) -> int:
     path = run / ANSWERS
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _carry_out(
+    questions: Sequence[Question], run: Path, budget: Mapping[str, float], **given: Any
+) -> list[dict[str, Any]]:
+    """Answer questions in a run's folder, or resume the run, with the arguments `given` of `pyfast.answer`. A run
+    that hangs is ended after `_PATIENCE_S` seconds. Returns the records of the run, with their traces."""
+    before = LOG.level
+    LOG.setLevel(logging.ERROR)  # A check reports itself: the warnings of its runs would repeat with each run.
+    try:
+        answer(questions, run=run, budget={"run_seconds": _PATIENCE_S, **budget}, **given)
+    finally:
+        LOG.setLevel(before)
+    return _recorded(run)
+
+
+def _recorded(run: Path) -> list[dict[str, Any]]:
+    return [record for _, record in records_of(run / ANSWERS)]
+
+
+def main() -> None:
+    """Start or resume a run in a process that a check kills. The first argument of the process is a JSON object
+    with the system's name, the settings, the folder for temporary files, and the paths of index, run and log."""
+    end_with_parent()
+    order = json.loads(sys.argv[1])
+    tempfile.tempdir = order["place"]  # A killed process leaves its temporary files.
+    index = None if order["index"] is None else Index(Path(order["index"]))
+    llm = CheckLLM(delay_s=_DELAY_S, log=Path(order["log"]))
+    given = {"index": index, "llm": llm, "system": load_system(order["system"]), "settings": order["settings"]}
+    _carry_out(questions_about(index), Path(order["run"]), {}, concurrency=_KILLED_CONCURRENCY, **given)
+
+
+def name_of(system: System) -> str:
+    """Return a name by which another process can load the system, such as `MODULE:NAME`. Raises `InputError`
+    if there is none."""
+    if system.name in names() and load_system(system.name) is system:
+        return system.name
+    for module, loaded in list(sys.modules.items()):
+        if module != "__main__":
+            for name, value in list(vars(loaded).items()) if hasattr(loaded, "__dict__") else ():
+                if value is system:
+                    return f"{module}:{name}"
+    raise InputError(
+        f"{system.name}: other processes cannot import this system; define it in a module, as SYSTEM = System(...)"
+    )
