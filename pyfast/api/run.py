@@ -432,8 +432,8 @@ def answers_of(run: Run | str | Path) -> tuple[Answers, str]:
 
 def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     """Return the path of the gold answers, or a list of mappings with them. If `gold` is None, the path is
-    gold.jsonl in the folder of the run's questions or, without such a file, the question file. Raises `InputError`
-    if `gold` is None and the run's question file is unknown or does not exist.
+    gold.jsonl in the same folder as the run's questions or, if there is none, the question file. Raises
+    `InputError` if `gold` is None and the run's question file is unknown or does not exist.
     """
     if gold is not None:
         if not isinstance(gold, str | Path):

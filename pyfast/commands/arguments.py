@@ -98,7 +98,7 @@ class Reading(Options):
     """How files are read."""
 
     readers: Annotated[Sequence[str], Option(flag="--reader", typed=list[str] | None, read="several")] = ()
-    """An additional reader of file formats, as MODULE:NAME; repeatable."""
+    """An additional file reader, as MODULE:NAME; repeatable."""
     ignore: Annotated[Sequence[str], Option(flag="--ignore", typed=list[str] | None, read="several")] = ()
     """Skip files and folders with this name or path, such as '*.png' or 'drafts/*'; repeatable."""
     columns: Annotated[int | None, Option(min=2)] = 64
@@ -122,8 +122,8 @@ class Scoring(Options):
 
     gold: Path | None = None
     """A file with `id` and `answers` (for conversations, `id` and `turns`, each with `answers`), in JSON lines,
-    CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the folder of the run's questions or, without such a
-    file, the question file itself."""
+    CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the same folder as the run's questions or, if there is
+    none, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus evidence
     if the file contains `supporting`. If it names no metrics: em_f1 and evidence; for conversations, hits."""

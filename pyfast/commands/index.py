@@ -46,7 +46,7 @@ def index(
     vectors: list[str] | None = None,
     reading: Reading,
 ) -> None:
-    """Build the index of a corpus. At the end, list the files that could not be read, with the reasons.
+    """Build an index from a corpus. At the end, list the files that could not be read, with the reasons.
 
     To resume a stopped build, repeat the command; finished parts are kept. The exit code is 2 if the index was
     built but a file, or part of one, could not be read.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-from pyfast.commands.arguments import Limit, RunFolder, RunFolders, Scoring, with_options
+from pyfast.commands.arguments import RunFolder, RunFolders, Scoring, with_options
 from pyfast.commands.terminal import (
     clock,
     counts,
@@ -170,7 +170,7 @@ def show(
     wrong: bool = False,
     prompts: bool = False,
     all: bool = False,
-    limit: Limit = None,
+    limit: Annotated[int | None, Option(min=1, max=10**9)] = None,
 ) -> None:
     """Show how one question was answered: the steps of its trace, its gold passages, and its LLM calls.
 
@@ -179,6 +179,7 @@ def show(
         wrong: Show the questions with wrong answers one at a time (press Enter for the next), lowest score first.
         prompts: Show the full prompts and replies.
         all: Show all passages in each list, and all texts in full.
+        limit: With --wrong: show only the first N questions.
     """
     import pyfast.reports.text_report
     from pyfast.reports import wrong_questions

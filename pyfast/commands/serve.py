@@ -43,8 +43,8 @@ def serve(
         index: An index, or NAME=INDEX; repeatable. Requests without an index use the first one.
         system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
-        host: The address at which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
-        port: The port at which the server listens. 0: any free port.
+        host: The address on which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
+        port: The port on which the server listens. 0: any free port.
         concurrency: How many questions to process at once per index.
         limit: A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.
     """
@@ -106,13 +106,13 @@ def mcp(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65_535)] = 8001,
 ) -> None:
-    """Offer an index to agents over the Model Context Protocol (MCP), with the tools search, answer and
+    """Make an index available to agents over the Model Context Protocol (MCP), with the tools search, answer and
     read_source.
 
     Args:
         http: Use HTTP instead of standard input and output.
-        host: With --http: the address at which the server listens.
-        port: With --http: the port at which the server listens.
+        host: With --http: the address on which the server listens.
+        port: With --http: the port on which the server listens.
     """
     import pyfast.server.mcp
 

@@ -53,7 +53,7 @@ def serve(
         llm_options: Options of models given by name, as in `pyfast.answer`.
         systems: The systems to serve: a list of names, or a mapping from names to settings. None: all systems with
             no required settings.
-        host: The address at which the server listens.
+        host: The address on which the server listens.
         port: The port. 0: the server picks a free port and logs it.
         concurrency: How many questions to process at once per index.
         budget: Limits per question, by name, as in `pyfast.Engine`.
@@ -151,7 +151,7 @@ async def _follow(stop: threading.Event | None, server: _Server) -> None:
 
 @contextlib.contextmanager
 def listening(host: str, port: int, seconds: float) -> Iterator[socket.socket]:
-    """Open the socket at which the server listens.
+    """Open the socket on which the server listens.
 
     Where the operating system supports it, a client that reads nothing for `seconds` seconds is disconnected.
 

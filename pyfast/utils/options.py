@@ -32,8 +32,8 @@ Tokenizer = Literal["words", "characters"]
 StopWords = Literal["english", "none"]
 Accents = Literal["fold", "keep"]
 Documents = Literal["own", "all"]
-"""own: a question with the field `documents` searches only these documents. all: every question searches the whole
-index."""
+"""own: for a question with the field `documents`, only these documents are searched. all: the whole index is
+searched for every question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,12 @@ class RunOptions(Options):
     columns: Annotated[Mapping[str, str] | None, Option(flag="--column", typed=list[str] | None, read="pairs")] = (
         None
     )
-    """A column of the question file whose name differs from pyfast's, such as question=Frage or
+    """Map a column name that pyfast expects to the one in the question file, such as question=Frage or
     answers=Antwort; repeatable.
 
     The run's folder then contains a copy of the questions with pyfast's column names"""
     outage: Annotated[float, Option(min=0.0)] = 30.0
-    """How many minutes to wait out an LLM outage. 0: stop at once.
+    """How many minutes to wait for an LLM that is down. 0: stop at once.
 
     In an outage, the LLM is unreachable or overloaded, or has internal errors. After this time, the run stops, and
     you can resume it"""
@@ -207,7 +207,7 @@ class RunOptions(Options):
     restart: bool = False
     """Start again, and rename the old folder."""
     accept_code: bool = False
-    """Resume a run even though the code has changed since it started; the answers may then differ.
+    """Resume a run even if the code has changed since the run started; the answers may then differ.
 
     This refers to the code of pyfast and of the system. run.toml then records both versions"""
     retry_failed: bool = False
@@ -229,7 +229,7 @@ class Sampling(Options):
     temperature: Annotated[float, Option(min=0.0)] = 0.0
     """The LLM's temperature. A temperature that the system sets for a prompt takes precedence."""
     seed: Annotated[int, Option(min=0)] = 0
-    """The seed of the LLM's sampling.
+    """The random seed for the LLM's sampling.
 
     pyfast also sends it at temperature 0, where most servers ignore it"""
 
@@ -287,8 +287,8 @@ class IndexOptions(Options):
     """The maximum number of characters that neighbouring passages of a split paragraph share. The shared text
     consists of whole sentences or, if no sentence fits, of the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: whole words, as well as single digits and letters. characters: in addition,
-    each character of a script without spaces between words, such as Chinese or Thai."""
+    """What counts as a word. words: each word or number, even of a single character. characters: in addition, each
+    character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
     """The language of the Snowball stemmer, which maps all forms of a word to one term. none: each form is a
     separate term."""
@@ -378,8 +378,8 @@ class ServerOptions(Options):
     shutdown."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait out an LLM outage. 0: reply with status 503 once all attempts at the call, and then
-    at a test call, have failed."""
+    """How many minutes to wait for an LLM that is down. 0: reply with status 503 once all attempts at the call,
+    and then at a test call, have failed."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"

@@ -100,7 +100,7 @@ def train(
 
     The checkpoint and the learning curve are written to the folder `out`. When training ends or `stop` stops
     it, `model` (the LLM with merged updates) and `recipe.json` are added and, if the recipe has `graph`, the
-    encoder (`encoder.safetensors` and `encoder.json`). Raises the errors of `fit`, `open_model`
+    encoder (`encoder.safetensors` and `encoder.json`). Raises the same errors as `fit`, `open_model`
     and `with_lora`, and `InputError` if several processes train together.
     """
     devices = open_devices()

@@ -46,7 +46,7 @@ _SUFFICIENCY = '"sufficiency": '  # the text before s_t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(LoraRecipe):
     """The options for training HSEQ's iterator: what is trained, and on which data (A.3.4 and table 7 of
-    HSEQ's paper). The length of training is in the `Schedule`."""
+    HSEQ's paper). The `Schedule` sets the length of training."""
 
     settings: Settings
     """The settings of the system that will use the iterator, such as `window` and `k`"""
@@ -95,9 +95,8 @@ def train(
 
     If `accelerate launch` started several processes, each process trains on its share of the examples, on its
     own device. The checkpoint, the learning curve, the folder `adapter` in peft's format, and `recipe.json`
-    are written to the folder `out`. The examples are always in the order of `curriculum`, even if the
-    schedule has
-    another `order`. Raises the errors of `fit`, `open_model`, `with_lora` and `mixed`.
+    are written to the folder `out`. The examples always follow the order of `curriculum`; the schedule's `order`
+    has no effect. Raises the same errors as `fit`, `open_model`, `with_lora` and `mixed`.
     """
     schedule = replace(schedule, order="given")
     devices = open_devices()
@@ -119,8 +118,9 @@ def train(
 def estimate(
     sources: Sources, model_folder: Path, recipe: Recipe, schedule: Schedule, compute: Compute = PLAIN
 ) -> Estimate:
-    """Estimate with two trial runs how much time and memory `train` needs on this device. Raises the errors of
-    `open_model`, `with_lora` and `mixed`, and torch's error if the largest batch does not fit into memory.
+    """Estimate, from two trial runs, how much time and memory `train` needs on this device. Raises the same errors
+    as `open_model`, `with_lora` and `mixed`, and torch's out-of-memory error if the largest batch does not fit
+    into memory.
     """
     schedule, devices = replace(schedule, order="given"), open_devices()
     model, examples = prepared(sources, model_folder, recipe, compute, schedule.seed, devices)

@@ -1,2 +1,2 @@
-"""Systems of other papers, with which the papers of pyfast's five systems compare theirs. A file has what its
-paper adds. `common` has what several files share."""
+"""Systems from other papers, used as baselines in the papers behind pyfast's five systems. Each file implements
+what is specific to one paper. `common` contains the code that several files share."""

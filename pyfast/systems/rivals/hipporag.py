@@ -1,5 +1,5 @@
-"""HippoRAG 2: the triples that match a question lead into a graph of phrases and passages. Personalised
-PageRank on this graph ranks the passages, and the LLM answers from the best of them."""
+"""HippoRAG 2: the triples that match a question supply the start nodes in a graph of phrases and passages.
+Personalised PageRank on this graph ranks the passages, and the LLM answers from the best of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RECOGNISE = Prompt(
 
 
 class Settings(system.WithKnowledge):
-    """The parameters of the paper, and the limit of the graph."""
+    """The parameters from the paper, and the maximum size of the graph."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("facts", "recognition"), "linking", ("phrases",)),
@@ -127,8 +127,8 @@ class Settings(system.WithKnowledge):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question from the passages that the graph ranks best or, if no triple matches, from those of a
-    search.
+    """Answer a question from the passages that the graph ranks best or, if no triple matches, from the search
+    results.
     """
     trace: dict[str, Any] = {}
     most = max(settings.k, settings.seeds) if settings.passage_nodes else settings.k
@@ -173,8 +173,8 @@ async def recognised(question: Question, found: list[Fact], ctx: Context) -> lis
 
 
 def seeds(facts: Sequence[Fact], store: Knowledge, most: int) -> list[Seed]:
-    """Return at most `most` phrases of facts with their weights, highest first. A phrase's weight is the mean
-    cosine of its triples."""
+    """Return up to `most` of the phrases in the facts, in descending order of weight. A phrase's weight is the
+    mean cosine of its triples."""
     cosines: dict[int, list[float]] = {}
     for cosine, fact in facts:
         for triple in fact.places:
@@ -189,6 +189,6 @@ SYSTEM = system.System(
     Settings,
     (RECOGNISE, ANSWER),
     opens=system.opens,
-    summary="facts lead into a graph of phrases and passages, whose PageRank finds the passages to read",
+    summary="PageRank finds the passages to read in a graph of phrases and passages, starting from matching facts",
     paper="From RAG to Memory: Non-Parametric Continual Learning for Large Language Models",
 )
