@@ -1,5 +1,5 @@
-"""Cascade: one search and one answer first. Only questions with an uncertain answer are passed on to more
-expensive systems, until an answer is certain or the question reaches its limit of calls or tokens."""
+"""Cascade: one search and a first answer. If the answer is uncertain, the question is passed on to more expensive
+systems, until an answer is certain or the question's call or token limit is reached."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a system answered and how certain the answer is, or why there is none."""
+    """A system's answer and how certain it is, or the reason why there is no answer."""
 
     by: str
     found: Answer
@@ -236,7 +236,8 @@ STAGES: Mapping[str, Stage] = {
 
 
 def lacking(by: str, ctx: Context, settings: Settings) -> str:
-    """Return in words which calls or tokens a question lacks for a system, or an empty string if it lacks none."""
+    """Return a description of the calls or tokens that the question's budget lacks for a system, or an empty
+    string if it lacks none."""
     left, used, stage = ctx.remaining(), ctx.ledger, STAGES[by]
     calls = min(left.calls, settings.most_calls - used.llm_calls if settings.most_calls else inf)
     tokens = min(left.tokens, settings.most_tokens - used.tokens if settings.most_tokens else inf)

@@ -1,5 +1,5 @@
-"""How certain an answer is, from cheap signals: whether its words occur in the evidence, next to those of the
-question, whether it agrees with other answers, and how far the best passage of the search scores above the
+"""How certain an answer is, estimated from cheap signals: whether its words occur in the evidence, next to those
+of the question, whether it agrees with other answers, and how far the best passage of the search scores above the
 second."""
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def gap_of(pool: Pool) -> float:
 def support_of(
     index: Index, items: Sequence[tuple[str, str, ScoredSegments | bytes | None]]
 ) -> list[tuple[float, float]]:
-    """Look for answers in their evidence. Each item is (question, answer, evidence).
+    """Measure how well evidence supports answers. Each item is (question, answer, evidence).
 
-    Returns two shares for each item. Support: how many of the answer's words occur in one piece of evidence.
-    Coverage: how many of the question's words occur with them, in one of the pieces with the highest support.
+    Returns two shares for each item. Support: the share of the answer's words that occur in one piece of evidence.
+    Coverage: the share of the question's words in the same piece, which is one of those with the highest support.
     """
     return [
         max(
@@ -103,8 +103,8 @@ def fitted(features: NDArray[np.float64], right: NDArray[np.float64]) -> Weights
 
 
 def attempts_of(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the answers in the traces of `cascade`, including those that another answer replaced, by the
-    system that gave them and by the question's id."""
+    """Return all answers in the traces of `cascade`, including those that were replaced, by system and by question
+    id."""
     attempts: dict[str, dict[str, Mapping[str, Any]]] = {}
     for record in records:
         for one in record.trace.get("attempts", ()) if "answer_by" in record.trace else ():
@@ -120,24 +120,24 @@ def features_of(by: str, attempt: Mapping[str, Any]) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What `calibrate_cascade` computed."""
+    """The result of `calibrate_cascade`."""
 
     weights: Weights
     """The setting `weights` of `cascade`"""
     answers: int
-    """How many answers the weights were fitted on"""
+    """How many answers the weights were fitted to"""
     right: int
-    """How many of them are correct"""
+    """How many of these answers are correct"""
     loss: float
     """The mean log loss of the confidences, in nats"""
     constant_loss: float
-    """The mean log loss if each answer had the same confidence, the share of correct answers. Unless `loss`
-    is much smaller, the confidences say little"""
+    """The mean log loss of a constant confidence, the share of correct answers. Unless `loss` is much smaller, the
+    confidences carry little information"""
 
 
 def calibrated(features: Sequence[Sequence[float]], right: Sequence[float]) -> Calibration:
-    """Fit the confidence on answers. `features` contains the `FEATURES` of each, and `right` is 1 for a
-    correct answer and 0 for a wrong one. Raises `InputError` if all are correct, all are wrong, or there are
+    """Fit the confidence to answers. `features` contains the `FEATURES` of each, and `right` is 1 for a correct
+    answer and 0 for a wrong one. Raises `InputError` if all answers are correct, all are wrong, or there are
     none."""
     share = sum(right) / max(len(right), 1)
     if not 0 < share < 1:

@@ -1,7 +1,7 @@
 """Conversations for systems that answer single questions. The LLM makes later turns self-contained.
 
 There are two methods, rewriting and resolution (see `FollowUps`). Both are baselines in graph_convqa's paper
-(table 2). The metrics of this paper need the entities in the evidence, so the trace also contains them.
+(table 2). The paper's metrics need the entities in the evidence, so the trace also contains these entities.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 
 OWN = "pyfast's own"
-"""The value of `SettingDescription.paper` for a setting of pyfast's own systems that is in no paper"""
+"""The value of `SettingDescription.paper` for a setting of one of pyfast's own systems that no paper describes"""
 
 _PLAIN_TYPES = {bool: "on/off", int: "whole number", float: "number", str: "text", NoneType: "none"}
 
@@ -66,8 +66,8 @@ class SettingDescription:
     """The bounds, such as `1 to 20`. Empty if there are none"""
     meaning: str
     paper: str
-    """The section, equation or table of the paper. If the setting is in no paper: `OWN`, or `none` for a system
-    that is not pyfast's"""
+    """The section, equation or table of the paper. If no paper describes the setting: `OWN`, or `none` for a
+    system that is not pyfast's"""
 
 
 def describe_system(system: str | System) -> SystemDescription:

@@ -1,9 +1,9 @@
 """Effort by question: which of the ranked passages an LLM should read for a question.
 
 An LLM reads passages in order of expected evidence relative to length, until too little evidence is expected
-in the rest. The signals for this cost nothing: the passage's rank in the evidence graph and in the search,
-how many of the question's terms it contains, and how many of these better passages contain. Search scores add
-nothing to these signals.
+in the rest. The signals for this cost nothing: the passage's rank in the evidence graph and in the search, how
+many of the question's terms the passage contains, and how many of these terms occur in better-ranked passages.
+Search scores add nothing to these signals.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ _PLACE = re.compile(r"\{entity([12])\}")
 
 
 class Settings(system.Reading, system.Abstaining):
-    """The parameters of N2N-GQA's paper. Some settings switch off parts of the method, for the ablations of
-    the paper."""
+    """The parameters from N2N-GQA's paper. Some settings switch off parts of the method, for the paper's
+    ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("ranking", "expand", "alpha", "centrality", "beta", "hop_min", "final_min"), "graph", (False,)),
@@ -269,7 +269,7 @@ async def make_plan(question: str, ctx: Context, settings: Settings) -> Plan:
     """Let the LLM plan the hops (search steps) of a question ("Structured Query Planning" in N2N-GQA's paper).
 
     If a hop is unusable, the plan ends before this hop. If no hop, or only the first of several, is usable,
-    the plan is one search for the question itself.
+    the plan is a single search, with the question itself as the query.
     """
     if not settings.decompose:
         return Plan((question,))

@@ -86,8 +86,8 @@ class ReasonedFields(BaseModel):
 
 
 def short_so_far(fields: Mapping[str, Any]) -> str:
-    """Return the beginning of an answer from an unfinished reply (see `Prompt.streamed`). It is empty as long
-    as `final_text` may find that the LLM abstains."""
+    """Return the beginning of an answer from an unfinished reply (see `Prompt.streamed`). The result is empty as
+    long as the LLM may still abstain (see `final_text`)."""
     answer = fields.get("answer")
     text = answer.strip() if isinstance(answer, str) else ""
     return "" if INSUFFICIENT.startswith(text.lower().rstrip(".")) else text
@@ -213,7 +213,8 @@ def answer_prompt(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> Prompt[
 
 
 def longest_answer(ctx: Context, pool: Pool, role: Role = ANSWER.role) -> int:
-    """Compute the maximum number of characters of an answer, by the LLM of a role, from the passages of a pool.
+    """Compute the maximum length, in characters, of an answer that a role's LLM writes from the passages of a
+    pool.
 
     If the pool contains knowledge graph passages, the answer may be longer than usual, because such a
     question may have dozens of answers. The limit `answer_tokens` of a budget can also allow a longer answer.

@@ -29,7 +29,7 @@ class Settings(BaseModel):
 
     A setting is a `pydantic.Field` with bounds and a `description`. If a setting comes from a paper,
     `json_schema_extra` names the place in the paper, for example `{"paper": "section 2.3, equation 4"}`.
-    `pyfast systems NAME` shows bounds, description and place.
+    `pyfast systems NAME` shows the bounds, the description and this place.
 
     Example:
         >>> from pydantic import Field
@@ -186,9 +186,9 @@ class System:
         """Build the settings from the defaults, a preset, and the values `given` by name.
 
         Args:
-            given: Values by name, as strings like on the command line (`{"k": "5", "graph": "off"}`), or as
-                Python values (`{"k": 5, "graph": False}`). `preset` names one of the system's `presets`, whose
-                settings replace the defaults. The other values in `given` replace both.
+            given: Values by name: strings, as on the command line (`{"k": "5", "graph": "off"}`), or Python values
+                (`{"k": 5, "graph": False}`). `preset` names one of the system's `presets`, whose settings replace
+                the defaults. The other values in `given` replace both.
 
         Raises:
             InputError: A setting or preset does not exist, a value is invalid, or a setting has no effect

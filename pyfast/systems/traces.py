@@ -20,7 +20,7 @@ class Listed:
     chosen: bool = False
     """Whether this list contains the segments that the step kept.
 
-    Only such a list can lose a segment, which is then in an earlier list but not in this one
+    Only such a list can lose segments: a lost segment is in an earlier list but not in this one
     """
     items: Sequence[Any] = ()
     """The items of the trace's list: ids or objects. Empty if the list does not come from the trace"""

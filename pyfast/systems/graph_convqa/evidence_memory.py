@@ -1,4 +1,4 @@
-"""The evidence memory: evidence of earlier turns of a conversation (graph_convqa, section 4.2, equation 2)."""
+"""The evidence memory: evidence from earlier turns of a conversation (graph_convqa, section 4.2, equation 2)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MemoryQuery:
 def apply_memory(
     index: Index, items: Sequence[MemoryQuery], memory: Memory, model: str = DEFAULT, share: float = SHARE
 ) -> list[ScoredSegments]:
-    """Replace a turn's worst-ranked evidence with evidence of earlier turns (graph_convqa's paper, equation 2).
+    """Replace a turn's worst-ranked evidence with evidence from earlier turns (graph_convqa's paper, equation 2).
 
     E_t is the evidence of turn t, and its memory M_t the evidence of all earlier turns. The function replaces
     the worst-ranked items of E_t with items of M_t. The other items of E_t stay, and are not added a second
@@ -47,7 +47,7 @@ def apply_memory(
 
     Args:
         index: The index.
-        items: For each turn, its query, its evidence and the evidence of earlier turns.
+        items: For each turn, its query, its evidence and the evidence from earlier turns.
         memory: `on`: the items of M_t most similar to the query, by the cosine of sentence embeddings.
             `random`: random items of M_t. `off`: nothing is replaced.
         model: The embedding model for `on`: its name or folder.
@@ -86,7 +86,7 @@ def replaceable(items: int, share: float) -> int:
 def _earlier(item: MemoryQuery, most: int) -> tuple[int, Int64]:
     """Return (how many items of this turn are replaced, the items that may replace them).
 
-    The number is at most `most`. The items are the evidence of earlier turns, in turn order and without
+    The number is at most `most`. The items are the evidence from earlier turns, in turn order and without
     duplicates. Items that this turn keeps are left out.
     """
     found = item.evidence.segments.tolist()

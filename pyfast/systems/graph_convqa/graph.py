@@ -1,6 +1,6 @@
-"""Write the prompt of a turn: the conversation so far, the evidence as text, and the task. Or build the graph
-of the turn's evidence, in which each evidence item is a chain of tokens, and edges join mentions of the same
-entity; the other parts of the prompt are tokenized too.
+"""Write a turn's prompt (the conversation so far, the evidence and the task), either as text or as tokens around a
+graph of the evidence. In the graph, each evidence item is a chain of tokens, and edges join mentions of the same
+entity.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def token_graph(chains: Sequence[Chain], max_nodes: int) -> TokenGraph:
     """Build the graph of a turn's evidence (section 4.3 of graph_convqa's paper).
 
     A chain is one evidence item. Each token of a chain has an edge to the next token. A mention is a place
-    where a chain names an entity. The last token of a mention has an edge to the first token of every other
-    mention of the same entity.
+    where a chain names an entity. The last token of a mention has an edge to the first token of each of the other
+    mentions of the same entity.
 
     Args:
         chains: The evidence items, best first.
@@ -249,7 +249,7 @@ def mentions(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[
     """Find the tokens of each character span. A token belongs to a span if they share a character.
 
     Args:
-        offsets: For each token: the position of its first character, and that after its last one.
+        offsets: For each token: the positions of its first character and of the character after its last.
         spans: The spans of the entities.
 
     Returns:

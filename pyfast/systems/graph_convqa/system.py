@@ -24,7 +24,7 @@ MOST_TOKENS = 32  # the maximum number of tokens of an answer: a name, a number,
 
 
 class Settings(system.Settings):
-    """The parameters of graph_convqa's paper. Some settings select variants of the method."""
+    """The parameters from graph_convqa's paper. Some settings select variants of the method."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("trained", "nodes"), "graph", (False,)),
@@ -116,7 +116,7 @@ class Settings(system.Settings):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a turn: find evidence, add evidence of earlier turns, build the evidence graph, and ask the LLM."""
+    """Answer a turn: find evidence, add evidence from earlier turns, build the evidence graph, and ask the LLM."""
     # Evidence retrieval (4.1) and memory (4.2)
     history = history_of(ctx.past, settings)
     query = query_of(history, question.text)

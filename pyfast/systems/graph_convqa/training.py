@@ -39,8 +39,8 @@ _INERT: Mapping[str, tuple[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The options for training graph_convqa: what is trained, and on which data. The length of training is in
-    the `Schedule`.
+    """The options for training graph_convqa: what is trained, and on which data. The `Schedule` sets the length of
+    training.
 
     `passages`, `k`, `memory`, `memory_share` and `embedder` mean the same as in the system's settings.
     `layers`, `heads` and `residual` mean the same as in the encoder's `Shape`.
@@ -214,7 +214,7 @@ def _with_memory(
     index: Index, prepared: Sequence[tuple[Question, History]], pools: Sequence[ScoredSegments], recipe: Recipe
 ) -> list[ScoredSegments]:
     """Return the evidence of each turn. `pools` contains the evidence that a search found for each turn.
-    Unless memory is off, `apply_memory` replaces a part of it with evidence of earlier turns.
+    Unless memory is off, `apply_memory` replaces a part of this evidence with evidence from earlier turns.
 
     `apply_memory` runs once for all second turns, once for all third turns, and so on.
     """

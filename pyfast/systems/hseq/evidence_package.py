@@ -1,4 +1,4 @@
-"""Turn segments into an evidence package of HSEQ (the function kappa in its paper, A.3.5)."""
+"""Turn segments into HSEQ's evidence package (the function kappa in the paper, A.3.5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Guidance: a short plan, written by the head (an LLM) or a fixed text, before the first step of HSEQ
-(section 4.2, A.3.3 of the paper)."""
+"""Guidance: a short plan that exists before HSEQ's first step. It is either written by the head (an LLM) or a
+fixed text (section 4.2, A.3.3 of the paper)."""
 
 from __future__ import annotations
 

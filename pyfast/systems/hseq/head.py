@@ -16,8 +16,8 @@ from pyfast.systems.prompts import INSUFFICIENT, longest_list, unless_known
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN_OF_LISTS, cut_evenly
 
 TOKENS = 1000
-"""The minimum number of tokens for a call of the head: room for instructions, answer, and a few short lines
-of evidence"""
+"""The minimum number of tokens for a call to the head: room for instructions, answer, and a few short lines of
+evidence"""
 _MOST_SUPPORTING = 8
 _SHORT = 200
 """The maximum number of characters in an answer that is not a list"""

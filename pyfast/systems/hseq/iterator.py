@@ -17,7 +17,7 @@ from pyfast.systems.hseq.windows import Candidate, Move, Priority, View, move_on
 
 STEP_COST = 3
 """The maximum number of batch points in a step: one for the window, one for the LLM, and one for the lexical
-policy as the fallback of the LLM"""
+policy as the LLM's fallback"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ Policy = Callable[[State], Awaitable[Decision]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the steps of one question (HSEQ's paper, A.3.5)."""
+    """The limits on one question's steps (HSEQ's paper, A.3.5)."""
 
     width: int
     k: int
@@ -102,9 +102,7 @@ async def iterate(progress: Progress, policy: Policy, ctx: Context, limits: Limi
 
 
 def so_far(index: Index, progress: Progress) -> Answer:
-    """Return the answer for the record in case the question fails, without text, and with the segments picked
-    so far as evidence.
-    """
+    """Return the answer to record if the question fails: no text, and the segments picked so far as evidence."""
     (package,) = canonicalize(index, [[it.position for it in progress.selected]])
     guidance = {"source": progress.source, "text": progress.guidance}
     return Answer(None, package.json(), {"guidance": guidance, "steps": progress.steps})

@@ -19,13 +19,13 @@ _FRAME = 24  # characters in a line, besides its text: label and level
 
 
 def lexical_policy(ctx: Context, k: int) -> Policy:
-    """Make a policy that picks at most `k` segments of a window by the question's words, one after the other,
-    always the one with the highest value.
+    """Make a policy that picks at most `k` segments of a window, one at a time. The next segment is always the one
+    with the highest value.
 
-    Each word of the question has a weight, which is higher for rare words. The value of a segment is the sum
-    of the weights of the question's words in it, in which words that no picked segment contains count twice.
-    The score of a decision is the weight of the question's words in the picked segments, divided by the
-    weight of all the question's words.
+    Each word of the question has a weight, which is higher for rare words. A segment's value is the sum of the
+    weights of the question's words that it contains; words that no picked segment contains count twice. The score
+    of a decision is the weight of the question's words in the picked segments, divided by the weight of all the
+    question's words.
     """
 
     async def policy(state: State) -> Decision:

@@ -46,8 +46,8 @@ def _levels(given: Any) -> Any:
 
 
 class Settings(system.Sparing, system.Abstaining):
-    """The parameters of HSEQ's paper (table 7, A.3.5). Some settings switch off parts of the method, for the
-    ablations of the paper."""
+    """The parameters from HSEQ's paper (table 7, A.3.5). Some settings switch off parts of the method, for the
+    paper's ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("guidance", "k", "steps", "min_steps", "threshold", "characters", "refine"), "iterator", ("off",)),

@@ -53,17 +53,16 @@ class Recipe(LoraRecipe):
     max_positives: int = 4
     """The maximum number of positives per question (u in the paper)"""
     lexical_weight: float = 0.3
-    """The weight in the loss of a positive that only shares words with the question. 0: such positives are
-    not used"""
+    """The loss weight of a positive that only shares words with the question. 0: such positives are not used"""
     verdict_weight: float = 1.0
-    """The weight in the loss of the verdict's tokens (lambda in the paper). The verdict says whether the
-    evidence is sufficient. All other tokens of an action have weight 1"""
+    """The loss weight of the verdict's tokens (lambda in the paper). The verdict says whether the evidence is
+    sufficient. All other tokens of an action have weight 1"""
     size: int = 512
     """The total number of examples from all sources. An example is one step of the iterator, and a source is
     an index with its questions"""
     weights: tuple[float, ...] = ()
-    """The weight of each source (an index with its questions), to which its number of examples is
-    proportional. Empty: all weights are equal"""
+    """The weight of each source (an index with its questions). The number of examples from a source is
+    proportional to its weight. Empty: all weights are equal"""
 
     guidance: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The head's guidance for each question, if the setting `guidance` is `head`"""

@@ -1,4 +1,4 @@
-"""What HSEQ sees of a corpus.
+"""HSEQ's view of a corpus.
 
 Views show a segment (HSEQ, A.3.5) as text, as a part of a table, or as triples. Entity links connect segments
 that name the same entity: two triples are linked if they share a head or a tail, and a table cell is linked

@@ -71,9 +71,9 @@ def open_window(
 ) -> list[View]:
     """Make the first window of each question (Window in HSEQ's paper).
 
-    A question sees first the `prior` best passages of a search, then other segments of their documents (at
-    most 1,024), then all other segments. Within each of the last two groups, segments are ordered by level,
-    as in `priority`.
+    A question's windows first show the `prior` best passages of a search, then other segments of these passages'
+    documents (at most 1,024), then all other segments. Within each of the last two groups, segments are ordered by
+    level, as in `priority`.
 
     Args:
         index: The index.
@@ -81,8 +81,8 @@ def open_window(
         width: The number of segments in a window (W in the paper).
         prior: The number of passages from the search.
         priority: The order of levels (rho in the paper).
-        unread: If given, an evidence graph ranks the passages of the search, and a question sees only those
-            that are worth reading: `unread` passages with evidence are expected among those left out.
+        unread: If given, an evidence graph ranks the passages of the search, and the windows show only those that
+            are worth reading: `unread` passages with evidence are expected among those left out.
 
     Returns:
         The first window of each question.
@@ -123,8 +123,8 @@ def _beside(index: Index, passages: Int64, priority: Priority) -> Int64:
 def move_on(index: Index, moves: Sequence[Move], width: int, priority: Priority) -> list[View]:
     """Move each question to its next window (Refresh in HSEQ's paper).
 
-    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, these come
-    first and fill at most half of the window. If there are too many, the window takes the first of them or,
+    Picked and skipped segments leave the window. If the policy asked for neighbours of its picks, the neighbours
+    come first and fill at most half of the window. If there are too many, the window takes the first of them or,
     for the kind `relation`, those that share the most words with the question. Very large neighbours, such as
     whole documents, are left out.
 
@@ -336,9 +336,9 @@ def select_lexically(
     """Pick at most `k` more texts for each question, one after the other. The next text is always the one
     with the highest value.
 
-    The value of a text is the weight of the question's words in it, in which words that occur in no picked
-    text count twice. Of several texts with the same value, the first is picked. A text without any of the
-    question's words is never picked.
+    A text's value is the weight of the question's words that it contains; words that occur in no picked text count
+    twice. Of several texts with the same value, the first is picked. A text without any of the question's words is
+    never picked.
 
     Args:
         index: The index, whose idf weights the words.

@@ -24,7 +24,7 @@ async def retrieve(
     """Retrieve knowledge units (step 2 of MTQA).
 
     The LLM reads the question and `thoughts` (paragraphs of earlier nodes) and writes keywords, with which a
-    search finds the knowledge units. If the LLM's reply is unusable, the search is for the question itself.
+    search finds the knowledge units. If the LLM's reply is unusable, the question itself is the query.
     """
     if not settings.retrieval:
         return []

@@ -1,5 +1,5 @@
-"""The prompts of MTQA. All nodes have the same system message, and their task comes after the knowledge, so
-that an LLM server computes the knowledge that nodes share only once (prefix cache).
+"""The prompts of MTQA. All nodes share one system message, and the task comes after the knowledge, so that an LLM
+server with a prefix cache processes shared knowledge only once.
 """
 
 from __future__ import annotations

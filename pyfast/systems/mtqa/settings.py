@@ -22,7 +22,7 @@ def _as_text(given: Any) -> Any:
 
 
 class Units(system.WithKnowledge):
-    """What systems with knowledge units share: the retrieval of units, and the kind of answer."""
+    """The settings shared by systems with knowledge units: the retrieval of units, and the kind of answer."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("source_text", "triples", "entities", "relations", "units"), "retrieval", (False,)),
@@ -93,8 +93,8 @@ class Thinking(Units):
 
 
 class Settings(Thinking):
-    """The parameters of MTQA's paper. Some settings switch off parts of the method, for the ablations of the
-    paper."""
+    """The parameters from MTQA's paper. Some settings switch off parts of the method, for the paper's
+    ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         *Units.inert,

@@ -16,7 +16,8 @@ from pyfast.systems.prompts import final_text, long_text
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
     """Answer a question (algorithm 1 of MTQA).
 
-    A column's prompts contain the previous column's summary, and a thought's prompt a part of the thought above.
+    A column's prompts contain the previous column's summary, and a thought's prompt also contains a part of the
+    thought above.
     """
     weights = settings.matrix()
     columns: list[Column] = []

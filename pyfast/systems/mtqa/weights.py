@@ -25,10 +25,10 @@ def communication_weights(name: str, rows: int, columns: int, seed: int = SEED) 
 
     `const-C`: all weights are C. `vert-S`: the weights are S in the first row, 2 S in the second, and so on.
     `hor-S`: the weights are S in the first column, 2 S in the second, and so on. `vert&hor-S`: the weight
-    grows by S with each row and each column. Rows are those of `Weights`, the first of which is for the
-    second row of nodes. Weights are capped at 1. `uniform` and `gaussian`: random weights from the seed.
-    Those of `gaussian` are normalised to [0, 1]. Raises `ValueError` if there is no such scheme, or if the
-    numbers in JSON have the wrong shape.
+    grows by S with each row and each column. Rows are those of `Weights`: the first is for the second row of
+    nodes. Weights are capped at 1. `uniform` and `gaussian`: random weights from the seed. Those of `gaussian` are
+    normalised to [0, 1]. Raises `ValueError` if there is no such scheme, or if the numbers in JSON have the wrong
+    shape.
     """
     if name.lstrip().startswith("["):
         return _given(name, rows, columns)

@@ -71,7 +71,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question with the strategy of its class."""
+    """Answer a question with the strategy for its class."""
     complexity, abstain = await complexity_of(question, ctx), settings.abstain
     ctx.so_far(lambda: Answer(None, trace={"complexity": complexity}))
     if complexity == "A":

@@ -46,7 +46,7 @@ NOTES = Prompt(
 
 
 class Settings(Units):
-    """The parameters of the paper, with the knowledge units of MTQA in place of a long text."""
+    """The parameters from the paper, with the knowledge units of MTQA in place of a long text."""
 
     inert: ClassVar[tuple[Inert, ...]] = Units.inert[1:]  # retrieval is always on.
 

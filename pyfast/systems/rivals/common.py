@@ -1,4 +1,5 @@
-"""What several rivals share: the prompt of a reader that reasons, and a growing list of passages."""
+"""Code that several rivals share: a prompt that asks for reasoning before the answer, and a growing list of
+passages."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ REASONED = _reasoned_prompt(_SHORT)
 
 
 def reasoned_prompt(ctx: Context, pool: Pool) -> Prompt[ReasonedFields]:
-    """Make the prompt of this reader for an answer that can be a list of entities (see `longest_answer`)."""
+    """Make the same prompt for an answer that can be a list of entities (see `longest_answer`)."""
     return _reasoned_prompt(longest_answer(ctx, pool))
 
 
@@ -77,7 +78,7 @@ def unstreamed(prompt: Prompt[M]) -> Prompt[M]:
 
 
 def joined(collected: Pool, found: Pool, most: int = sys.maxsize) -> Pool:
-    """Append a search's passages that are not collected yet, in order, up to `most` passages.
+    """Append the passages of a search that have not been collected yet, in order, up to `most` passages.
 
     Passages keep the scores of the search that found them first.
     """

@@ -29,7 +29,7 @@ class Episode:
     """How often words have been looked up since the last search"""
 
     def result(self, text: str | None, ctx: Context) -> Answer:
-        """Return the answer with all passages that the agent saw, in that order."""
+        """Return the answer with all passages that the agent saw, in the order in which it saw them."""
         return Answer(text, ctx.evidence(self.collected), {"steps": self.steps})
 
     async def search(self, query: str, ctx: Context, k: int, characters: int) -> str:

@@ -71,7 +71,7 @@ QUERY = Prompt(
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("query",), "retrieve", ("never",)),)
 
@@ -150,8 +150,8 @@ async def look_ahead(
 async def queries_for(
     question: Question, sentence: str, unsure: list[str], ctx: Context, settings: Settings
 ) -> list[str]:
-    """Make the queries for a sentence. If nothing of the sentence remains, or if it does not contain the
-    uncertain words, the query is the whole sentence."""
+    """Make the queries for a sentence. If no part of the sentence remains, or if it does not contain the uncertain
+    words, the query is the whole sentence."""
     parts = [phrase for phrase in unsure if phrase.casefold() in sentence.casefold()]
     if settings.query == "questions" and parts:
         calls = (query_for(question, sentence, phrase, ctx) for phrase in parts)

@@ -42,7 +42,7 @@ SENTENCE = Prompt(
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     k: int = Field(
         default=4,

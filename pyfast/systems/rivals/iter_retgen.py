@@ -15,7 +15,7 @@ from pyfast.systems.rivals.common import NOTHING, REASONED, reasoned_prompt, uns
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     iterations: int = Field(
         default=2,

@@ -1,5 +1,5 @@
-"""The way from a question into the knowledge graph: the nearest facts and entities, among those that the
-question may use."""
+"""Link questions to the knowledge graph: find the nearest facts and entities among those that a question may
+use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Near = tuple[int, float]
 
 
 def linked_facts(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Fact]]:
-    """Find for each question the `k` nearest facts, nearest first. Each triple is in only one fact, and a
-    fact contains only those of its triples from which its vector is computed.
+    """For each question, find the `k` nearest facts, nearest first. Each triple is in only one fact, and a fact
+    contains only those of its triples from which its vector is computed.
 
-    An item is the question and its session, which says what the question may use.
+    An item is the question and its session, which determines what the question may use.
     """
     sessions = [session for _, session in items]
     nearest = nearest_allowed(sessions, store, "facts", store.encode([text for text, _ in items]), 2 * k)
@@ -30,7 +30,7 @@ def linked_facts(items: Sequence[tuple[str, Session]], store: Knowledge, k: int)
 
 
 def linked_phrases(items: Sequence[tuple[str, Session]], store: Knowledge, k: int) -> list[list[Near]]:
-    """Find for each question the `k` entities with the nearest names, and their cosines. Items are as in
+    """For each question, find the `k` entities with the nearest names, and their cosines. Items are as in
     `linked_facts`."""
     queries = store.encode([text for text, _ in items])
     nearest = nearest_allowed([session for _, session in items], store, "entities", queries, k)
@@ -51,7 +51,7 @@ def _distinct(session: Session, near: Sequence[Near], k: int) -> list[Fact]:
 def nearest_allowed(
     sessions: Sequence[Session], store: Knowledge, kind: str, queries: Float32, k: int
 ) -> list[list[Near]]:
-    """Find for each query the `k` nearest facts or entities, and their cosines, among those that the query's
+    """For each query, find the `k` nearest facts or entities, and their cosines, among those that the query's
     session allows."""
     found: list[list[Near]] = [[] for _ in sessions]
     for session in dict.fromkeys(sessions):

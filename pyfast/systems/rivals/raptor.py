@@ -22,11 +22,11 @@ from pyfast.utils.log import LOG
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN
 
 _RANKED = 10_000
-"""How many passages and summaries are ranked for the descent. All others count as worse"""
+"""How many passages and summaries are ranked for the descent. All others rank below these"""
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("k", "tokens"), "retrieval", ("traversal",)),
@@ -78,7 +78,7 @@ class Settings(system.Abstaining):
 
 
 class Tree(NamedTuple):
-    """The tree of an index. Nodes are passages of the index, because summaries are its documents."""
+    """The tree of an index. Nodes are passages of the index, because the index stores summaries as documents."""
 
     nodes: list[list[int]]
     """The nodes of each layer: first the passages of documents, then the summaries of passages, and so on"""
@@ -129,7 +129,7 @@ def tree_of(index: Index) -> Tree:
 
 
 def within_tokens(index: Index, pools: Sequence[Pool], tokens: int) -> list[Pool]:
-    """Keep the best passages of each pool, up to `tokens` tokens in total, but always the first."""
+    """Keep the best passages of each pool, up to `tokens` tokens in total, but always at least the first."""
     most = tokens * CHARACTERS_PER_TOKEN
     kept = []
     for pool in pools:

@@ -21,7 +21,7 @@ from pyfast.systems.rivals.units import CORRECT, concluded, corrected, result
 
 
 class Settings(Thinking):
-    """The parameters of the paper, with the knowledge units of MTQA."""
+    """The parameters from the paper, with the knowledge units of MTQA."""
 
     inert: ClassVar[tuple[Inert, ...]] = (*Units.inert, Inert(("causal", "query"), "retrieval", (False,)))
 

@@ -22,7 +22,7 @@ from pyfast.systems.together import together
 
 
 class Settings(Thinking):
-    """The parameters of the paper, with the knowledge units of MTQA."""
+    """The parameters from the paper, with the knowledge units of MTQA."""
 
     inert: ClassVar[tuple[Inert, ...]] = (*Units.inert, Inert(("correction",), "retrieval", (False,)))
 
@@ -85,8 +85,8 @@ async def revised(
 ) -> list[list[str]]:
     """Correct a layer's thoughts with the results of a search for each of them. The steps are added to `columns`.
 
-    All searches run at the same time, and then all corrections, so that a question's budget always ends at
-    the same call.
+    All searches run at the same time, and then all corrections, so that a question's budget always runs out at the
+    same call.
     """
     by_paragraph = settings.correction == "paragraph"
     parts = [[[one] for one in thought] if by_paragraph and thought else [thought] for thought in thoughts]

@@ -62,7 +62,7 @@ ACT_ALONE = _act("act_alone", "", ActionFields, 340)
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper, and the format in which the LLM acts."""
+    """The parameters from the paper, and the format in which the LLM acts."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("thoughts", "abstain"), "format", tuple(FORMATS)),

@@ -15,7 +15,7 @@ from pyfast.systems.prompts import DIRECT, EXTRACT, INSUFFICIENT, answers_in, fi
 from pyfast.systems.rivals.common import CONCLUDE, NOTHING, conclusion, joined, unstreamed, usable
 
 UNKNOWN = "not found"
-"""The intermediate answer to a follow-up question without one"""
+"""What stands for the intermediate answer if a follow-up question has none"""
 
 
 class FollowUpFields(BaseModel):
@@ -53,7 +53,7 @@ $notes""",
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("k",), "search", (False,)),)
 

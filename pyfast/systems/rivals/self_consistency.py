@@ -18,7 +18,7 @@ from pyfast.utils.text_forms import normalise
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     samples: int = Field(
         default=40,

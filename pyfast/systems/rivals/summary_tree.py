@@ -126,7 +126,7 @@ def clusters_of(vectors: Float32, sizes: Int64, longest: int = _LONGEST) -> list
     Args:
         vectors: float32[nodes, dimensions]
         sizes: The number of characters of each node.
-        longest: The maximum number of characters in a cluster. A cluster with more is grouped again.
+        longest: The maximum number of characters in a cluster. A larger cluster is divided again.
 
     Returns:
         The nodes of each cluster, ascending.

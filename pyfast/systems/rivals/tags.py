@@ -1,5 +1,5 @@
 """The formats in which Search-R1 and Search-o1 models act. The LLM writes one text. When it has written a
-query between two tags, it stops, the results are appended between two other tags, and it continues."""
+query between two tags, it stops, the results are appended between two other tags, and the LLM continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _OWN_TOKENS = 500
 
 @dataclass(frozen=True)
 class Format:
-    """The tags of one kind of model, and pyfast's instructions for models that were not trained with others."""
+    """The tags of one kind of model, and pyfast's instructions for models that were not trained with instructions
+    of their own."""
 
     instructions: str
     query: tuple[str, str]

@@ -71,7 +71,7 @@ VALUE = Prompt(
 
 
 class Settings(Thinking):
-    """The parameters of the paper, and the knowledge units of MTQA."""
+    """The parameters from the paper, and the knowledge units of MTQA."""
 
     depth: int = Field(
         default=2,
@@ -138,7 +138,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
 
 
 async def evaluated(question: Question, paths: Sequence[Path], ctx: Context, settings: Settings) -> list[float]:
-    """Return each path's number of votes, or the sum of its values. An unusable reply counts as nothing."""
+    """Return each path's number of votes, or the sum of its values. An unusable reply adds nothing."""
     by_vote = settings.evaluation == "vote"
     prompt: Prompt[VoteFields] | Prompt[ValueFields] = VOTE if by_vote else VALUE
     room = ctx.text_budget(prompt) - len(question.text)

@@ -1,4 +1,5 @@
-"""What rivals over MTQA's knowledge units share: the correction of thoughts with units, and the answer."""
+"""Code shared by the rivals that use MTQA's knowledge units: the correction of thoughts with units, and the
+answer."""
 
 from __future__ import annotations
 

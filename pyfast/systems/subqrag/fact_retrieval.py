@@ -101,8 +101,8 @@ whether the sub-question names its head or tail"""
 
 
 def _learned(items: Sequence[tuple[str, Learned]], queries: Float32, k: int) -> list[list[_New]]:
-    """Find for each sub-question the `k` nearest learned statements, and all those about entities that it
-    names. Sub-questions with the same `Learned` object share one search."""
+    """For each sub-question, find the `k` nearest learned statements, and all statements about entities that the
+    sub-question names. Sub-questions with the same `Learned` object share one search."""
     new: list[list[_New]] = [[] for _ in items]
     for learned in {id(one): one for _, one in items}.values():
         rows = [row for row, (_, one) in enumerate(items) if one is learned]

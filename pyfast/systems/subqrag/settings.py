@@ -11,8 +11,8 @@ from pyfast.systems.combinations import Inert
 
 
 class Settings(system.WithKnowledge, system.Sparing):
-    """The parameters of SubQRAG's paper. Some settings switch off parts of the method, for the ablations of
-    the paper."""
+    """The parameters from SubQRAG's paper. Some settings switch off parts of the method, for the paper's
+    ablations."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("rewrite", "branches"), "decompose", (False,)),

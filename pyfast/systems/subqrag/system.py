@@ -29,7 +29,7 @@ from pyfast.systems.together import together
 
 
 async def answer(question: Question, ctx: Context, settings: Settings, session: Session) -> Answer:
-    """Answer a question by the last three of the paper's four stages. The first stage, indexing, is `pyfast
+    """Answer a question with the last three of the paper's four stages. The first stage, indexing, is `pyfast
     knowledge build`."""
     learned = shared_by(session) if settings.shared_updates else Learned()
     chain, chain_degraded = await sub_questions(question.text, ctx, settings)

@@ -1,1 +1,1 @@
-"""Systems of other papers that check what the LLM says, and search where it may be wrong."""
+"""Systems from other papers that check what the LLM says, and search when the LLM may be wrong."""

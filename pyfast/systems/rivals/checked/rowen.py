@@ -27,7 +27,7 @@ from pyfast.systems.together import together
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         Inert(("language",), "consistency", ("models",)),
@@ -78,7 +78,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question from the LLM's own knowledge, and correct the answer if paraphrases lead to other
+    """Answer a question from the LLM's own knowledge, and correct the answer if paraphrases lead to different
     answers."""
     trace: dict[str, Any] = {}
     pool = NOTHING
@@ -99,7 +99,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def consistency(question: Question, ctx: Context, settings: Settings, trace: dict[str, Any]) -> float:
-    """Return how consistent the answers to a question's paraphrases are. Without paraphrases, they are not."""
+    """Return how consistent the answers to a question's paraphrases are. Without paraphrases, the answers count as
+    inconsistent."""
     language = "none: translation is empty" if settings.consistency == "models" else settings.language
     told = {"count": str(settings.wordings), "language": language, "question": question.text}
     reply = await usable(ctx, WORDINGS, **told)
@@ -132,13 +133,14 @@ async def consistency(question: Question, ctx: Context, settings: Settings, trac
 
 
 async def said(prompt: Prompt[SayFields], asked: str, ctx: Context) -> str:
-    """Let a model answer a paraphrase. Without a usable reply, the answer is empty, and agrees with none."""
+    """Let a model answer a paraphrase. Without a usable reply, the answer is empty, and agrees with no other
+    answer."""
     reply = await usable(ctx, prompt, question=asked)
     return reply.answer.strip() if reply else ""
 
 
 async def agreed(question: str, first: str, other: str, second: str, ctx: Context) -> bool:
-    """Let the LLM compare two answers. Without a usable reply, they do not agree."""
+    """Let the LLM compare two answers. Without a usable reply, the answers count as different."""
     if not first or not second:
         return False
     reply = await usable(ctx, AGREEMENT, question=question, first=first, other=other, second=second)

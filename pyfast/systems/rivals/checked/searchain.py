@@ -81,7 +81,7 @@ CHECK = Prompt(
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("k", "rounds"), "search", ("off",)),)
 
@@ -109,7 +109,7 @@ class Settings(system.Abstaining):
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:
-    """Answer a question: write chains until there is one with no missing answer and none that a search refutes."""
+    """Answer a question: write chains until one has no missing answer, and no answer that a search refutes."""
     steps, chains, notes = list[dict[str, Any]](), list[list[list[str]]](), dict[str, str]()
     collected, trace = NOTHING, {"steps": steps, "chains": chains}
     ctx.so_far(lambda: Answer(None, ctx.evidence(collected), trace))
@@ -142,14 +142,14 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 def lines_of(notes: Mapping[str, str], prompt: Prompt[Any], question: Question, ctx: Context) -> str:
-    """Write the queries with their answers, only the last ones if there is no room for all."""
+    """Write the queries with their answers. If there is no room for all, only the last ones are written."""
     lines = [f"Looked up: {query} {known or UNKNOWN}" for query, known in notes.items()]
     return "\n".join(fit(lines[::-1], ctx.text_budget(prompt) - len(question.text), first="cut")[::-1])
 
 
 async def looked_up(query: str, context: str, ctx: Context) -> tuple[str, bool]:
-    """Let the LLM take an answer from passages. Returns the answer and whether it is certain. The answer is
-    empty if there is none, or no usable reply."""
+    """Let the LLM take an answer from passages. Returns the answer and whether it is certain. The answer is empty
+    if the passages contain none, or the reply is unusable."""
     reply = await usable(ctx, CHECK, context=context, query=query)
     return (next(iter(answers_in([reply.answer])), ""), reply.sure) if reply else ("", False)
 

@@ -1,6 +1,5 @@
-"""SlimPLM: a small model answers first, without evidence. From its answer, another small model decides
-whether a search is necessary, and for what to search. Then the LLM answers, with or without search
-results."""
+"""SlimPLM: a small model answers first, without evidence. From its answer, another small model decides whether a
+search is necessary, and what to search for. Then the LLM answers, with or without search results."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ QUERIES = Prompt(
 
 
 class Settings(system.Abstaining):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     inert: ClassVar[tuple[Inert, ...]] = (Inert(("claim_filter",), "query", ("question",)),)
 
@@ -138,7 +137,8 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
 
 
 async def known(asked: str, heuristic: str, ctx: Context) -> bool:
-    """Let the LLM judge whether an answer to a question can be trusted. Without a usable reply, it cannot."""
+    """Let the LLM judge whether an answer to a question can be trusted. Without a usable reply, the answer is not
+    trusted."""
     reply = await usable(ctx, NECESSITY, question=asked, heuristic=heuristic)
     return reply is not None and reply.known
 

@@ -1,1 +1,1 @@
-"""Systems of other papers that search a knowledge graph for entities, relations and their source texts."""
+"""Systems from other papers that search a knowledge graph for entities, relations and their source texts."""

@@ -1,6 +1,5 @@
-"""The communities of GraphRAG: groups of entities in a knowledge graph, which consist of smaller groups
-(hierarchical Leiden). An LLM writes a report on each, starting with the smallest. Each report becomes a
-document."""
+"""GraphRAG's communities: groups of entities in a knowledge graph, which consist of smaller groups (hierarchical
+Leiden). An LLM writes a report on each community, starting with the smallest. Each report becomes a document."""
 
 from __future__ import annotations
 
@@ -85,8 +84,8 @@ def communities_of(store: Knowledge, levels: int) -> dict[int, Community]:
 
 
 def lines_about(community: Community, session: Session) -> list[Line]:
-    """Write the relations inside a community as lines, each after the entities that it joins, those whose
-    ends have the most relations first."""
+    """Write the relations inside a community as lines. Relations whose ends have the most relations come first,
+    and each follows the entities that it joins."""
     store = session.store
     inside = np.array(sorted(community.entities))
     triples = np.unique(np.concatenate([session.around(entity) for entity in inside]))

@@ -1,6 +1,6 @@
-"""GraphRAG: a knowledge graph's communities have reports. A local search reads the entities nearest to a
-question, with their relations, reports and texts. A global search answers from each part of all reports, and
-merges the answers."""
+"""GraphRAG: an LLM has written reports on a knowledge graph's communities. A local search reads the entities
+nearest to a question, with their relations, reports and texts. A global search answers from each part of all
+reports, and merges the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, fit
 
 
 class Settings(system.WithKnowledge, system.Answering):
-    """The parameters of the paper and of the authors' code."""
+    """The parameters from the paper and the authors' code."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         *system.Answering.inert,

@@ -1,5 +1,5 @@
-"""LightRAG's search in the knowledge graph: the local level finds entities and their relations, the global
-level relations and their entities."""
+"""LightRAG's search in the knowledge graph: the local level finds entities and their relations, and the global
+level finds relations and their entities."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _texts(leads: Iterable[tuple[int, float]], session: Session) -> Pool:
 
 def joined_levels(levels: Sequence[Found]) -> Found:
     """Merge the results of several searches: the first of each, then the second of each, and so on.
-    Duplicates stay at their first place."""
+    Duplicates keep their first position."""
     texts = dict[int, float]()
     for passage, score in _in_turn([list(level.texts) for level in levels]):
         texts.setdefault(passage, score)

@@ -29,7 +29,7 @@ from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, fit
 
 
 class Settings(system.WithKnowledge, system.Answering):
-    """The parameters of the paper and of the authors' code."""
+    """The parameters from the paper and the authors' code."""
 
     inert: ClassVar[tuple[Inert, ...]] = (
         *system.Answering.inert,

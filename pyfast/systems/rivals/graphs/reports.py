@@ -174,7 +174,7 @@ def _divided(units: Sequence[Unit], longest: int) -> list[list[Unit]]:
 
 async def partial(question: Question, part: Sequence[Unit], ctx: Context) -> tuple[int, str, list[Unit]]:
     """Answer from a part of the reports. Returns how much the answer helps, the answer, and the reports on which
-    it rests. A part without a usable reply does not help."""
+    it rests. Without a usable reply, the part counts as no help."""
     lines = "\n".join(f"[{number}] {unit.text}" for number, unit in enumerate(part, start=1))
     reply = await usable(ctx, PARTIAL, lines=lines, question=question.text)
     if reply is None:

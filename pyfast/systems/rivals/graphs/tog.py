@@ -31,7 +31,7 @@ from pyfast.utils.token_budget import fit
 
 
 class Settings(system.WithKnowledge):
-    """The parameters of the paper."""
+    """The parameters from the paper."""
 
     width: int = Field(
         default=3,

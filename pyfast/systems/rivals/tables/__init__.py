@@ -1,1 +1,1 @@
-"""Systems of other papers for questions over tables."""
+"""Systems from other papers for questions over tables."""

@@ -19,7 +19,7 @@ from pyfast.systems.rivals.tables.prompts import FROM_BOTH, FROM_ROWS, GIST, PAR
 
 
 class Settings(system.Abstaining):
-    """The switches of the paper, and what is read."""
+    """The options from the paper, and how much a search finds and the LLM reads."""
 
     summary: bool = Field(
         default=True,
