@@ -74,7 +74,8 @@ class Settings(n2n.Settings):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The confidence above which an answer counts as certain. 0: every answer does. 1: none does.",
+        description="The confidence above which an answer counts as certain. 0: all answers are certain."
+        " 1: none is.",
     )
     weights: Annotated[Weights, BeforeValidator(_listed)] = Field(
         default=(-0.359, 0.137, 0.0, 0.344, 0.834, -0.091),
@@ -258,7 +259,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (DRAFT, PLAN, EXTRACT, ANSWER, GUIDE, select_prompt(1, 1), head_prompt(1)),
-    summary="one search and one answer first; if the answer is uncertain, the question is passed on to `n2n` or"
-    " others",
+    summary="one search and a first answer; if it is uncertain, the question is passed on to `n2n` or others",
     paper="pyfast's own. FrugalGPT (Chen et al. 2023) has a cascade of language models",
 )

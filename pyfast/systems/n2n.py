@@ -62,7 +62,7 @@ class Settings(system.Reading, system.Abstaining):
     )
     graph: bool = Field(
         default=True,
-        description="Build an evidence graph at each hop and at the end, and rank passages by it. Off: use the"
+        description="Build an evidence graph at each hop and at the end, and rank passages with it. Off: use the"
         " retrieved list, up to the maximum number of nodes.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )

@@ -46,8 +46,8 @@ class Settings(system.Settings):
     )
     memory: Memory = Field(
         default="on",
-        description="Which evidence of earlier turns replaces the worst-ranked evidence of a turn. `on`: the items"
-        ' nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
+        description="Which evidence from earlier turns replaces the worst-ranked evidence of a turn. `on`: the"
+        ' items nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
     memory_share: float = Field(

@@ -77,8 +77,8 @@ class Settings(system.Abstaining):
 
     retrieve: Literal["unsure", "always", "never"] = Field(
         default="unsure",
-        description="The sentences to search for. `unsure`: those that the LLM is unsure of. `always`: all. "
-        "`never`: none; the only search is the first, for the question.",
+        description="The sentences that become queries. `unsure`: those that the LLM is unsure of. `always`: all. "
+        "`never`: none; the only search is the first, with the question as the query.",
         json_schema_extra={"paper": "the threshold θ of the probability of a token: between 0 and 1, 1, and 0"},
     )
     query: Literal["masked", "questions", "sentence"] = Field(

@@ -32,8 +32,7 @@ class Settings(Thinking):
     )
     query: Literal["thoughts", "question"] = Field(
         default="thoughts",
-        description="What the LLM writes the keywords of a search for: the thoughts so far, or the question "
-        "alone.",
+        description="What the LLM bases a search's keywords on: the thoughts so far, or the question alone.",
         json_schema_extra={"paper": "retrieval by the question in the ablation"},
     )
 

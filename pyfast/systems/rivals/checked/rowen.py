@@ -152,7 +152,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (COT, WORDINGS, SAY, OTHER_SAYS, AGREEMENT, SEARCH, REPAIR),
-    summary="a search corrects the answer if paraphrases of the question lead to other answers",
+    summary="a search corrects the answer if paraphrases of the question lead to different answers",
     paper="Retrieve Only When It Needs: Adaptive Retrieval Augmentation for Hallucination Mitigation in Large"
     " Language Models",
 )

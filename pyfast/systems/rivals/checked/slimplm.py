@@ -93,7 +93,7 @@ class Settings(system.Abstaining):
 
     retrieve: Literal["judged", "always"] = Field(
         default="judged",
-        description="When to search. `judged`: if the small model's answer shows that it is necessary.",
+        description="When to search. `judged`: if the small model's answer shows that a search is necessary.",
         json_schema_extra={"paper": "retrieval necessity judgment, and without it in the ablation"},
     )
     query: Literal["rewritten", "question"] = Field(

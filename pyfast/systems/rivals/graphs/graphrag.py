@@ -38,7 +38,7 @@ class Settings(system.WithKnowledge, system.Answering):
     mode: Literal["local", "global"] = Field(
         default="local",
         description="What the LLM reads. `local`: the entities nearest to the question, and their relations,"
-        " reports and texts. `global`: all reports, for questions about the whole of the corpus.",
+        " reports and texts. `global`: all reports, for questions about the corpus as a whole.",
         json_schema_extra={"paper": "global is the paper's method; local is in the authors' code"},
     )
     level: int = Field(
@@ -184,6 +184,6 @@ SYSTEM = system.System(
     Settings,
     (PARTIAL, CONCLUDE, ANSWER, LONG_ANSWER),
     opens=opens,
-    summary="reports on communities of a knowledge graph, read around entities or all of them in parts",
+    summary="reports on communities of a knowledge graph: those around certain entities, or all of them in parts",
     paper="From Local to Global: A Graph RAG Approach to Query-Focused Summarization",
 )

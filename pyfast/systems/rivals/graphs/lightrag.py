@@ -54,7 +54,7 @@ class Settings(system.WithKnowledge, system.Answering):
         default=20,
         ge=1,
         le=1000,
-        description="Number of passages retrieved by the search for the question.",
+        description="Number of passages retrieved with the question as the query.",
         json_schema_extra={"paper": "chunk_top_k in the authors' code"},
     )
     source_text: bool = Field(
@@ -67,21 +67,21 @@ class Settings(system.WithKnowledge, system.Answering):
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of entities.",
+        description="Maximum number of tokens for entities.",
         json_schema_extra={"paper": "max_token_for_local_context in the authors' code"},
     )
     relation_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of relations.",
+        description="Maximum number of tokens for relations.",
         json_schema_extra={"paper": "max_token_for_global_context in the authors' code"},
     )
     text_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of source texts.",
+        description="Maximum number of tokens for source texts.",
         json_schema_extra={"paper": "max_token_for_text_unit in the authors' code"},
     )
 
