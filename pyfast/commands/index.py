@@ -232,8 +232,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. The uri of a file also deletes its tables and other parts; the uri of a part deletes only
-    that part.
+    """Delete documents. Given the uri of a file, its tables and other parts are deleted too; given the uri of a
+    part, only that part is deleted.
 
     Args:
         uris: The uris of the documents, as they appear in evidence.

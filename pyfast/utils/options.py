@@ -366,7 +366,7 @@ class Load(Options):
     """A time limit in seconds. The goodput (useful throughput) counts only questions answered within this
     limit."""
     seed: Annotated[int, Option(min=0)] = 0
-    """The seed of the arrival times.
+    """The random seed for the arrival times.
 
     Each repetition draws new times"""
     documents: Documents = "own"
