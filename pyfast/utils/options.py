@@ -190,7 +190,7 @@ class RunOptions(Options):
     The LLM must be the same. Above temperature 0, a reply is reused only for the question with the same id. The
     run copies the replies when it starts, so you can delete the earlier run afterwards"""
     ask_once: bool = False
-    """Send identical requests at temperature 0 to the LLM only once; all questions that make the request share the
+    """Send identical requests at temperature 0 to the LLM only once; all questions with the same request share the
     reply.
 
     The call counts towards the first question; for the others, the reply counts as reused. Failed calls are not
@@ -405,7 +405,7 @@ class ServerOptions(Options):
 Epochs = Annotated[int, Option(min=1)]
 """Number of passes over all examples."""
 LearningRate = Annotated[float, Option(min=0.0)]
-"""The highest learning rate of Adam."""
+"""Adam's peak learning rate."""
 Accumulation = Annotated[int, Option(min=1)]
 """Number of examples per optimizer step.
 
