@@ -22,7 +22,7 @@ from pyfast.api.run import (
     warn_of_other_questions,
     warn_of_other_wordings,
 )
-from pyfast.engine import recorded_value
+from pyfast.engine import read_status, recorded_value
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report
 from pyfast.evaluation.compare import AnswerChange, Comparison, change_of, least_to_differ
@@ -186,9 +186,17 @@ def export(
 def _warn_of_unfinished(run: Run | str | Path, finished: int) -> None:
     """Log a warning if questions of a run are missing in an exported file."""
     folder = folder_of(run)
-    count = None if folder is None else recorded_value(folder, "questions", "count")
-    if isinstance(count, int) and (left := count - finished) > 0:
-        LOG.warning("%s: %d of its %d questions have no answer yet, and so no row", folder, left, count)
+    count = folder and recorded_value(folder, "questions", "count")
+    if folder and isinstance(count, int) and (left := count - finished) > 0:
+        held = read_status(folder).ended - finished
+        why = (
+            f"; of these, {held} have ended, but answers are written in the order of the questions"
+            if held > 0
+            else ""
+        )
+        LOG.warning(
+            "%s: %d of its %d questions have no row, because no answer is written yet%s", folder, left, count, why
+        )
 
 
 def compare(

@@ -244,9 +244,11 @@ class Run:
             return table.to_pandas()
 
     def _given(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return (place, record) for the mappings that were the questions of a run in memory."""
-        records = self._questions and self._questions.records
-        return list(records()) if records else []
+        """Return (place, record) for the questions of a run in memory, if they were mappings or in a file."""
+        if self._questions is None:
+            return []
+        records, place = self._questions.records, self._questions.place
+        return list(records() if records else read_question_records(quietly(Path(place))) if place else ())
 
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else repr(str(self.path))
@@ -443,7 +445,8 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
         if not columns:
             return Path(gold)
         return [record for _, record in records_of_gold(Path(gold), json.loads(columns))]
-    given = [record for _, record in run._given()] if isinstance(run, Run) and run.path is None else []
+    asked = run._questions if isinstance(run, Run) and run.path is None else None
+    given = [record for _, record in asked.records()] if asked and asked.records else []
     if gold_field(given):
         return given
     place = own_gold(run)
@@ -462,12 +465,16 @@ def own_gold(run: Run | str | Path) -> Path:
     """Return the file with the gold answers to a run's questions. Raises the same `InputError` as `gold_of`."""
     path = folder_of(run)
     if path is None:
-        raise InputError("a run in memory has no file with gold answers: pass `gold`")
-    answers_of(run)  # If the folder is not a run, the error is not about gold answers.
-    try:
-        place = file_of_questions(path)
-    except InputError as error:
-        raise InputError(f"{error}; pass the gold answers (--gold)") from None
+        asked = run._questions if isinstance(run, Run) else None
+        if asked is None or not asked.place:
+            raise InputError("a run in memory has no file with gold answers: pass `gold`")
+        place = Path(asked.place)
+    else:
+        answers_of(run)  # If the folder is not a run, the error is not about gold answers.
+        try:
+            place = file_of_questions(path)
+        except InputError as error:
+            raise InputError(f"{error}; pass the gold answers (--gold)") from None
     beside = place.with_name(GOLD)
     return beside if beside.is_file() else place
 

@@ -181,7 +181,10 @@ def evaluate(
         else:
             not_run.append(one.id)
     if not conversations and not_run and not (records or without):
-        raise InputError(f"{where}: no question is finished yet")
+        order = (
+            "pyfast writes answers in the order of the questions, so an unfinished question holds back later ones"
+        )
+        raise InputError(f"{where}: no answer is written yet ({order})")
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
         if without:

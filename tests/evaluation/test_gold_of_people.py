@@ -8,6 +8,7 @@ import json
 import logging
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from processes import pyfast as pyfast_command
 from typer.testing import CliRunner
 
 import pyfast
+from pyfast.api.run import gold_of
 from pyfast.commands.cli import app
 from pyfast.engine import Record, read_questions
 from pyfast.engine.question_files import read_question_records
@@ -108,6 +110,20 @@ def test_values_of_pandas_in_mappings(tmp_path: Path) -> None:
     run = pyfast.answer(asked, index=None, llm="instant", system="direct", settings={})
     assert [one.answers for one in read_gold(asked)] == [("2026-01-22",), ("2026-01-22",), (), ()]
     assert run.to_pandas()["team"].isna().all()
+
+
+def test_a_file_of_questions_is_read_the_same_for_a_run_in_memory(tmp_path: Path) -> None:
+    """Its gold, and its own columns, as for a run in a folder; and gold.jsonl beside it comes first."""
+    asked = tmp_path / "q.csv"
+    asked.write_text("id,question,answer,team\na,Where?,Oslo,red\nb,When?,1971,\n")
+    answer = partial(pyfast.answer, asked, index=None, llm="instant", system="direct")
+    there, here = answer(run=tmp_path / "R").to_pandas(), answer().to_pandas()
+    columns = ["id", "question", "gold", "em", "f1", "team"]
+    assert here[columns].to_csv() == there[columns].to_csv()
+    assert here["gold"].tolist() == [["Oslo"], ["1971"]]
+    jsonl(tmp_path / "gold.jsonl", {"id": "a", "question": "Where?", "answers": ["Rome"]})
+    [gold] = read_gold(gold_of(answer(), None))
+    assert gold.answers == ("Rome",)
 
 
 @pytest.mark.parametrize("name", ["answer", "expected", "gold", "golden_answers"])

@@ -258,7 +258,7 @@ def test_questions_that_are_not_finished_are_counted(tmp_path: Path, caplog: pyt
     answers = tmp_path / "run" / "answers.jsonl"
     answers.write_bytes(b"".join(answers.read_bytes().splitlines(keepends=True)[:-2]))
     assert pyfast.export([tmp_path / "run"], tmp_path / "x.jsonl") == len(ASKED) - 2
-    assert f"2 of its {len(ASKED)} questions have no answer yet" in caplog.text
+    assert f"2 of its {len(ASKED)} questions have no row" in caplog.text
 
 
 def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
