@@ -17,7 +17,7 @@ from orjson import dumps
 from pyfast.engine import Step
 from pyfast.server.errors import ApiError, ClientLeft, api_error, stopping
 from pyfast.server.middleware import JsonRoute, Message, Receive, Send
-from pyfast.server.openai_objects import citations, completion, text, usage
+from pyfast.server.openai_objects import citations, completion, text, usage, without_addresses
 from pyfast.server.schemas import ChatCompletion, ChatRequest
 from pyfast.server.service import Asked, Service
 
@@ -116,6 +116,10 @@ class _Stream(Response):
         def on_step(step: Step) -> None:
             fields = {name: value for name, value in asdict(step).items() if value not in ("", 0, None)}
             del fields["question"]
+            if step.error and step.error != "cancelled":  # The details may name addresses in the server's network.
+                fields["error"] = "the LLM call failed" if step.role else "the step failed"
+            if step.fell_back:
+                fields["fell_back"] = without_addresses(step.fell_back)
             put(self._event({}, trace=fields))
 
         sent = ""

@@ -10,6 +10,7 @@ from pyfast.engine import Evidence, Record
 from pyfast.server.errors import ApiError
 
 ABSTAINS = "The evidence does not contain the answer."
+_ADDRESS = re.compile(r"https?://[^\s;,]+|(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{2,5}\b")
 Titles = Callable[[str], str]
 """A function that returns the title of a document, given its uri"""
 
@@ -74,12 +75,17 @@ def usage(record: Record, cached_tokens: int | None) -> dict[str, Any]:
     }
 
 
+def without_addresses(reason: str) -> str:
+    """Return the reason for a failed call without addresses in the server's own network."""
+    return _ADDRESS.sub("the LLM's server", reason)
+
+
 def failure(record: Record) -> ApiError:
     """Create an error with the reason why a question failed, and the code of this kind of failure. The status says
     that the same request would fail again, so that clients do not repeat a costly request."""
     kind, reason = None if record.error == "question" else "server_error", record.reason or ""
     shown = reason
-    if record.error == "call":  # It may name an address in the server's own network.
-        shown = re.sub(r"https?://[^\s;,]+", "the LLM's server", reason)
+    if record.error == "call":
+        shown = without_addresses(reason)
     fault = f"the question failed: {shown}"
     return ApiError(422, fault, f"failed_{record.error}", kind=kind, logged=reason)

@@ -498,6 +498,20 @@ async def test_an_llm_that_comes_back_after_the_patience(caplog: pytest.LogCaptu
         assert (await served.ask())[0] == 200
 
 
+@pytest.mark.parametrize("said", ["http://10.0.0.7:8001/v1 answered 400", "no connection to 10.0.0.7:8001 [None]"])
+async def test_a_failed_call_streams_no_address(said: str) -> None:
+    class Refusing(Gate):
+        async def complete(self, request: Request) -> Completion:
+            raise CallError(said)
+
+    async with serving(None, Refusing()) as served:
+        body = {"model": "direct", "messages": [{"role": "user", "content": "?"}], "stream": True}
+        async with served.client.post(f"{served.url}/v1/chat/completions", json=body) as response:
+            streamed = await response.text()
+    assert "the LLM call failed" in streamed and "failed_call" in streamed
+    assert "10.0.0.7" not in streamed
+
+
 async def test_a_failed_call_tells_no_address(caplog: pytest.LogCaptureFixture) -> None:
     class Refusing(Gate):
         async def complete(self, request: Request) -> Completion:
