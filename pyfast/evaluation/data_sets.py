@@ -165,8 +165,11 @@ class Documents:
         self._known: dict[str, str] = {}
 
     def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
-        """Return the uri of a text, and its line. There is no line if the text is not new."""
-        digest, name, number = named(text), uri, 1
+        """Return the uri of a text, and its line. There is no line if the text is not new. A text whose uri is empty
+        gets its hash as uri."""
+        digest = named(text)
+        uri, number = uri or digest, 1
+        name = uri
         while self._known.get(name, digest) != digest:
             number += 1
             name = f"{uri} ({number})"

@@ -268,5 +268,5 @@ def test_graph_convqa_refuses_to_be_several(monkeypatch: pytest.MonkeyPatch, sma
     from pyfast.systems.graph_convqa import training
 
     monkeypatch.setattr(training, "open_devices", lambda: replace(Devices(), count=2))
-    with pytest.raises(InputError, match="in one process"):
+    with pytest.raises(InputError, match="only in a single process"):
         training.train(small, [], tmp_path, tmp_path, training.Recipe(), Schedule())
