@@ -165,8 +165,8 @@ class Documents:
         self._known: dict[str, str] = {}
 
     def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
-        """Return the uri of a text, and its line. There is no line if the text is not new. A text whose uri is empty
-        gets its hash as uri."""
+        """Return the uri of a text, and its line. There is no line if the text is not new. If `uri` is empty, the
+        text's hash takes its place."""
         digest = named(text)
         uri, number = uri or digest, 1
         name = uri
