@@ -42,9 +42,11 @@ _SOURCES = {
     "snippet": pa.string(),
 }
 """The columns of a table with a row for each source"""
-# FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 names no sheet.
+# FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 and FILE.xlsx#text-boxes name no
+# sheet.
 _SHEET = re.compile(
-    r"\.xls[xm](?:\.gz|\.zst)?#(?!table-\d+(?:#|$))(.+?)(?:-table-\d+)?(?:#(?:columns|row)-[^#]*)?$", re.I
+    r"\.xls[xm](?:\.gz|\.zst)?#(?!(?:table-\d+|text-boxes)(?:#|$))(.+?)(?:-table-\d+)?(?:#(?:columns|row)-[^#]*)?$",
+    re.I,
 )
 # XML has no such characters, so a sheet writes them as _x0007_. A text that looks like this is escaped, too.
 _ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

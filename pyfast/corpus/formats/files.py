@@ -233,9 +233,13 @@ def check_growth(path: Path, packed: int, unpacked: int) -> None:
         raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more; unpack the file first")
 
 
+_MAIN = "_rels/.rels"
+
+
 def check_archive(path: Path) -> None:
-    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive, or if
-    Office has encrypted the file. Raise `BadZipFile` if the file is not an archive.
+    """Raise `InputError` if a file in the archive unpacks to far more bytes than it takes in the archive, if
+    Office has encrypted the file, or if it is in the Strict format. Raise `BadZipFile` if the file is not an
+    archive.
     """
     with path.open("rb") as file:
         if file.read(8) == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":  # an OLE container
@@ -246,6 +250,9 @@ def check_archive(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():
             check_growth(path, part.compress_size, part.file_size)
+        if _MAIN in archive.namelist() and b"//purl.oclc.org/ooxml/" in archive.read(_MAIN):
+            suffix = path.suffix.lower()
+            raise InputError(f"{path}: the file is a Strict Open XML file; save it again as an ordinary {suffix}")
 
 
 def check_memory(path: Path, size: int, memory: int) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread, noted
+from pyfast.corpus.formats.drawings import A, M, choose, diagram, equation, not_read, objects
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, sign_of
 from pyfast.corpus.formats.xlsx import in_form
@@ -17,10 +20,8 @@ from pyfast.errors import InputError
 from pyfast.utils.text_forms import counted
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
-_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_EQUATION = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
 # Elements around content, which python-docx does not look into.
 _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo", "fldSimple", "bdo", "dir")]
 _NO_LIST_NUMBERS = "list numbers were left out, because their format is"
@@ -42,6 +43,13 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     file = docx.Document(str(path))
     signs: dict[str, None] = {}
     looks = _Looks(file.styles.element)
+    for frame in file.element.body.iter(f"{A}graphicData"):
+        if lines := diagram(frame, partial(_data_of, file.part)):
+            frame.set("uri", "")  # It is read.
+            frame.append(box := _made("w:txbxContent"))
+            for line in lines:
+                box.append(_made("w:p"))
+                box[-1].append(_made("w:r", line))
     _unwrap(file.element.body, _notes(file.part, signs, looks), signs, looks)
     unknown = write_numbers(file, looks.styles)
     text = Text()
@@ -64,6 +72,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             text.add(said)
         caption = (said if style == "Caption" else "") or ("" if said else caption)
     yield from text.documents(uri, title_of(path, file.core_properties.title or title))
+    yield from (Unread(path, what) for what in not_read(objects(file.element.body)))
     if looks.hidden:
         many = counted(looks.hidden, "paragraph", "paragraphs")
         yield Unread(path, f"hidden text was left out: {many}, in whole or in part", missing=False)
@@ -192,9 +201,7 @@ def _is_on(element: Any, name: str = "val") -> bool:
 def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], looks: _Looks) -> None:
     """Change the tree of a document so that python-docx finds all of the text that people see. Symbols
     without a known character, such as `Wingdings F06A`, are added to `signs`."""
-    for choice in list(body.iter(f"{_MC}AlternateContent")):
-        for other in list(choice)[1:]:  # The others show the same in another way.
-            choice.remove(other)
+    choose(body)
     for gone in list(body.iter(f"{_W}del", f"{_W}moveFrom")):
         if gone.getparent().tag == f"{_W}rPr" and gone.getparent().getparent().tag == f"{_W}pPr":
             _join_to_next(gone.getparent().getparent().getparent())
@@ -229,9 +236,9 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         symbol.getparent().replace(symbol, said)
     _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
     looks.apply(body)
-    for equation in list(body.iter(f"{_M}oMath")):
-        place_of = equation.getparent() if equation.getparent().tag == f"{_M}oMathPara" else equation
-        place_of.addprevious(_made("w:r", _equation(equation)))
+    for it in list(body.iter(f"{M}oMath")):
+        place_of = it.getparent() if it.getparent().tag == f"{M}oMathPara" else it
+        place_of.addprevious(_made("w:r", equation(it)))
     # The last one first, because each comes directly behind its paragraph.
     for box in reversed(list(body.iter(f"{_W}txbxContent"))):
         _put_after_paragraph(box, list(box))
@@ -302,11 +309,12 @@ def _join_to_next(paragraph: Any) -> None:
     _remove(paragraph)
 
 
-def _made(tag: str, text: str) -> Any:
+def _made(tag: str, text: str | None = None) -> Any:
     from docx.oxml import OxmlElement
 
     element = OxmlElement(tag)
-    element.text = text
+    if text is not None:
+        element.text = text
     return element
 
 
@@ -336,16 +344,8 @@ def _notes(part: Any, signs: dict[str, None], looks: _Looks) -> dict[str, list[A
     return notes
 
 
-_BETWEEN = {"f": "/", "sSup": "^", "sSub": "_"}
-
-
-def _equation(element: Any) -> str:
-    """The text of an equation on one line."""
-    if element.tag == f"{_M}t":
-        return element.text or ""
-    parts = [_equation(child) for child in element.iterchildren(f"{_M}*")]
-    between = _BETWEEN.get(element.tag.removeprefix(_M), "")
-    return between.join(f"({part})" if len(part) > 1 and between == "/" else part for part in parts if part)
+def _data_of(part: Any, key: str) -> bytes:
+    return bytes(part.rels[key].target_part.blob)
 
 
 def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -353,6 +353,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     without a title has its number as heading."""
     check_archive(path)
     import pptx
+    from pptx.oxml.xmlchemy import OxmlElement
 
     file = pptx.Presentation(str(path))
     text = Text()
@@ -360,11 +361,16 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     unread: list[Unread] = []
     for number, slide in enumerate(file.slides, start=1):
         text.page()
+        choose(slide._element)
+        for it in list(slide._element.iter(_EQUATION)):
+            (run := OxmlElement("a:r")).append(OxmlElement("a:t"))
+            run.text = equation(it)
+            it.getparent().replace(it, run)
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        _mark_raised(slide._element.iter(f"{_A}r"), _A, f"{_A}rPr[@baseline]")
-        for said in slide._element.iter(f"{_A}t"):
-            fonts = [said.find(f"../{_A}rPr/{_A}{kind}") for kind in ("sym", "latin")]
+        _mark_raised(slide._element.iter(f"{A}r"), A, f"{A}rPr[@baseline]")
+        for said in slide._element.iter(f"{A}t"):
+            fonts = [said.find(f"../{A}rPr/{A}{kind}") for kind in ("sym", "latin")]
             font = next((it.get("typeface", "") for it in fonts if it is not None), "")
             said.text = shown_in(font, said.text or "", signs)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
@@ -379,13 +385,14 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             out.append(str(number))
         for it in hides:
             _remove(it)
-        shapes = list(_shapes(slide.shapes))
+        shapes = [(it, diagram(it._element, partial(_data_of, slide.part))) for it in _shapes(slide.shapes)]
         notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
         said = "" if notes is None else notes.text
         # Below the title of the slide before it, a slide without a title would seem to be about that.
-        if title.strip() or said.strip() or any(map(_says, shapes)):
+        if title.strip() or said.strip() or any(lines or _says(it) for it, lines in shapes):
             text.heading(title if title.strip() else f"Slide {number}", 2)
-        for shape in shapes:
+        left = Counter[str]()
+        for shape, lines in shapes:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
                 text.add(with_strikes(shape.text_frame.text))
             elif shape._element.tag.endswith("}pic"):
@@ -398,8 +405,11 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
                 except (InputError, ValueError, KeyError, AttributeError) as error:
                     why = " ".join(str(error).split())
                     unread.append(Unread(path, f"slide {number}: a chart cannot be read: {why}"))
-            elif any("/diagram" in str(it) for it in shape._element.xpath(".//a:graphicData/@uri")):
-                unread.append(Unread(path, f"slide {number}: the text of a diagram (SmartArt) was not read"))
+            elif lines:
+                text.add("\n\n".join(lines))
+            else:
+                left += objects(shape._element)
+        unread += [Unread(path, f"slide {number}: {what}") for what in not_read(left)]
         text.add(said)
     yield from text.documents(uri, title_of(path, file.core_properties.title))
     yield from unread
@@ -410,7 +420,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
 
 
 _AUTOMATIC = re.compile(r"(arabic|alpha|roman)(Lc|Uc|)(Period|ParenR|ParenBoth|Plain)")
-_BULLETS = frozenset(f"{_A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip"))
+_BULLETS = frozenset(f"{A}{name}" for name in ("buNone", "buAutoNum", "buChar", "buBlip"))
 _AUTOMATIC_FORMS = {"arabic": "decimal", "alpha": "Letter", "roman": "Roman", "Lc": "lower", "Uc": "upper", "": ""}
 _AUTOMATIC_SHAPES = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}"}
 
@@ -421,20 +431,20 @@ def _number_slide(slide: Any) -> set[str]:
     unknown: set[str] = set()
     inherited = {it._element: list(_bases(it)) for it in slide.placeholders}
     for body in slide._element.xpath(".//*[local-name()='txBody']"):
-        styles = [it.find(f"{{*}}txBody/{_A}lstStyle") for it in inherited.get(body.getparent(), ())]
-        styles = [it for it in (body.find(f"{_A}lstStyle"), *styles) if it is not None]
+        styles = [it.find(f"{{*}}txBody/{A}lstStyle") for it in inherited.get(body.getparent(), ())]
+        styles = [it for it in (body.find(f"{A}lstStyle"), *styles) if it is not None]
         counts: dict[int, tuple[int, dict[str, str]]] = {}  # by level: the last number, and how it is made
-        for paragraph in body.findall(f"{_A}p"):
-            said = next((it for it in paragraph.iter(f"{_A}t") if (it.text or "").strip()), None)
+        for paragraph in body.findall(f"{A}p"):
+            said = next((it for it in paragraph.iter(f"{A}t") if (it.text or "").strip()), None)
             if said is None:
                 continue
-            properties = paragraph.find(f"{_A}pPr")
+            properties = paragraph.find(f"{A}pPr")
             level = 0 if properties is None else _whole(properties.get("lvl", ""))
             counts = {at: count for at, count in counts.items() if at <= level}
-            given = [properties, *(it.find(f"{_A}lvl{level + 1}pPr") for it in styles)]
+            given = [properties, *(it.find(f"{A}lvl{level + 1}pPr") for it in styles)]
             marks = (mark for it in given if it is not None for mark in it if mark.tag in _BULLETS)
             mark = next(marks, None)
-            how = {} if mark is None or mark.tag != f"{_A}buAutoNum" else dict(mark.attrib)
+            how = {} if mark is None or mark.tag != f"{A}buAutoNum" else dict(mark.attrib)
             last, before = counts.pop(level, (0, {}))
             if kind := _AUTOMATIC.fullmatch(how.get("type", "")):
                 number = last + 1 if how == before else max(_whole(how.get("startAt")), 1)

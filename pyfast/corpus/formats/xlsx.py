@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
+import warnings
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Unread, noted
+from pyfast.corpus.formats.drawings import A, choose, diagram, not_read, objects, paragraphs, parsed
 from pyfast.corpus.formats.files import check_archive, check_cells
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in
 from pyfast.utils.text_forms import counted, some
@@ -33,13 +37,16 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
     check_archive(path)
     import openpyxl
 
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True, rich_text=True)
-    try:
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore")  # openpyxl warns of what is lost when a file is written again.
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True, rich_text=True)
+        stack.callback(book.close)
         _keep_escapes(book)
         title = grids.title_of(path, book.properties.title)
-        return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets]
-    finally:
-        book.close()
+        charts = [
+            (sheet, Sheet(grids.Packed(), array("q"), [], {}, objects={"chart": 1})) for sheet in book.chartsheets
+        ]
+        return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets] + charts
 
 
 def _keep_escapes(book: Any) -> None:
@@ -58,7 +65,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read each non-empty sheet as a table (see `read_sheets`)."""
     title, every = read_sheets(path)
     sheets = [one for one in every if one[1].rows]
-    if empty := [sheet.title for sheet, found in every if not found.rows]:
+    if empty := [sheet.title for sheet, found in every if not (found.rows or found.texts or found.objects)]:
         what = f"{counted(len(empty), 'sheet is', 'sheets are')} empty: {some(empty)}"
         yield Unread(path, what, missing=False)
     for sheet, found in sheets:
@@ -70,7 +77,17 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
             ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
             section = " > ".join(filter(None, [name, part.caption]))
             yield part.document(f"{uri}#{ending}" if ending else uri, title, section)
-    for sheet, found in sheets:
+    boxes = grids.Text()
+    for sheet, found in every:
+        if found.texts:
+            boxes.heading(sheet.title if len(every) > 1 else "", 1)
+            boxes.add("\n\n".join(found.texts))
+    if any(found.texts for _, found in every):
+        yield from boxes.documents(f"{uri}#text-boxes" if sheets else uri, title)
+    for sheet, found in every:
+        for what in not_read(found.objects):
+            # The values of a chart are cells, which are read.
+            yield Unread(path, f"sheet {sheet.title}: {what}", missing="chart" not in what)
         if lacking := found.lacking:
             which = some([*lacking.values()])
             many = counted(len(lacking), "cell is a formula", "cells are formulas")
@@ -102,6 +119,10 @@ class Sheet(NamedTuple):
     """The hidden rows and columns that contain cells: `rows 3, 4`, `column B`"""
     signs: Mapping[str, None] = MappingProxyType({})
     """The symbols without a known character"""
+    texts: Sequence[str] = ()
+    """The paragraphs of text boxes and diagrams"""
+    objects: Mapping[str, int] = MappingProxyType({})
+    """How many objects of each kind were not read"""
 
 
 def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
@@ -195,7 +216,58 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     ]
     hidden = {"rows": list(map(str, out)), "columns": letters}
     unseen = [f"{what} {some(which)}" for what, which in hidden.items() if which]
-    return Sheet(rows, numbers, sorted(merged, key=lambda it: it[1]), lacking, values, dates, unseen, signs)
+    return Sheet(
+        rows,
+        numbers,
+        sorted(merged, key=lambda it: it[1]),
+        lacking,
+        values,
+        dates,
+        unseen,
+        signs,
+        *_drawn(book, sheet),
+    )
+
+
+def _drawn(book: Any, sheet: Any) -> tuple[list[str], Counter[str]]:
+    """The paragraphs of a sheet's text boxes and diagrams, and how many objects of each kind were not read."""
+    parts = _related(book, sheet._worksheet_path)
+    texts, left = list[str](), Counter[str]()
+    for kind, place in parts.values():
+        if kind in ("oleObject", "package"):
+            left["embedded object"] += 1
+        if kind != "drawing":
+            continue
+        try:
+            tree = parsed(book._archive.read(place))
+        except (KeyError, SyntaxError):
+            left["damaged drawing"] += 1
+            continue
+        choose(tree)
+        for hidden in tree.xpath(".//*[local-name()='cNvPr'][@hidden='1' or @hidden='true']/../.."):
+            left.update(["hidden text box"] if next(paragraphs(hidden), None) else [])
+            hidden.getparent().remove(hidden)
+        texts += paragraphs(tree)
+        related = _related(book, place)
+        for frame in tree.iter(f"{A}graphicData"):
+            if lines := diagram(frame, partial(_data_of, book, related)):
+                texts += lines
+                frame.set("uri", "")
+        left += objects(tree)
+    return texts, left
+
+
+def _data_of(book: Any, related: Mapping[str, tuple[str, str]], key: str) -> bytes:
+    return bytes(book._archive.read(related[key][1]))
+
+
+def _related(book: Any, place: str) -> dict[str, tuple[str, str]]:
+    """The kinds and the places of the parts that belong to a part of a file, by their ids."""
+    from openpyxl.packaging.relationship import get_dependents, get_rels_path
+
+    if (names := get_rels_path(place)) not in book._archive.namelist():
+        return {}
+    return {it.Id: (it.Type.rpartition("/")[2], it.target) for it in get_dependents(book._archive, names)}
 
 
 def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
