@@ -95,7 +95,8 @@ def not_read(objects: Mapping[str, int]) -> list[str]:
     ]
 
 
-_SINGLE = re.compile(r"\w|\d+(?:[.,]\d+)*|\|[^|]*\|")
+_SINGLE = re.compile(r".|\d+(?:[.,]\d+)*|\|[^|]*\|")
+_MIXED = re.compile(r"\d+/\d+")
 _COMPOUND = frozenset(f"{M}{name}" for name in ("f", "rad", "nary", "sSup", "sSubSup", "func"))
 
 
@@ -119,10 +120,14 @@ def equation(element: Any) -> str:
         if given("type", "") == "noBar":
             return f"binom({of['num']}, {of['den']})"
         said = f"{_grouped(of['num'])}/{_grouped(of['den'])}"
-        # Beside the fraction in 2 1/2, the 2 would become a part of it.
         beside = ((element.getprevious(), -1), (element.getnext(), 0))
-        near = ["".join(it.itertext(f"{M}t", with_tail=False))[at:][:1] for it, at in beside if it is not None]
-        return f"({said})" if any(map(str.isalnum, near)) else said
+        before, after = (
+            "" if it is None else "".join(it.itertext(f"{M}t", with_tail=False))[at:][:1] for it, at in beside
+        )
+        # Without blanks or brackets, numbers and letters beside a fraction would become a part of it.
+        if before.isdigit() and _MIXED.fullmatch(said):
+            return f" {said} " if after.isalnum() else f" {said}"
+        return f"({said})" if before.isalnum() or after.isalnum() else said
     if name == "rad":
         return f"√[{of['deg']}]({base})" if of["deg"] else f"√{grouped}"
     if name == "nary":
