@@ -97,7 +97,7 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
         if found.unseen:
             what = f"hidden {' and '.join(found.unseen)} were read"
             yield Unread(path, f"sheet {sheet.title}: {what}", missing=False)
-        if sheet.sheet_state != "visible":
+        if sheet.sheet_state != "visible" and (found.rows or found.texts):
             yield Unread(path, f"sheet {sheet.title} was read, although it is hidden", missing=False)
 
 
@@ -216,17 +216,8 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
     ]
     hidden = {"rows": list(map(str, out)), "columns": letters}
     unseen = [f"{what} {some(which)}" for what, which in hidden.items() if which]
-    return Sheet(
-        rows,
-        numbers,
-        sorted(merged, key=lambda it: it[1]),
-        lacking,
-        values,
-        dates,
-        unseen,
-        signs,
-        *_drawn(book, sheet),
-    )
+    merged.sort(key=lambda it: it[1])
+    return Sheet(rows, numbers, merged, lacking, values, dates, unseen, signs, *_drawn(book, sheet))
 
 
 def _drawn(book: Any, sheet: Any) -> tuple[list[str], Counter[str]]:
