@@ -121,7 +121,7 @@ def export(
     With `format`, the file contains the predictions of one run for `hotpotqa`, `2wiki`, `musique` or `hybridqa`.
     From this file, the official script of the data set computes the same figures as `pyfast.evaluate`. The gold
     must come from `pyfast.convert`, which stores how the published file refers to documents and sentences.
-    HybridQA's format needs no gold.
+    HybridQA's format needs no gold. For a test set without answers, the converted question file suffices.
 
     Args:
         runs: Runs, or their folders. With `format`, only one.

@@ -198,7 +198,7 @@ class _HotpotQA(_Answered):
 
 def hotpotqa(source: Path) -> Pieces:
     """Yield the converted lines of a HotpotQA or 2WikiMultihopQA file. Titles become uris. A test set without
-    answers has no gold lines.
+    answers has no gold lines, so its questions keep what `pyfast export --format` needs.
     """
     documents = Documents()
     for record in records(one_file(source, "*.json", "questions"), _HotpotQA):
@@ -210,8 +210,11 @@ def hotpotqa(source: Path) -> Pieces:
             uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
             starts[uri] = [0, *accumulate(len(sentence) + len(joint) for sentence in sentences[:-1])]
             yield from new
-        yield question(record.id, record.question, documents=list(starts))
-        if record.answer is not None:
+        titles = {uri: title for title, uri in uris.items() if uri != title}
+        places: dict[str, Any] = {"sentence_starts": starts, "published_as": titles or None}
+        is_hidden = record.answer is None
+        yield question(record.id, record.question, documents=list(starts), **(places if is_hidden else {}))
+        if not is_hidden:
             facts = [(uris.get(title, title), sentence) for title, sentence in record.supporting_facts or ()]
             yield gold(
                 record.id,
@@ -220,8 +223,7 @@ def hotpotqa(source: Path) -> Pieces:
                 level=record.level,
                 supporting=[*dict.fromkeys(uri for uri, _ in facts)],
                 supporting_facts=facts,
-                sentence_starts=starts,
-                published_as={uri: title for title, uri in uris.items() if uri != title} or None,
+                **places,
                 evidences=record.evidences,
                 metrics=["hotpotqa" if record.evidences is None else "2wiki"],
             )
@@ -256,7 +258,8 @@ class _MuSiQue(BaseModel):
 def musique(source: Path) -> Pieces:
     """Yield the converted lines of a MuSiQue file. The uri of a paragraph is its hash, because several paragraphs
     can have the same title. In MuSiQue-Full, each id occurs twice, once with sufficient paragraphs and once
-    without; `pair` in the gold keeps the two together.
+    without; `pair` in the gold keeps the two together. A test set without answers has no gold lines, so its
+    questions keep what `pyfast export --format` needs.
     """
     documents = Documents()
     for record in lines(one_file(source, "*.jsonl", "questions"), _MuSiQue):
@@ -265,16 +268,18 @@ def musique(source: Path) -> Pieces:
             name = named(one.title, one.paragraph_text)
             uris[one.idx], new = documents.passage(name, one.title, one.paragraph_text)
             yield from new
-        yield question(record.id, record.question, documents=[*dict.fromkeys(uris.values())])
-        if record.answer is not None or not record.answerable:
+        places: dict[str, Any] = {"pair": record.id, "published_as": {uri: idx for idx, uri in uris.items()}}
+        is_hidden = record.answer is None and record.answerable
+        mine = [*dict.fromkeys(uris.values())]
+        yield question(record.id, record.question, documents=mine, **(places if is_hidden else {}))
+        if not is_hidden:
             yield gold(
                 record.id,
                 answers=[record.answer, *record.answer_aliases] if record.answerable else None,
                 answerable=None if record.answerable else False,
-                pair=record.id,
                 type=record.id.partition("__")[0],
                 supporting=[uris[one.idx] for one in record.paragraphs if one.is_supporting],
-                published_as={uri: idx for idx, uri in uris.items()},
+                **places,
                 decomposition=[
                     {"question": hop.question, "answer": hop.answer, "doc": uris.get(hop.paragraph_support_idx)}
                     for hop in record.question_decomposition

@@ -23,6 +23,7 @@ from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.evaluation.metrics import Metric, Scored, Share, measured, open_metric
+from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
 Float64 = npt.NDArray[np.float64]
@@ -165,10 +166,11 @@ def evaluate(
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
     columns = dict[str, None]()
     # A question that searches all documents can cite those of other questions.
-    cited, starts = set[str](), dict[str, tuple[int, ...]]()
+    cited, starts, has_facts = None, dict[str, tuple[int, ...]](), False
     for one in read_gold(gold):
-        if one.sentence_starts:
-            cited = cited or {uri for record in records.values() for uri in record.uris}
+        has_facts |= bool(one.supporting_facts) and one.id in records
+        if one.sentence_starts is not None:
+            cited = {uri for record in records.values() for uri in record.uris} if cited is None else cited
             starts |= {uri: places for uri, places in one.sentence_starts.items() if uri in cited}
         if one.id in records and not (one.has_answer or one.supporting or one.supporting_facts):
             without.append(one.id)
@@ -188,19 +190,24 @@ def evaluate(
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
         if without:
-            there = shorten(", ".join(sorted(columns.keys() - {"answers"})), 200, placeholder=" ...")
+            own = columns.keys() - {"answers", "sentence_starts", "published_as"}
+            there = shorten(", ".join(sorted(own)), 200, placeholder=" ...")
             fault = (
                 f"there are no `answers` to the {counted(len(without), 'finished question')}, only the columns"
                 f" {there}; if one of them has the gold, repeat `pyfast answer` with --column answers=COLUMN"
             )
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
     named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
+    if has_facts and cited is None and any(one in ("hotpotqa", "2wiki") for one in named):
+        told = "%s: the supporting facts are not scored, because no question of the gold has `sentence_starts`"
+        LOG.warning(told, where)
     # The gold is read a second time: all of it would take more memory than the rest.
     whole, not_indexed = list[str](), dict[str, None]()
 
     def complete(one: Gold) -> Gold:
-        if one.sentence_starts is not None:
-            one = one.model_copy(update={"sentence_starts": ChainMap({**one.sentence_starts}, starts)})
+        if cited is not None and one.supporting_facts is not None:
+            known = ChainMap({**(one.sentence_starts or {})}, starts)
+            one = one.model_copy(update={"sentence_starts": known})
         if rows is None:
             return one
         one, is_whole, missing = with_rows(one, rows)

@@ -321,7 +321,8 @@ def hotpotqa(record: Record, gold: Gold) -> Values | None:
 
     A piece of evidence counts as all sentences that it overlaps. A piece counts as one wrong sentence if it comes
     from a document that is in the `sentence_starts` of no question of the gold file. The figures of supporting
-    facts need `supporting_facts` and `sentence_starts` in the gold file, which `pyfast data convert` writes.
+    facts need `supporting_facts` of the question, and `sentence_starts` of any question of the gold file. `pyfast
+    data convert` writes both.
     """
     values = _values(record, gold, partial(overlap, empty_is_right=False)) if gold.has_answer else {}
     if gold.supporting_facts is None or gold.sentence_starts is None:

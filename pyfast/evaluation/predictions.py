@@ -12,6 +12,8 @@ from pyfast.engine import Record
 from pyfast.errors import InputError
 from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.utils.files import write_atomically
+from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import counted
 
 FORMATS = {"hotpotqa": ".json", "2wiki": ".json", "musique": ".jsonl", "hybridqa": ".json"}
 """The extension of a prediction file, by the name of the data set in `pyfast.convert`"""
@@ -23,7 +25,9 @@ def write_predictions(path: Path, format: str, records: Sequence[Record], gold: 
     empty if the question failed or the system abstained.
 
     `gold` says how the published file refers to the documents. It can be None for HybridQA, whose format contains
-    only answers. Raises `InputError` if `pyfast data convert` has not written the gold for this data set.
+    only answers. For a test set without answers, it is the question file. If questions of the data set have no
+    prediction, a warning says how many. Raises `InputError` if `pyfast data convert` has not written the gold for
+    this data set.
     """
     answers = {record.id: record.answer or "" for record in records}
     if format == "hybridqa":
@@ -31,14 +35,19 @@ def write_predictions(path: Path, format: str, records: Sequence[Record], gold: 
         return
     assert gold is not None
     cited = {uri for record in records for uri in record.uris}
-    published, ids, starts, is_complete = dict[str, Published](), dict[str, str](), dict[str, Any](), False
+    published, ids, starts = dict[str, Published](), dict[str, str](), dict[str, Any]()
+    is_complete, missing = False, 0
     for one in read_gold(gold):
         is_complete |= bool(one.published_as if format == "musique" else one.sentence_starts)
         starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in cited}
         if one.id in answers:
             published[one.id], ids[one.id] = one.published_as, one.pair or one.id
+        missing += one.id not in answers
     if not is_complete:
-        raise InputError(f"{format}: expected gold answers that `pyfast data convert {format}` has written")
+        raise InputError(f"{format}: expected gold or questions that `pyfast data convert {format}` has written")
+    if missing:
+        told = "%s: %s no prediction, but the official script expects all of them"
+        LOG.warning(told, path, counted(missing, "question of the data set has", "questions of the data set have"))
     if format == "musique":
         lines = (_of_musique(one, ids.get(one.id, one.id), published.get(one.id, {})) for one in records)
         write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))

@@ -379,3 +379,29 @@ def test_sentences_of_another_question_count_as_what_they_are(tmp_path: Path) ->
     figures = report.rows[0].figures
     assert figures["sp_precision"].value == pytest.approx(1 / 5)  # two sentences of x, three of z
     assert figures["sp_recall"].value == 1.0
+
+
+def test_positions_apply_to_all_questions_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Own gold may have all positions on one line. Without any, a warning says that facts are not scored."""
+    starts = {"x": [0, 5], "z": [0, 5, 9]}
+    gold = [
+        {"id": "a", "answers": ["Io"], "supporting_facts": [["x", 0]]},
+        {"id": "b", "answers": ["Io"], "supporting_facts": [["z", 1]]},
+        {"id": "c", "answers": ["Io"], "supporting_facts": [["unknown", 0]]},
+        {"id": "d", "answers": ["Io"]},
+    ]
+    cited = {"a": ("x", [0, 5]), "b": ("z", [5, 9]), "c": ("unknown", [0, 5]), "d": ("x", [0, 5])}
+    records = [answered(id, "Io") | {"evidence": [{"uri": u, "offsets": o}]} for id, (u, o) in cited.items()]
+    answers = run(tmp_path / "run", *records) / "answers.jsonl"
+    for place in range(len(gold)):
+        one = [{**line, "sentence_starts": starts} if n == place else line for n, line in enumerate(gold)]
+        figures = evaluate(answers, lines(tmp_path / "gold.jsonl", *one), ["hotpotqa"]).rows[0].figures
+        for name in ("sp_f1", "joint_f1"):
+            assert (figures[name].value, figures[name].questions) == (pytest.approx(2 / 3), 3)
+    assert not caplog.messages
+    figures = evaluate(answers, lines(tmp_path / "gold.jsonl", *gold), ["2wiki"]).rows[0].figures
+    assert "sp_f1" not in figures and figures["em"].questions == 4
+    why = "the supporting facts are not scored, because no question of the gold has `sentence_starts`"
+    assert caplog.messages == [f"the run: {why}"]
+    evaluate(answers, tmp_path / "gold.jsonl", ["em_f1", "evidence"])
+    assert len(caplog.messages) == 1

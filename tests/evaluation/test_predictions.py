@@ -18,6 +18,7 @@ import pyfast
 from pyfast.commands.cli import app
 from pyfast.engine import Answer, Context, Question
 from pyfast.errors import InputError
+from pyfast.evaluation.predictions import FORMATS
 from pyfast.systems import Settings, System
 
 WORDS = [
@@ -179,6 +180,45 @@ def test_musiques_script_computes_pyfasts_figures(tmp_path: Path) -> None:
     assert all(0 < mean < 1 for mean in means.values())
 
 
+@pytest.mark.parametrize("name", ["hotpotqa", "2wiki", "musique"])
+def test_a_test_set_without_answers_has_the_same_predictions(name: str, tmp_path: Path) -> None:
+    """Of the same answers, the file is the same byte for byte, whether or not the answers are published."""
+    source = musique(tmp_path) if name == "musique" else hotpotqa(tmp_path)
+    text = source.read_text("utf-8")
+    published = [json.loads(line) for line in text.splitlines()] if name == "musique" else json.loads(text)
+    hidden = [{key: one[key] for key in one.keys() & {"_id", "id", "question", "context"}} for one in published]
+    for one, whole in zip(hidden, published, strict=True):
+        if name == "musique":
+            keys = ("idx", "title", "paragraph_text")
+            one["paragraphs"] = [{key: each[key] for key in keys} for each in whole["paragraphs"]]
+    test = tmp_path / f"test{source.suffix}"
+    test.write_text("\n".join(map(json.dumps, hidden)) if name == "musique" else json.dumps(hidden), "utf-8")
+    labelled = pyfast.convert(name, source, tmp_path / "labelled")
+    unlabelled = pyfast.convert(name, test, tmp_path / "unlabelled")
+    assert unlabelled.gold is None
+    files = []
+    for made in (labelled, unlabelled):
+        folder = made.questions.parent
+        run = pyfast.answer(made.questions, llm="instant", system=guessing(labelled), run=folder / "run")
+        pyfast.export([run], folder / f"p{FORMATS[name]}", format=name)
+        files.append((folder / f"p{FORMATS[name]}").read_bytes())
+    assert files[0] == files[1] and len(files[0]) > 1_000
+    with pytest.raises(InputError, match="there are no `answers` to the 120 finished questions"):
+        pyfast.evaluate(run)
+
+
+def test_missing_predictions_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = pyfast.convert("hotpotqa", hotpotqa(tmp_path), tmp_path / "set")
+    options = {"llm": "instant", "system": guessing(made)}
+    some = pyfast.answer(made.questions, **options, run=tmp_path / "some", limit=30)
+    caplog.clear()
+    assert pyfast.export([some], tmp_path / "p.json", format="hotpotqa") == 30
+    (told,) = [text for text in caplog.messages if "p.json" in text]
+    assert told.endswith(
+        "p.json: 90 questions of the data set have no prediction, but the official script expects all of them"
+    )
+
+
 def test_hybridqas_predictions_need_no_gold(tmp_path: Path) -> None:
     run = pyfast.answer(["Who?", "When?"], llm="instant", system="echo_system:SYSTEM", run=tmp_path / "run")
     done = CliRunner().invoke(
@@ -200,8 +240,13 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
     fails("unknown data set 'squad'; known: hotpotqa, 2wiki, musique, hybridqa", format="squad")
     fails(r"expected a name that ends in \.jsonl$", format="musique")
-    fails("expected gold answers that `pyfast data convert hotpotqa` has written", gold=asked)
-    fails("expected gold answers that `pyfast data convert musique`", "p.jsonl", format="musique", gold=asked)
+    fails("expected gold or questions that `pyfast data convert hotpotqa` has written", gold=asked)
+    fails(
+        "expected gold or questions that `pyfast data convert musique`",
+        "p.jsonl",
+        format="musique",
+        gold=asked,
+    )
     fails("expected one run, without wide", sources=True)
     with pytest.raises(InputError, match="expected one run"):
         pyfast.export([run, run], tmp_path / "p.json", format="hybridqa")
