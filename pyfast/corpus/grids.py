@@ -594,7 +594,7 @@ def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
         times = [[int(it) for it in re.findall(r"\d+", header[column])] for column in figures]
         below = (row[column] for row in rows for column in figures if column < len(row))
         in_order = times in (sorted(times), sorted(times, reverse=True)) and times[0] != times[-1]
-        if not in_order or not all(_time(header[column]) for column in figures) or any(map(_time, below)):
+        if not in_order or not all(time_of(header[column]) for column in figures) or any(map(time_of, below)):
             return False
     return has_numbers(rows)
 
@@ -635,7 +635,7 @@ def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
     counts = [int(name) for _, name in figures if name.isdecimal()]
     steps = {other - one for one, other in pairwise(counts)}
     if len(counts) == len(figures) and len(steps) == 1 and steps != {0}:
-        is_years = all(_time(name) for _, name in figures)
+        is_years = all(time_of(name) for _, name in figures)
         return not all(like) if is_years else len(counts) > 2 and len(counts) < len(row)
     return not figures or (_filled(row) > 2 and 2 * sum(like) < len(like))
 
@@ -676,16 +676,16 @@ def _kind(text: str) -> str:
     if _NO_NAME.fullmatch(text):
         return "none"
     if is_number(text) or _MAIL.fullmatch(text):
-        return _time(text) or ("mail" if _MAIL.fullmatch(text) else "number")
+        return time_of(text) or ("mail" if _MAIL.fullmatch(text) else "number")
     return "mixed" if re.search(r"\d", text) else "words"
 
 
 def _form(text: str) -> str:
     """What the values of a column have in common: that they are years or dates, or their unit."""
-    return _time(text) or re.sub(r"[\W\d_]+", "", text).lower()
+    return time_of(text) or re.sub(r"[\W\d_]+", "", text).lower()
 
 
-def _time(text: str) -> str:
+def time_of(text: str) -> str:
     """`year` for a year, `date` for a part of one or a date, and nothing for other texts."""
     return "year" if _YEAR.fullmatch(text) else "date" if _DATE.fullmatch(text) else ""
 

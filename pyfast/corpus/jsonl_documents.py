@@ -402,13 +402,44 @@ def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[st
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
 
 
+_NAME_OF_TYPE, _ABOUT_TYPE = b"ARROW:extension:name", b"ARROW:extension:metadata"
+# The units of pandas' periods, those of earlier versions included, and NumPy's units that show them as pandas does
+_UNITS = {"Y": "Y", "A": "Y", "M": "M", "D": "D", "h": "m", "H": "m", "min": "m", "T": "m", "s": "s", "S": "s"}
+_UNITS |= {"ms": "ms", "L": "ms", "us": "us", "U": "us", "ns": "ns", "N": "ns"}
+_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+
+
+def _period(number: int, freq: str) -> str | int:
+    """Write a period of pandas, which is stored as its number from 1970 on, as pandas shows it: `2024-01`. The
+    number stays if the frequency is unknown."""
+    import numpy as np
+
+    unit, _, anchor = freq.lstrip("0123456789").partition("-")
+    if unit == "Q":
+        return f"{1970 + number // 4}Q{number % 4 + 1}"
+    if unit == "B":
+        return str(np.busday_offset("1970-01-01", number))
+    if unit == "W" and anchor in _DAYS:  # Day 0 was a Thursday.
+        last = np.datetime64(7 * number - (3 - _DAYS.index(anchor)) % 7, "D")
+        return f"{last - 6}/{last}"
+    if unit not in _UNITS:
+        return number
+    return str(np.datetime64(number * (60 if unit in "hH" else 1), _UNITS[unit])).replace("T", " ")  # type: ignore
+
+
 def _rows(batch: Any, no_text: Counter[str] | None) -> list[dict[str, Any]]:
     import pyarrow.types as kinds
 
     rows: list[dict[str, Any]] = batch.to_pylist()
     for field in batch.schema:
         name, kind = field.name, field.type
-        if kinds.is_float32(kind) or kinds.is_float16(kind):
+        meta = field.metadata or {}
+        if b"pandas.period" in (meta.get(_NAME_OF_TYPE), getattr(kind, "extension_name", "").encode()):
+            # Once pandas is imported, Arrow reads the type itself.
+            freq = getattr(kind, "freq", None) or orjson.loads(meta[_ABOUT_TYPE])["freq"]
+            for row in rows:
+                row[name] = None if row[name] is None else _period(row[name], freq)
+        elif kinds.is_float32(kind) or kinds.is_float16(kind):
             for row in rows:
                 if row[name] is not None:
                     row[name] = float(str(kind.to_pandas_dtype()(row[name])))

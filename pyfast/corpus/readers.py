@@ -201,8 +201,7 @@ def _documents(
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
                     raise GoldError(f"{path}: this file has questions with answers, not a corpus; leave it out")
                 given += 1
-                is_part = one.uri.startswith(f"{uri}#")  # No other file can have such a uri.
-                if not is_part and (before := seen.before(one, path, given)):
+                if before := seen.before(one, path, given):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
                 if not isinstance(one, Table):

@@ -4,8 +4,12 @@ import json
 import unicodedata
 from pathlib import Path
 
+import openpyxl
+import pandas
 import pptx
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
@@ -299,3 +303,122 @@ def test_names_of_files_with_accents_apart(tmp_path: Path) -> None:
     pyfast.build_index(tmp_path / "files", tmp_path / "I")
     assert [it.uri for it in pyfast.list_documents(tmp_path / "I")] == ["Größe.txt"]
     assert pyfast.sync_documents(tmp_path / "I", tmp_path / "files").unchanged == 1
+
+
+@pytest.mark.parametrize(
+    "first, second, header",
+    [
+        (
+            "Item,Price,Stock\nTea,5,10\nMilk,1,30",
+            "Client,Place,Land,Sum\nAnn,Oslo,NO,100",
+            ("Item", "Price", "Stock"),
+        ),
+        ("Date,Rate\n2024-01-01,3.5\n2024-02-01,3.6", "Land,Code,GDP\nItaly,IT,2000", ("Date", "Rate")),
+        ("Centre,Budget\nIT,1.0\nHR,2.0", "Centre,Month,Spent\nIT,Jan,0.9\nHR,Jan,0.1", ("Centre", "Budget")),
+        ("Code,Land\nNO,Norway\nIT,Italy", "City,Land,River\nOslo,Norway,Aker", ("Code", "Land")),
+        ('"A;B";C\nIT;1.000,00\nHR;2.000,00', "C;D;E\nIT;x;9,00\nIT;y;9,50", ("A;B", "C")),
+    ],
+)
+def test_a_narrow_table_is_no_caption_of_the_next_one(
+    first: str, second: str, header: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(f"{first}\n\n{second}\n")
+    (one, other), said = found(tmp_path / "a.csv")
+    assert isinstance(one, Table) and isinstance(other, Table)
+    assert (one.header, len(one.rows), one.section) == (header, first.count("\n"), "")
+    assert (len(other.header), len(other.rows), other.section) == (len(header) + 1, second.count("\n"), "")
+    assert not said
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        "Account,Main\nFrom,2024-01-01\nTo,2024-01-31",
+        "Account,Main\nOwner,Ann",
+        "IBAN,DE12\nSum,10.00\nLimit,5.00",
+    ],
+)
+def test_pairs_stay_the_caption_of_a_table(pairs: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{pairs}\n\nDay,Text,Amount\n2024-01-02,rent,5\n2024-01-03,tea,6\n")
+    (table,), _ = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.section == pairs.replace(",", " ").replace("\n", "; ")
+
+
+@pytest.mark.parametrize(
+    "name, text, header",
+    [
+        ("a.tsv", '"mpg"\t"hp"\n"Mazda RX4"\t21\t110\n"Datsun"\t22.8\t93\n', ("", "mpg", "hp")),
+        ("a.tsv", "mpg\thp\nMazda RX4\t21\t110\nDatsun\t22.8\t93\n", ("", "mpg", "hp")),
+        ("a.csv", "Length,Species\n1,5.1,setosa\n2,4.9,setosa\n", ("", "Length", "Species")),
+        ("a.csv", '"Gear","Cylinders"\n"Mazda","auto",6\n"Datsun","hand",4\n', ("", "Gear", "Cylinders")),
+        ("a.csv", "a,b\n1,2,\n3,4,\n", ("a", "b")),
+        ("a.csv", "name,city\nBob,Odda,12\nAnn,Bonn,13\n", ("name", "city")),
+    ],
+)
+def test_names_of_rows_lack_a_name_in_files_of_r(
+    name: str, text: str, header: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    (table,), said = found(tmp_path / name)
+    assert isinstance(table, Table) and table.header == header
+    assert ("remark: " in "".join(said) and "as in files of R" in "".join(said)) == (header[0] == "")
+
+
+def test_sheets_with_the_names_of_tables(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.title = "Data"
+    for row in [("Team", "Points"), ("Red", 5), (), ("Player", "Goals"), ("Ann", 3)]:
+        book.active.append(row)
+    other = book.create_sheet("Data-table-2")
+    other.append(("Land", "GDP"))
+    other.append(("Italy", 2000))
+    book.save(tmp_path / "a.xlsx")
+    documents, said = found(tmp_path / "a.xlsx")
+    assert [(one.uri, one.header) for one in documents if isinstance(one, Table)] == [
+        ("a.xlsx#Data", ("Team", "Points")),
+        ("a.xlsx#Data-table-3", ("Player", "Goals")),
+        ("a.xlsx#Data-table-2", ("Land", "GDP")),
+    ]
+    pyfast.build_index(tmp_path / "a.xlsx", tmp_path / "INDEX")
+    assert not said
+
+
+def test_a_record_with_the_uri_of_a_table_falls_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("X,Y,Z\n1,2,3\n\nP,Q\n5,6\n")
+    records = [{"id": "a.csv#table-2", "text": "Snow."}, {"id": "b.jsonl#x", "text": "Rain."}]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [*records, records[1]]))
+    unread: list[Unread] = []
+    pyfast.build_index(tmp_path, tmp_path / "INDEX", on_unread=unread.append)
+    assert ["is left out, because it has the id of document 2" in one.reason for one in unread] == [True, False]
+    assert "'b.jsonl#x' is the same as document 2" in unread[1].reason
+
+
+def test_periods_of_pandas(tmp_path: Path) -> None:
+    shown = {
+        "M": "2024-01", "3M": "2024-01", "Q-DEC": "2024Q1", "Y-JUN": "2024", "D": "2024-01-03", "B": "2024-01-03",
+        "W-SUN": "2024-01-01/2024-01-07", "W-WED": "2023-12-28/2024-01-03", "h": "2024-01-03 10:00",
+        "min": "2024-01-03 10:05", "s": "2024-01-03 10:05:06", "ms": "2024-01-03 10:05:06.123",
+    }  # fmt: skip
+    frame = pandas.DataFrame(
+        {freq: pandas.PeriodIndex([said.split("/")[0], pandas.NaT], freq=freq) for freq, said in shown.items()}
+    )
+    frame.to_parquet(tmp_path / "a.parquet")
+    table = parquet.read_table(tmp_path / "a.parquet")
+    # Programs that do not import pandas see numbers with a remark beside them.
+    plain = [
+        pyarrow.field(
+            field.name,
+            pyarrow.int64(),
+            metadata={
+                "ARROW:extension:name": "pandas.period",
+                "ARROW:extension:metadata": json.dumps({"freq": field.name}),
+            },
+        )
+        for field in table.schema
+    ]
+    columns = [column.combine_chunks().storage for column in table.columns]
+    parquet.write_table(pyarrow.Table.from_arrays(columns, schema=pyarrow.schema(plain)), tmp_path / "b.parquet")
+    for name in ("a.parquet", "b.parquet"):
+        (one,), said = found(tmp_path / name)
+        assert isinstance(one, Table) and dict(zip(one.header, one.rows[0], strict=True)) == shown
+        assert not any(one.rows[1]) and not said

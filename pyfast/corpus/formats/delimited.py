@@ -26,6 +26,7 @@ _MOST_PAIRS = 10
 _MOST_COMPARED = 50
 _MOST_SHARE = 0.8
 _NAMED = re.compile(r'"?sep=([,;\t|])"?[ \t]*\r?\n', re.IGNORECASE)
+_QUOTED = re.compile(r"""("[^"\n]*"[,;\t]?)+\r?\n"[^"\n]*"[,;\t].*(?<=[,;\t])[^",;\t\r\n]""")
 _ESCAPED_QUOTE = '\\"'
 _PARTS = {"head": "head subject", "relation": "relation predicate property", "tail": "tail object"}
 """The names of the parts of a triple, each with those that its column can have"""
@@ -55,6 +56,14 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
                 some = chain(ahead[first + len(captions) : end], records)
             else:
                 captions, some = _captions(some)
+        start = list(islice(some, grids.MOST_CUT))
+        if _names_rows(start, text):
+            line, names = start[0]
+            faults.append(
+                Unread(path, f"line {line}: the first column has no name, as in files of R", missing=False)
+            )
+            start[0] = line, ("", *names)
+        some = chain(start, some)
         lines = array("q")
         below = _rows(path, some, faults, lines)
         above = list(islice(below, grids.MOST_ABOVE))
@@ -69,6 +78,19 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         ending = f"#table-{number}" if number > 1 else ""
         yield part.document(uri + ending, grids.title_of(path), part.caption)
     yield from faults
+
+
+def _names_rows(records: Sequence[_Record], text: str) -> bool:
+    """Whether the first column has the names of rows, as R and pandas have it: the header has one cell fewer than
+    every row, and no name repeats. In a file written by hand, the last column can lack its name. So the names are
+    1, 2, 3, or all other cells are numbers, or a program has put names in quotes, and numbers not. A delimiter at
+    the end of each row is no cell."""
+    header, *below = [() if isinstance(row, Unread) else row for _, row in records] or [()]
+    names = [row[0] for row in below if len(row) == len(header) + 1 and row[0]]
+    if not header or len(below) < 2 or len({*names}) < len(below) or not any(row[-1] for row in below):
+        return False
+    counted = names == [str(number) for number in range(1, len(names) + 1)]
+    return counted or bool(_QUOTED.match(text)) or all(map(grids.is_number, chain(*(row[1:] for row in below))))
 
 
 def _cuts(records: Sequence[_Record]) -> list[int]:
@@ -87,8 +109,11 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
         names, below = (grids.without_gaps(block[head]), block[head + 1 :]) if head < len(block) else ((), [])
         titled = next((row[0] for row in rows[begin:end] if any(row)), "")
         is_titled = head == 1 or (head == 0 and title is not None)
+        is_wider = 1 < len(before) < len(names) == min(map(grids.width_of, below), default=0) and all(names)
         if head < 2 and (
-            grids.is_only_header(names, below) or (is_titled and grids.begins_table(titled, names, below, before))
+            (is_wider and not any(map(grids.is_number, names)))
+            or grids.is_only_header(names, below)
+            or (is_titled and grids.begins_table(titled, names, below, before))
         ):
             cuts.append(begin)
             before = names
@@ -105,21 +130,22 @@ def _is_gap(above: _Record, line: int) -> bool:
     return not any(row) or line > before + 1 + sum(cell.count("\n") for cell in row)
 
 
-def _captions(records: Iterator[_Record]) -> tuple[list[str], Iterator[_Record]]:
+def _captions(records: Iterator[_Record], with_tables: bool = False) -> tuple[list[str], Iterator[_Record]]:
     """Take the lines above the header: pairs, see `_pairs`, or lines that are not divided. Returns (their texts,
     the records below them).
 
     A line is not divided if it has no delimiter, or, as a sentence, fewer than the header and a space after each.
     Such a line is a caption if an empty line follows, if it is a comment (`#`), or if it has several words and
     what follows can be a header. `text` above `Hello, you` is the name of a column whose cells have commas.
+    With `with_tables`, a narrower table above another one counts as pairs.
     """
     above = list(islice(records, _MOST_PAIRS + _MOST_COMPARED))
-    texts, start = _captions_in(above)
+    texts, start = _captions_in(above, with_tables)
     return texts, chain(above[start:], records)
 
 
-def _captions_in(above: Sequence[_Record]) -> tuple[list[str], int]:
-    if start := _pairs(above):
+def _captions_in(above: Sequence[_Record], with_tables: bool) -> tuple[list[str], int]:
+    if (start := _pairs(above)) and (with_tables or not _is_table(above[:start], above[start])):
         lines = [row for _, row in above[:start] if not isinstance(row, Unread) and any(row)]
         texts = [",".join(row) if _is_sentence(row) else " ".join(filter(None, row)) for row in lines]
         return ["; ".join(text.strip("# ") for text in texts)], start
@@ -158,6 +184,25 @@ def _pairs(above: Sequence[_Record]) -> int:
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
             return start
     return 0
+
+
+def _is_table(records: Sequence[_Record], wider: _Record) -> bool:
+    """Whether the lines above a wider header are a table of their own, and no pairs of a key and its value. Two
+    columns are one if all their values are numbers, or if the wider table has one of their names too."""
+    rows = [() if isinstance(row, Unread) else grids.without_gaps(row) for _, row in [*records, wider]]
+    *block, header = [row for row in rows if len(row) > 1]
+    names, *below = block or [()]
+    if not below or len(set(map(len, block))) > 1 or not all(names) or any(map(grids.is_number, names)):
+        return False
+    keys, values = [row[0] for row in block], [row[1] for row in below]
+    if len(names) > 2 or any(key.rstrip().endswith(":") for key in keys):
+        return len(names) > 2
+    are_numbers = len(values) > 1 and all(grids.is_number(it) and not grids.time_of(it) for it in values)
+    return (
+        names[1] in header
+        or all(map(grids.is_number, keys[1:]))
+        or (are_numbers and not re.search(r"\d", names[1]))
+    )
 
 
 def _is_sentence(row: Sequence[str]) -> bool:
@@ -374,7 +419,7 @@ def _widths(text: str, dialect: type[csv.Dialect], strict: bool = False) -> Coun
 
 def _widths_below_caption(path: Path, text: str, dialect: type[csv.Dialect]) -> Counter[int]:
     """Count the numbers of cells of the first records below a caption. There are none if there is no caption."""
-    captions, records = _captions(rows(path, text, dialect))
+    captions, records = _captions(rows(path, text, dialect), with_tables=True)
     widths: Counter[int] = Counter()
     read = 0
     for _, row in records if captions else ():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache, partial
-from itertools import chain, islice, pairwise
+from itertools import chain, count, islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -68,13 +68,15 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
     if empty := [sheet.title for sheet, found in every if not (found.rows or found.texts or found.objects)]:
         what = f"{counted(len(empty), 'sheet is', 'sheets are')} empty: {some(empty)}"
         yield Unread(path, what, missing=False)
+    taken = {sheet.title for sheet, _ in sheets}
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
+        endings = (ending for k in count(2) if (ending := f"{name}-table-{k}".lstrip("-")) not in taken)
         parts = [
             part for block in _side_by_side(found) for cut in _tables(block, path) for part in _parts(cut, path)
         ]
-        for number, part in enumerate(parts, start=1):
-            ending = "-".join(filter(None, [name, f"table-{number}" if number > 1 else ""]))
+        for ending, part in zip(chain([name], endings), parts, strict=False):
+            taken.add(ending)  # Another sheet can be called `Data-table-2`.
             section = " > ".join(filter(None, [name, part.caption]))
             yield part.document(f"{uri}#{ending}" if ending else uri, title, section)
     boxes = grids.Text()
