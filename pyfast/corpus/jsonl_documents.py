@@ -418,7 +418,7 @@ def _period(number: int, freq: str) -> str | int:
     if unit == "Q":
         return f"{1970 + number // 4}Q{number % 4 + 1}"
     if unit == "B":
-        return str(np.busday_offset("1970-01-01", number))
+        return str(np.busday_offset(np.datetime64(0, "D"), number))
     if unit == "W" and anchor in _DAYS:  # Day 0 was a Thursday.
         last = np.datetime64(7 * number - (3 - _DAYS.index(anchor)) % 7, "D")
         return f"{last - 6}/{last}"

@@ -393,6 +393,7 @@ def test_a_record_with_the_uri_of_a_table_falls_alone(tmp_path: Path) -> None:
     assert "'b.jsonl#x' is the same as document 2" in unread[1].reason
 
 
+@pytest.mark.filterwarnings("ignore:Period")
 def test_periods_of_pandas(tmp_path: Path) -> None:
     shown = {
         "M": "2024-01", "3M": "2024-01", "Q-DEC": "2024Q1", "Y-JUN": "2024", "D": "2024-01-03", "B": "2024-01-03",

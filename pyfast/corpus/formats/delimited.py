@@ -57,12 +57,11 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
             else:
                 captions, some = _captions(some)
         start = list(islice(some, grids.MOST_CUT))
-        if _names_rows(start, text):
-            line, names = start[0]
-            faults.append(
-                Unread(path, f"line {line}: the first column has no name, as in files of R", missing=False)
-            )
-            start[0] = line, ("", *names)
+        if names := _with_name_of_rows(start, text):
+            line = start[0][0]
+            start[0] = line, names
+            said = f"line {line}: the first column has no name, as in files of R"
+            faults.append(Unread(path, said, missing=False))
         some = chain(start, some)
         lines = array("q")
         below = _rows(path, some, faults, lines)
@@ -80,17 +79,18 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from faults
 
 
-def _names_rows(records: Sequence[_Record], text: str) -> bool:
-    """Whether the first column has the names of rows, as R and pandas have it: the header has one cell fewer than
-    every row, and no name repeats. In a file written by hand, the last column can lack its name. So the names are
-    1, 2, 3, or all other cells are numbers, or a program has put names in quotes, and numbers not. A delimiter at
-    the end of each row is no cell."""
+def _with_name_of_rows(records: Sequence[_Record], text: str) -> tuple[str, ...]:
+    """The whole header if that of the file lacks the first cell, as R and pandas have it above names of rows: it
+    has one cell fewer than every row, and no name repeats. In a file written by hand, the last column can lack its
+    name. So the names are 1, 2, 3, or all other cells are numbers, or a program has put names in quotes, and
+    numbers not. A delimiter at the end of each row is no cell. Otherwise, an empty header."""
     header, *below = [() if isinstance(row, Unread) else row for _, row in records] or [()]
     names = [row[0] for row in below if len(row) == len(header) + 1 and row[0]]
     if not header or len(below) < 2 or len({*names}) < len(below) or not any(row[-1] for row in below):
-        return False
+        return ()
     counted = names == [str(number) for number in range(1, len(names) + 1)]
-    return counted or bool(_QUOTED.match(text)) or all(map(grids.is_number, chain(*(row[1:] for row in below))))
+    numbers = counted or all(map(grids.is_number, chain(*(row[1:] for row in below))))
+    return ("", *header) if numbers or _QUOTED.match(text) else ()
 
 
 def _cuts(records: Sequence[_Record]) -> list[int]:

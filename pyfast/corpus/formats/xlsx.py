@@ -68,10 +68,10 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
     if empty := [sheet.title for sheet, found in every if not (found.rows or found.texts or found.objects)]:
         what = f"{counted(len(empty), 'sheet is', 'sheets are')} empty: {some(empty)}"
         yield Unread(path, what, missing=False)
-    taken = {sheet.title for sheet, _ in sheets}
+    taken = {sheet.title for sheet, _ in sheets[1:] and sheets}
     for sheet, found in sheets:
         name = "" if len(sheets) == 1 else sheet.title
-        endings = (ending for k in count(2) if (ending := f"{name}-table-{k}".lstrip("-")) not in taken)
+        endings = (ending for k in count(2) if (ending := f"{name}-table-{k}"[not name :]) not in taken)
         parts = [
             part for block in _side_by_side(found) for cut in _tables(block, path) for part in _parts(cut, path)
         ]
