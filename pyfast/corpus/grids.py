@@ -752,13 +752,18 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
 
 
 _RAISED = re.compile(r"\s*[-+\u2212]?[0-9]")
+# Letters too where they are a power: 10^n, (1+r)^t. Not so in 2nd, 1er and 2e.
+_RAISED_LETTER = re.compile(r"\s*[-+\u2212]?(?![eo]\b)[^\W\d_](?:\s*[-+\u2212*/,]\s*\w+)*\s*")
+_POWER = re.compile(r"[\d)\]}]$")
 _BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
 
 
 def raised(before: str, text: str) -> str:
     """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
-    `^` before it, so that it does not become part of another number or of a word: `10^6`, `Rome^2`."""
-    return f"^{text}" if _BEFORE_RAISED.search(before) and _RAISED.match(text) else text
+    `^` before it, so that it does not become part of another number or of a word: `10^6`, `Rome^2`. So has a
+    letter behind a number or a closing bracket: `10^n`."""
+    letter = _RAISED_LETTER.fullmatch(text) and _POWER.search(before)
+    return f"^{text}" if letter or (_BEFORE_RAISED.search(before) and _RAISED.match(text)) else text
 
 
 def struck(text: str) -> str:

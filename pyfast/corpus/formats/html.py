@@ -8,6 +8,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,21 @@ def tables_of_html(written: str) -> list[TableParts]:
 
 
 def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
-    """Parse a page. Equations, the readings of words and quotation marks are written out as text."""
+    """Parse a page. Styles of classes become those of their elements. Equations, the readings of words and
+    quotation marks are written out as text."""
     from bs4 import BeautifulSoup
 
     soup = BeautifulSoup(page, "lxml", from_encoding=encoding)
+    _style(soup)
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":
-            it.replace_with(_equation(it))
+            above, said = it.parent, _equation(it)
+            image = next((one for one in above.next_siblings if one.name or one.strip()), None)
+            it.replace_with(said)
+            if _hidden(above) and image is not None and image.name == "img":
+                # For screen readers only: Wikipedia shows an image of the equation beside it.
+                image.decompose()
+                above.replace_with(said)
         elif it.name == "q":
             opening, closing = "\u2018\u2019" if len(it.find_parents("q")) % 2 else "\u201c\u201d"
             it.insert(0, opening)
@@ -125,6 +134,48 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
             )
             it.replace_with(f"\uff08{said.strip()}\uff09" if is_bare else said)
     return soup
+
+
+_AT_RULES = re.compile(r"/\*.*?\*/|@[^{};@]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
+_OF_CLASS = re.compile(r"(\w*)\.([\w-]+)")
+_READ_OF_CLASS = ("display", "text-decoration", "text-decoration-line", "vertical-align")
+
+
+def _style(soup: Any) -> None:
+    """Write what the page says of a class, such as `.c5{vertical-align:super}`, into the style of its elements.
+    Only rules for a class alone, or for a class of one kind of element, are read. A class that other rules show,
+    such as `.tab.open`, or that a script names, hides nothing: a reader can open it."""
+    sheets = [it for it in soup.find_all("style") if str(it.get("media", "all")).lower() in ("all", "screen", "")]
+    css = _AT_RULES.sub("", " ".join(it.get_text() for it in sheets if it.find_parent("noscript") is None))
+    if not any(name in css for name in _READ_OF_CLASS):
+        return
+    opened = {name for it in soup.find_all("script") for name in re.findall(r"[\w-]+", it.get_text())}
+    rules: dict[str, list[tuple[int, str, dict[str, str]]]] = {}
+    for order, rule in enumerate(css.split("}")):
+        selectors, _, body = rule.partition("{")
+        said = {name: value for name, value in _properties(body).items() if name in _READ_OF_CLASS}
+        for selector in map(str.strip, selectors.split(",") if said else ()):
+            if one := _OF_CLASS.fullmatch(selector):
+                rules.setdefault(one[2], []).append((order, one[1].lower(), said))
+            elif said.get("display", "none") != "none":
+                opened.update(name for _, name in _OF_CLASS.findall(selector))
+    for it in soup.find_all(class_=True) if rules else ():
+        found: dict[str, str] = {}
+        several = sorted(
+            ((*rule, name) for name in it["class"] for rule in rules.get(name, ())), key=itemgetter(0)
+        )
+        for _, kind, said, name in several:
+            if kind in ("", it.name):
+                found |= {key: value for key, value in said.items() if key != "display" or name not in opened}
+        own = str(it.get("style", ""))
+        named = _properties(own)
+        it["style"] = ";".join([own, *(f"{key}:{value}" for key, value in found.items() if key not in named)])
+
+
+def _properties(style: str) -> dict[str, str]:
+    """The properties of a style."""
+    pairs = (it.partition(":") for it in style.split(";"))
+    return {name.strip().lower(): value.replace("!important", "").strip() for name, colon, value in pairs if colon}
 
 
 def _encoding(data: bytes) -> str | None:
@@ -249,6 +300,13 @@ def _is_note(element: Any, said: str) -> bool:
     return link is not None and "#" in link["href"] and bool(_NOTE.fullmatch(said))
 
 
+def _is_numerator(element: Any) -> bool:
+    """Whether a raised text is the upper part of a fraction, such as 3<sup>1</sup>/<sub>2</sub>."""
+    stroke = element.next_sibling
+    below = getattr(stroke, "next_sibling", None)
+    return str(stroke).strip() in ("/", "\u2044") and below is not None and below.name == "sub"
+
+
 class _Lines:
     """Collects texts as lines, with spaces as a browser shows them."""
 
@@ -286,7 +344,10 @@ class _Lines:
         elif is_open:
             before = next(filter(None, reversed(self._parts)), "")
             # The marks of struck texts are no part of a number.
-            mark = raised(with_strikes(before).rstrip("~"), said).removesuffix(said)
+            before = with_strikes(before).rstrip("~")
+            mark = raised(before, said).removesuffix(said)
+            if mark and _is_numerator(element):
+                mark = " " if before[-1:].isdigit() else ""
         self._parts.append(struck(mark) if self.struck else mark)
 
     def take(self) -> str:

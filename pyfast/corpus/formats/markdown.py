@@ -40,6 +40,11 @@ _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
+# Images that are written into the text. Their words stay.
+_IMAGE_DATA = re.compile(
+    r"^[ ]{0,3}\[[^\]\n]+\]:[ ]*<?data:image/[^\s>]*>?[ \t]*$|(?<=[(<\"'])data:image/[^\s)>\"']*", re.MULTILINE
+)
+_STYLE = re.compile(r"<(style|script)\b[^>]*>.*?</\1\s*>[ \t]*", re.DOTALL | re.IGNORECASE)
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
 # A link that leads nowhere, and to which nothing leads
@@ -119,7 +124,7 @@ def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_P
     """Find the headings, the tables, the places of tables that are written in HTML, and those of comments, from
     `start` on. What is inside lists and quotes does not count."""
     text = text[start:]
-    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK)
+    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK, _STYLE)
     if "<!--" not in text and not any(mark.search(text) for mark in marks):
         return [], [], [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
@@ -171,10 +176,11 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
     found: list[tuple[int, int]] = []
     end = 0
     for token in tokens:
-        if token.type != "html_block" or token.level or not token.map or not _HTML_TABLE.match(token.content):
+        if token.type != "html_block" or token.level or not token.map:
             continue
-        begin, depth = lines[token.map[0]], 0
-        if begin >= end:
+        first = _HTML_TABLE.search(token.content)
+        begin, depth = lines[token.map[0]] + (first.start() if first else 0), 0
+        if first and begin >= end:
             end = lines[token.map[1]]
             for tag in _TABLE_TAGS.finditer(text, begin):
                 depth += -1 if tag[1] else 1
@@ -193,6 +199,9 @@ def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> l
         if token.type in ("html_block", "fence", "code_block") and token.map:
             begin, end = (lines[line] for line in token.map)
             code.append((begin, end))
+            if token.type == "html_block" and token.level == 0:  # A style can have an empty line.
+                styles = (it.span() for it in _STYLE.finditer(text, begin, end))
+                found += styles
             while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:
                 if (last := text.find("-->", begin, end) + 3) < 3:
                     break
@@ -235,7 +244,7 @@ def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading
 def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
     front matter, or else the first heading of depth 1, or else the name of the file."""
-    text = with_line_ends(read_text(path))
+    text = _IMAGE_DATA.sub("", with_line_ends(read_text(path)))
     front = _front_matter(text)
     start = front.end
     headings, tables, in_html, comments = _layout(text, start)
