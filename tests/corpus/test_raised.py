@@ -132,3 +132,17 @@ def test_raised_characters_of_unicode(tmp_path: Path) -> None:
         for pool in index.search(["Nord", "106", "10^6"], 1)
     ]
     assert found == [["a"], ["b"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("10<sup>n</sup>, (1+r)<sup>t</sup> and 2<sup>n-1</sup>", "10^n, (1+r)^t and 2^n-1"),
+        ("1<sup>st</sup> 2<sup>nd</sup> 1<sup>er</sup> 2<sup>e</sup> M<sup>c</sup>", "1st 2nd 1er 2e Mc"),
+        ("3<sup>1</sup>/<sub>2</sub> in, 3<sup>1</sup>&frasl;<sub>2</sub> in", "3 1/2 in, 3 1\u20442 in"),
+        ("a <sup>1</sup>/<sub>2</sub> cup, (<sup>1</sup>/<sub>2</sub>)", "a 1/2 cup, (1/2)"),
+    ],
+)
+def test_raised_letters_and_fractions(page: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(f"<p>{page}")
+    assert said_in(tmp_path / "a.html") == said

@@ -276,3 +276,70 @@ def test_the_numbers_of_a_slide_can_be_those_of_its_layout(tmp_path: Path) -> No
     (text,), told = found(tmp_path / "a.pptx")
     assert told == [] and isinstance(text, TextDocument)
     assert text.text.split("\n")[-5:] == ["1. Ring the bell.", "A note.", "1. Close the doors.", "", ""]
+
+
+STYLE = """
+/* .c1{display:none} */ @import url("a.css"); @media print{.c1{display:none}} .c1{vertical-align:super}
+.c2, p.c9{text-decoration:line-through} .c3{color:red;display:none !important}
+.c4{display:none} .c4.open{display:block} .c5{display:none} .c5{display:inline} .c6{display:none}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("10<span class='x c1'>6</span> cells", "10^6 cells"),
+        ("Price <span class=c2>99 €</span> 89 €.", "Price ~~99 €~~ 89 €."),
+        ("a <span class=c9>b</span> c", "a b c"),
+        ("a <b class=c3>hidden</b> c", "a c"),
+        ("a <b class=c3 style='display:inline'>b</b> c", "a b c"),
+        ("a <b class=c4>a tab</b> c <b class=c5>d</b>", "a a tab c d"),
+        ("a <b class=c6>answer</b> c<script>show('c6')</script>", "a answer c"),
+    ],
+)
+def test_styles_of_classes(body: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(f"<meta charset=utf-8><style>{STYLE}</style><p>{body}</p>")
+    (text,), _ = found(tmp_path / "a.html")
+    assert isinstance(text, TextDocument) and text.text == f"{said}\n\n"
+
+
+MATH = "<math><msup><mi>c</mi><mn>2</mn></msup><annotation encoding='application/x-tex'>c^{2}</annotation></math>"
+
+
+@pytest.mark.parametrize("tag", ["span", "div"])
+@pytest.mark.parametrize("aside", ["", "aria-hidden=true"])
+def test_an_equation_beside_its_image(tag: str, aside: str, tmp_path: Path) -> None:
+    hidden = f"<{tag} style='display: none;'>{MATH}</{tag}>"
+    page = f"Einstein: E=m{hidden} <img {aside} alt='c^{{2}}' src='a.svg'> is famous."
+    (tmp_path / "a.html").write_text(f"<body><section>{page} Not shown: {hidden}</section>")
+    (text,), _ = found(tmp_path / "a.html")
+    assert isinstance(text, TextDocument)
+    assert " ".join(text.text.split()) == "Einstein: E=mc^2 is famous. Not shown:"
+
+
+def test_a_table_of_a_notebook_in_markdown(tmp_path: Path) -> None:
+    style = "<style scoped>\n    .dataframe th {\n  color: red;\n    }\n\n    .dataframe td {\n    }\n</style>\n"
+    table = "<table>\n<tr><th></th><th>city</th></tr>\n<tr><th>0</th><td>Oslo</td></tr>\n</table>\n"
+    inside = table.replace("<tr>", "<style>.a {}</style>\n<tr>", 1).replace("Oslo", "Rome")
+    code = "```html\n<div>\n<style>b {}</style>\n</div>\n```\n"
+    page = f"# A\n\n<div>\n{style}{table}<p>1 row</p>\n</div>\n\n{inside}\n<div>\n\nText.\n\n</div>\n\n{code}"
+    (tmp_path / "a.md").write_text(page)
+    assert lines(tmp_path / "a.md", tmp_path / "I") == [
+        "A. <p>1 row</p>",
+        "A. Text.",
+        "A. ```html <div> <style>b {}</style> </div> ```",
+        "A | 0 | city: Oslo",
+        "A | 0 | city: Rome",
+    ]
+
+
+def test_data_of_images_in_markdown(tmp_path: Path) -> None:
+    data = "data:image/png;base64," + "iVBORw0KGgo/+A==" * 1000
+    (tmp_path / "a.md").write_text(
+        f"Lake ![a pier]({data}) north ![image]({data} 'x') and ![][image1] south ![Bay][] ![map](a.png).\n\n"
+        f"<img alt='x' src='{data}'>\n\n[image1]: <{data}>\n\n[bay]: {data}\n"
+    )
+    assert lines(tmp_path / "a.md", tmp_path / "I") == [
+        "a. Lake a pier north  and  south Bay ![map](a.png).",
+        "a. <img alt='x' src=''>",
+    ]

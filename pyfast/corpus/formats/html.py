@@ -108,7 +108,7 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
     quotation marks are written out as text."""
     from bs4 import BeautifulSoup
 
-    soup = BeautifulSoup(page, "lxml", from_encoding=encoding)
+    soup: Any = BeautifulSoup(page, "lxml", from_encoding=encoding)
     _style(soup)
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":

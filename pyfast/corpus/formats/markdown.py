@@ -40,11 +40,18 @@ _MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
-# Images that are written into the text. Their words stay.
-_IMAGE_DATA = re.compile(
-    r"^[ ]{0,3}\[[^\]\n]+\]:[ ]*<?data:image/[^\s>]*>?[ \t]*$|(?<=[(<\"'])data:image/[^\s)>\"']*", re.MULTILINE
+# The data of an image: as a definition, in place of its link, and in HTML
+_DEFINED = re.compile(r"^[ ]{0,3}\[([^\[\]\n]+)\]:[ ]*<?data:image/[^\s>]*>?[ \t]*$", re.MULTILINE)
+_IMAGE = re.compile(
+    r"!\[([^\[\]\n]*)\](?:\([ ]*<?(data:image/)[^\s)>]*>?[^)\n]{0,300}\)|\[([^\[\]\n]*)\])"
+    r"|(?<=[\"'])data:image/[^\s\"']*"
 )
-_STYLE = re.compile(r"<(style|script)\b[^>]*>.*?</\1\s*>[ \t]*", re.DOTALL | re.IGNORECASE)
+# Styles, scripts, and lines with nothing but the tags of blocks
+_NOT_READ = re.compile(
+    r"<(style|script)\b[^>]*>.{0,20000}?</\1\s*>[ \t]*|^[ ]{0,3}</?div\b[^<>\n]*>[ \t]*$",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+_MAYBE_NOT_READ = re.compile(r"<(?:style|script)\b|^[ ]{0,3}</?div\b", re.IGNORECASE | re.MULTILINE)
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
 # A link that leads nowhere, and to which nothing leads
@@ -124,7 +131,7 @@ def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_P
     """Find the headings, the tables, the places of tables that are written in HTML, and those of comments, from
     `start` on. What is inside lists and quotes does not count."""
     text = text[start:]
-    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK, _STYLE)
+    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK, _MAYBE_NOT_READ)
     if "<!--" not in text and not any(mark.search(text) for mark in marks):
         return [], [], [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
@@ -185,7 +192,7 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
             for tag in _TABLE_TAGS.finditer(text, begin):
                 depth += -1 if tag[1] else 1
                 if depth < 1:
-                    end = max(end, tag.end())
+                    end = tag.end()
                     break
             found.append((begin + shift, end + shift))
     return found
@@ -194,14 +201,19 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
 def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[_Place]:
     """The character offsets of comments that are blocks: in HTML, or as `[//]: # (not shown)`. Passages are shown
     without those within a line."""
-    found, code = list[tuple[int, int]](), [(0, 0)]
+    found, code, done = list[tuple[int, int]](), [(0, 0)], 0
     for token in tokens:
         if token.type in ("html_block", "fence", "code_block") and token.map:
             begin, end = (lines[line] for line in token.map)
             code.append((begin, end))
-            if token.type == "html_block" and token.level == 0:  # A style can have an empty line.
-                styles = (it.span() for it in _STYLE.finditer(text, begin, end))
-                found += styles
+            at = begin  # A style can go on below an empty line, behind the end of its block.
+            while token.type == "html_block" and not token.level and at < end:
+                at = max(at, done)
+                if not (opened := _MAYBE_NOT_READ.search(text, at, end)):
+                    break
+                if told := _NOT_READ.match(text, opened.start()):
+                    found.append(told.span())
+                at = done = told.end() if told else opened.end()
             while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:
                 if (last := text.find("-->", begin, end) + 3) < 3:
                     break
@@ -244,7 +256,7 @@ def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading
 def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a file. Each table becomes a separate document. The title is that of the
     front matter, or else the first heading of depth 1, or else the name of the file."""
-    text = _IMAGE_DATA.sub("", with_line_ends(read_text(path)))
+    text = _without_images(with_line_ends(read_text(path)))
     front = _front_matter(text)
     start = front.end
     headings, tables, in_html, comments = _layout(text, start)
@@ -268,6 +280,19 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from grids.with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
     yield from noted(path, "the front matter is not YAML; values read as they are written:", front.as_text)
     yield from noted(path, "objects and long values of the front matter are not read:", other)
+
+
+def _without_images(text: str) -> str:
+    """Write the words that stand for an image in the place of its data."""
+    if "data:image/" not in text:
+        return text
+    names = {found[1].lower() for found in _DEFINED.finditer(text)}
+
+    def said(found: re.Match[str]) -> str:
+        is_data = found[2] or found[1] is None or (found[3] or found[1]).lower() in names
+        return grids.alternative(found[1] or "") if is_data else found[0]
+
+    return _IMAGE.sub(said, _DEFINED.sub("", text))
 
 
 class _Front(NamedTuple):
