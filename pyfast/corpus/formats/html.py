@@ -136,7 +136,7 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
     return soup
 
 
-_AT_RULES = re.compile(r"/\*.*?\*/|@[^{};@]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
+_AT_RULES = re.compile(r"/\*.*?(?:\*/|\Z)|@[^{};@]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
 _OF_CLASS = re.compile(r"(\w*)\.([\w-]+)")
 _READ_OF_CLASS = ("display", "text-decoration", "text-decoration-line", "vertical-align")
 

@@ -46,9 +46,10 @@ _IMAGE = re.compile(
     r"!\[([^\[\]\n]*)\](?:\([ ]*<?(data:image/)[^\s)>]*>?[^)\n]{0,300}\)|\[([^\[\]\n]*)\])"
     r"|(?<=[\"'])data:image/[^\s\"']*"
 )
+_LONGEST_STYLE = 20_000
 # Styles, scripts, and lines with nothing but the tags of blocks
 _NOT_READ = re.compile(
-    r"<(style|script)\b[^>]*>.{0,20000}?</\1\s*>[ \t]*|^[ ]{0,3}</?div\b[^<>\n]*>[ \t]*$",
+    rf"<(style|script)\b[^>]*>.{{0,{_LONGEST_STYLE}}}?</\1\s*>[ \t]*|^[ ]{{0,3}}</?div\b[^<>\n]*>[ \t]*$",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
 _MAYBE_NOT_READ = re.compile(r"<(?:style|script)\b|^[ ]{0,3}</?div\b", re.IGNORECASE | re.MULTILINE)
@@ -213,7 +214,9 @@ def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> l
                     break
                 if told := _NOT_READ.match(text, opened.start()):
                     found.append(told.span())
-                at = done = told.end() if told else opened.end()
+                # Beyond a style that does not end, looking at each one would take long.
+                beyond = 0 if "div" in opened[0].lower() else _LONGEST_STYLE
+                at = done = told.end() if told else opened.end() + beyond
             while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:
                 if (last := text.find("-->", begin, end) + 3) < 3:
                     break
