@@ -322,7 +322,8 @@ def test_a_table_of_a_notebook_in_markdown(tmp_path: Path) -> None:
     table = "<table>\n<tr><th></th><th>city</th></tr>\n<tr><th>0</th><td>Oslo</td></tr>\n</table>\n"
     inside = table.replace("<tr>", "<style>.a {}</style>\n<tr>", 1).replace("Oslo", "Rome")
     code = "```html\n<div>\n<style>b {}</style>\n</div>\n```\n"
-    page = f"# A\n\n<div>B</div>\n\n<div>\n{style}{table}<p>1 row</p>\n</div>\n\n{inside}\n<div>\n\nText.\n\n</div>\n\n{code}"
+    page = f"# A\n\n<div>B</div>\n\n<div>\n{style}{table}<p>1 row</p>\n</div>\n\n{inside}\n"
+    page += f"<div>\n\nText.\n\n</div>\n\n{code}"
     (tmp_path / "a.md").write_text(page)
     assert lines(tmp_path / "a.md", tmp_path / "I") == [
         "A. <div>B</div>",
