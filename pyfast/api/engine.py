@@ -163,7 +163,7 @@ class Engine:
         if of_run := [name for name in OF_RUN if name in (budget or {})]:
             instead = of_run[0].removeprefix("run_")
             raise InputError(
-                f"budget {of_run[0]}: limits only runs of `answer`; here, {instead} limits each question"
+                f"budget {of_run[0]}: applies only to runs of `answer`; here, {instead} limits each question"
             )
         not_below(0, "outage", outage)
         self._outage_s = 60 * outage
@@ -644,7 +644,7 @@ def _tell(name: str, fault: Exception | None) -> None:
     if fault is None:
         LOG.info("%s answers again", name)
     else:
-        LOG.warning("%s is out: %s", name, fault)
+        LOG.warning("%s is down: %s", name, fault)
 
 
 def _forget(kept: dict[Any, asyncio.Future[Any]], key: object, opening: asyncio.Future[Any]) -> None:
@@ -658,7 +658,7 @@ def _turn(number: int, pair: object) -> tuple[Question, Answer]:
     match pair:
         case (str(asked), str(answer)):
             return Question(f"turn {number}", asked), Answer(answer)
-    raise InputError(f"history, item {number}: expected a pair of texts (question, answer)")
+    raise InputError(f"history, item {number}: expected a pair of strings (question, answer)")
 
 
 def _narrowed(turns: Sequence[Question], documents: Sequence[str] | None, view: View) -> list[Question]:
@@ -733,7 +733,7 @@ async def _each(questions: ManyQuestions) -> AsyncIterator[QuestionLike]:
     """Yield the questions. `questions` is an iterable, an asynchronous iterable, a file path, or a string that is
     one question. Raises `InputError` for bytes and for a single mapping."""
     if isinstance(questions, bytes | Mapping):
-        raise InputError("questions: expected a question as text, a list of questions, or a question file")
+        raise InputError("questions: expected a question as a string, a list of questions, or a question file")
     if isinstance(questions, str):
         questions = as_path(questions) or [questions]
     if isinstance(questions, Path):

@@ -155,7 +155,7 @@ def estimate(
         basis, roles = f"{len(used)} questions of {folder}", _by_role(used)
         service = service_times(folder)
     if not used:
-        raise InputError(f"cannot estimate from {basis}: none is finished")
+        raise InputError(f"there are no finished questions to estimate from ({basis})")
     timed = [one for one in used if not one.reused]
     seconds = [one.seconds for one in timed if one.seconds is not None]
     whose = f"times come only from {len(timed)} of them" if seconds else "there are no times"
@@ -197,7 +197,7 @@ def _folder(run: Run | str | Path, system: str | System) -> Path:
     of_run = recorded_value(path, "system", "name")
     chosen = load_system(system) if isinstance(system, str) and system != of_run else system
     if (name := chosen if isinstance(chosen, str) else chosen.name) != of_run:
-        raise InputError(f"{path}: a run of {of_run}, not of {name}")
+        raise InputError(f"{path} is a run of {of_run}, not of {name}")
     return path
 
 

@@ -159,7 +159,7 @@ def export(
         raise InputError("export: expected a run")
     if format is not None:
         if len(runs) > 1 or wide or sources or metrics is not None or prices is not None:
-            raise InputError("format: expected one run, without wide, sources, metrics and prices")
+            raise InputError("format: expected one run, without wide, sources, metrics or prices")
         records = run_of(runs[0]).records
         _warn_of_unfinished(runs[0], len(records))
         write_predictions(path, format, records, None if format == "hybridqa" else gold_of(runs[0], gold))
@@ -167,7 +167,7 @@ def export(
     if wide and sources:
         raise InputError("export: wide and sources cannot be used together")
     if prices is not None and sources:
-        raise InputError("sources: a table with one row per source cannot show money")
+        raise InputError("sources: a table with one row per source cannot show costs")
     lines, known = gold_of(runs[0], gold) if gold is not None else None, listed(prices)
     if gold is None and not (sources or wide):
         warn_of_other_questions(runs)

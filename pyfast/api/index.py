@@ -98,7 +98,7 @@ def build_index(
     size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     if cluster is not None and not encoders:
-        raise InputError("ray: can only be used with vectors, because workers only encode vectors")
+        raise InputError("ray: can only be used with vectors, because all that the workers do is compute vectors")
     roots: Roots = {}
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(

@@ -343,7 +343,7 @@ def configure(
     if follow_ups not in PROMPTS:
         raise InputError(f"follow_ups: expected one of {', '.join(PROMPTS)}, got {follow_ups!r}")
     if follow_ups != "off" and reads_history(chosen):
-        raise InputError(f"{chosen.name} reads conversations itself: leave out follow_ups={follow_ups}")
+        raise InputError(f"{chosen.name} handles conversations itself: leave out follow_ups={follow_ups}")
     made = ConfiguredSystem(chosen, configured, None, None, follow_ups)
     replaced = None
     if prompts is not None:

@@ -74,7 +74,8 @@ def opened(given: GivenLLM, options: Mapping[str, Any] | None = None) -> OpenedM
             raise InputError(f"LLM option {name}: no LLM was given for the role {of!r}")
         if not isinstance(each[of], str):
             raise InputError(
-                "llm_options: can only be used with an LLM given as a string; else pass them to pyfast.open_llm"
+                "llm_options: can only be used with an LLM given as a string; otherwise, pass them to"
+                " pyfast.open_llm"
             )
         options_of[of][option] = value
     made: dict[str, LLM] = {}
@@ -164,7 +165,7 @@ async def _use_of(llm: LLM, full: FullLLM) -> _Use:
             if use.users or not use.loop.is_running():
                 raise InputError(
                     f"{full.spec}: another event loop in this process is using this model (pyfast.answer has its"
-                    " own); wait until it is finished, or open the model again"
+                    " own); wait until that loop has finished with the model, or open the model again"
                 )
             # The model waits for its next user. Only the event loop that started it can close it.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(llm, full, use), use.loop))

@@ -90,7 +90,9 @@ def _check_named(given: GivenLLM) -> None:
     behind a Batch API, for which a single process must collect a run's calls."""
     for role, llm in by_role(given).items():  # type: ignore[arg-type]
         if not isinstance(llm, str):
-            raise InputError(f"llm {role}: with ray, name the model, as in vllm:MODEL, so workers can open it")
+            raise InputError(
+                f"llm {role}: with ray, name the model, as in vllm:MODEL, so that workers can open it"
+            )
         if llm.startswith("batch:"):
             raise InputError("batch: cannot be used with ray, because a single process must collect a run's calls")
 

@@ -337,7 +337,7 @@ def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
     try:
         return own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
     except InputError as error:
-        LOG.warning("%s; its own columns are left out", error)
+        LOG.warning("%s; the question file's own columns are left out", error)
         return {}
 
 
@@ -371,7 +371,7 @@ def questions_of(run: Path) -> Iterator[Question]:
     if kept.exists():
         count = count_of(run, read_configuration(run / CONFIGURATION))
         return read_questions(kept, count if isinstance(count, int) else None)
-    LOG.warning("%s: has no %s; questions are shown by id", run, QUESTIONS)
+    LOG.warning("%s has no %s; questions are shown by id", run, QUESTIONS)
     return iter(())
 
 

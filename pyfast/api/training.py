@@ -260,7 +260,7 @@ def _golds(sources: Mapping[Any, Any]) -> list[tuple[Index, list[Gold]]]:
     from pyfast.systems.hseq.weak_positives import read_gold
 
     if not sources:
-        raise InputError("sources: expected at least one file of questions with its index")
+        raise InputError("sources: expected at least one question file with its index")
     return [(index_of(index), read_gold(Path(questions))) for questions, index in sources.items()]
 
 
@@ -411,7 +411,9 @@ def _refuse_tests(run: Path, asked: Mapping[str, str | None], tests: Iterable[Pa
             if one.id in asked if by_id else normalise(str(text)) in texts:
                 shared.append(one.id)
         if shared:
-            raise InputError(f"{run} contains questions from {file} ({len(shared)}, among them {shared[0]!r})")
+            raise InputError(
+                f"{run} contains questions from the test file {file} ({len(shared)}, among them {shared[0]!r})"
+            )
 
 
 def calibrate_cascade(

@@ -186,7 +186,9 @@ def _total(described: Configuration) -> int | None:
 def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
     questions = questions_in(path, recorded.get("count"))
     if questions.digest != recorded.get("digest"):
-        raise _DamageError(f"not the questions of {CONFIGURATION}; delete it and repeat the command")
+        raise _DamageError(
+            f"these are not the questions that {CONFIGURATION} records; delete this file and repeat the command"
+        )
     return f"{questions.count} questions"
 
 
@@ -245,14 +247,14 @@ def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -
     ended = sum(line is not None for line in known.values())
     if len(answers) < total == ended and not is_running(folder):
         hint = "; repeat the command to restore them" if of_run is not None else ""
-        raise _DamageError(f"{total - len(answers)} of {total} are missing{hint}")
+        raise _DamageError(f"{total - len(answers)} of {total} answers are missing{hint}")
     state = "" if len(answers) == total else "; running" if is_running(folder) else "; the same command resumes it"
     return f"{len(answers)} of {total} lines match the journal{unknown}{state}"
 
 
 def _traces(folder: Path, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
-        raise _DamageError(f"only {len(traces)} lines for {answers} answers can be read")
+        raise _DamageError(f"only {len(traces)} of the {answers} lines can be read")
     return f"{len(traces)} lines match the journal{_compare(_known(folder, 'trace'), traces)}"
 
 

@@ -113,7 +113,8 @@ class ReadingAgain(Reading):
     """How files are read for an existing index."""
 
     columns: Annotated[int | None, Option(min=2)] = None
-    """The maximum number of columns in a table, as in `pyfast index`; by default that of the index."""
+    """The maximum number of columns in a table, as in `pyfast index`; by default, the maximum with which the
+    index was built."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +127,12 @@ class Scoring(Options):
     none, the question file itself."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus evidence
-    if the file contains `supporting`. If it names no metrics: em_f1 and evidence; for conversations, hits."""
+    if the file contains `supporting`. If the gold file names no metrics, the
+    default is em_f1 and evidence, or hits for conversations."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """A price list. If given, costs are shown in money too."""
+    """A price list. If given, costs are also shown in money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

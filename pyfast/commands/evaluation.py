@@ -320,8 +320,8 @@ def evaluate_retrieval(
             have none, gold.jsonl in their folder.
         at: A value of k for recall@k and ndcg@k; repeatable.
         scores: A folder that caches reranker scores, so that later calls need not recompute them.
-        documents: own: for a question with `documents`, only these are searched. all: the whole index is searched
-            for every question."""
+        documents: own: for a question with `documents`, only the listed documents are searched. all: the whole
+            index is searched for every question."""
     import pyfast.api.retrieval_evaluation
 
     output.check()

@@ -46,7 +46,7 @@ def experiment(
         limit: Ask only the first N questions of each data set.
         latency: To measure the latency of each cell, let one client ask N questions one by one. 0: do not measure
             it.
-        prices: A price list. If given, costs are shown in money too.
+        prices: A price list. If given, costs are also shown in money.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
         baseline: With --compare: the row to compare the others with; by default the first.
         list_plans: Show the plans that come with pyfast.

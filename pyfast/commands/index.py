@@ -154,8 +154,8 @@ def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
 @app.command()
 @with_options
 def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Replace documents with new versions of the same uri, add new documents, and delete tables and other parts
-    that a file no longer contains."""
+    """Replace documents with new versions that have the same uri, add new documents, and delete tables and other
+    parts that a file no longer contains."""
     from pyfast.api.index import update_documents
 
     _change(update_documents, index, sources, reading)
@@ -232,8 +232,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. Given the uri of a file, its tables and other parts are deleted too; given the uri of a
-    part, only that part is deleted.
+    """Delete documents. With the uri of a file, this also deletes its tables and other parts; with the uri of a
+    part, it deletes only that part.
 
     Args:
         uris: The uris of the documents, as they appear in evidence.

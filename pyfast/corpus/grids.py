@@ -144,7 +144,7 @@ def grid_of(cells: Cells, most: int) -> tuple[list[list[str]], tuple[Span, ...]]
             across = next((k for k in range(1, across) if column + k in placed[number]), across)
             covered += down * across - 1
             if covered > _MOST_COVERED:
-                raise InputError(f"its cells span more than {_MOST_COVERED:,} places")
+                raise InputError(f"merged cells cover more than {_MOST_COVERED:,} positions in the grid")
             for below in placed[number : number + down]:
                 for at in range(column, column + across):
                     below.setdefault(at, text)

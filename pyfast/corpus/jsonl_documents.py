@@ -152,7 +152,9 @@ def documents_of_records(
                 continue
             if _is_question(record):
                 advice = f'leave {path.name} out, or add a "kind" to the line if it is one'
-                raise GoldError(f"{place}: this looks like a question or its gold, not a document: {advice}")
+                raise GoldError(
+                    f"{place}: this looks like a question or its gold answers, not a document: {advice}"
+                )
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
@@ -275,7 +277,9 @@ def _graph(uri: str, record: JsonObject) -> Document:
     triples = []
     for k, fact in enumerate(_list(record, "triples")):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
-            raise InputError(f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or of 4 with its time")
+            raise InputError(
+                f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or 4 if the last is the time"
+            )
         known = fact[:3] if fact[3:] == [None] else fact
         triples.append(Triple(*_strings(known, f"triple {k}")))
     return KnowledgeGraph(uri, _string(record, "title", ""), tuple(triples))
@@ -323,7 +327,7 @@ def _place(key: str, rows: tuple[tuple[str, ...], ...]) -> tuple[int, int]:
     if not (comma and row.isdecimal() and column.isdecimal() and len(key) < 20):
         raise InputError(f'link {_shown(key)} is not of the form "row,column"')
     if int(row) >= len(rows) or int(column) >= len(rows[int(row)]):
-        raise InputError(f"link {_shown(key)} is not in the table")
+        raise InputError(f"link {_shown(key)} points outside the table")
     return int(row), int(column)
 
 
@@ -385,7 +389,7 @@ def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[st
             return
         with pa.memory_map(str(path)) as source:
             if source.read(4) == b"FEA1":
-                raise InputError(f"{path}: pyfast does not read version 1 of Feather; save the file in version 2")
+                raise InputError(f"{path}: pyfast cannot read Feather version 1; save the file in version 2")
             source.seek(0)
             try:
                 file = pa.ipc.open_file(source)

@@ -199,7 +199,9 @@ def _documents(
                 if one.uri == uri and isinstance(one, TextDocument):
                     of_file = one.outline.about
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
-                    raise GoldError(f"{path}: this file has questions with answers, not a corpus; leave it out")
+                    raise GoldError(
+                        f"{path}: this file contains questions and answers, not a corpus; leave it out"
+                    )
                 given += 1
                 if before := seen.before(one, path, given):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
@@ -425,8 +427,8 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
             raise InputError(
-                f"{place}: the index also has documents from here, whose uris begin in the same way; add this"
-                " path to the sources"
+                f"{place}: the index also has documents from this path, and their uris begin like those of the"
+                " given sources; add this path to the sources"
             )
     return sorted(found)
 
@@ -509,7 +511,9 @@ def _files(source: Path, unread: list[Unread] | None, ignore: Sequence[str]) -> 
                 continue
             real = os.path.realpath(path)
             if real in seen or (path.is_symlink() and _leads_round(real, source)):
-                told.add(Unread(path, "this link leads to a folder that is read elsewhere", missing=False))
+                told.add(
+                    Unread(path, "this link leads to a folder that is also read under another path", missing=False)
+                )
             else:
                 seen.add(real)
                 inside.append(path.name)

@@ -130,7 +130,7 @@ def one_file(source: Path, pattern: str, what: str) -> Path:
 def _only(paths: Sequence[Path], folder: Path, expected: str) -> Path:
     if len(paths) != 1:
         listed = ", ".join(path.name for path in paths[:5]) or "none"
-        raise InputError(f"{folder}: expected {expected}, found {listed}: pass one of them")
+        raise InputError(f"{folder}: expected {expected}, but found {listed}; pass the path of one")
     return paths[0]
 
 
@@ -577,7 +577,7 @@ def metaqa(source: Path) -> Pieces:
     """
     files = [source] if source.is_file() else sorted(source.rglob("*qa*.txt"))
     if not files:
-        raise InputError(f"{source}: expected files of questions (*qa*.txt)")
+        raise InputError(f"{source}: expected question files (*qa*.txt)")
     yield from _graph(beside(files[0], "kb.txt", "the knowledge graph"))
     for path in files:
         hops = _HOPS.search(str(path))
@@ -664,7 +664,9 @@ def _judgements(path: Path) -> dict[str, list[str]]:
             if len(cells) not in (3, 4):
                 raise ValueError
         except (ValueError, IndexError):
-            raise InputError(f"{path}, line {number}: expected query, document and score, split by tabs") from None
+            raise InputError(
+                f"{path}, line {number}: expected query, document and score, separated by tabs"
+            ) from None
         relevant = judged[query]
         if score > 0 and document not in relevant:
             relevant.append(document)
@@ -754,7 +756,7 @@ def popqa(source: Path) -> Pieces:
                 answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
                 yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
     except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
-        raise InputError(f"{path}: not a file of PopQA: {error!r}") from None
+        raise InputError(f"{path}: not a PopQA file: {error!r}") from None
 
 
 def _pieces(id: str, text: str, answers: Sequence[str], kind: str | None = None) -> Pieces:
@@ -822,7 +824,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             counts[kind] += len(kept.get("turns", (None,)))
         opened.close()
         if not counts["question"]:
-            raise InputError(f"{source} has no questions")
+            raise InputError(f"{source} contains no questions")
         for kind in ("document", "gold"):
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()
@@ -891,7 +893,7 @@ def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Piece
     def gold(line: dict[str, Any]) -> dict[str, Any] | None:
         name = now[line["id"]].pop(0)
         missing = [uri for uri in line.get("supporting") or () if contents and uri not in contents]
-        told["questions with gold evidence that is missing in the corpus"] += bool(missing)
+        told["questions with gold evidence that is missing from the corpus"] += bool(missing)
         answers = None if line.get("answers") is None else texts_of(line["answers"])
         return None if name is None else {**line, "id": name, "answers": answers}
 

@@ -188,7 +188,7 @@ def evaluate(
         )
         raise InputError(f"{where}: no answer is written yet ({order})")
     if not conversations:
-        fault = f"none of its ids is among the answers of {where}" if not_run else "there is no question"
+        fault = f"none of its ids is among the answers of {where}" if not_run else "there are no questions"
         if without:
             own = columns.keys() - {"answers", "sentence_starts", "published_as"}
             there = shorten(", ".join(sorted(own)), 200, placeholder=" ...")

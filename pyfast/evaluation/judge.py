@@ -140,7 +140,7 @@ def open_pairs(run_a: Path, run_b: Path) -> Pairs:
     path, (count, digest) = run_a / QUESTIONS, asked[0]
     kept = questions_in(path, count)
     if (kept.count, kept.digest) != (count, digest):
-        raise InputError(f"{path}: not the questions that {run_a} answers")
+        raise InputError(f"{path}: these are not the questions that {run_a} answers")
     return Pairs(count, run_a, run_b)
 
 
@@ -148,7 +148,7 @@ def _answers(run: Path) -> Iterator[tuple[str, str | None]]:
     for place, line in read_lines(run / ANSWERS):
         answer = line.get("answer")
         if not isinstance(line.get("id"), str) or not isinstance(answer, str | None):
-            raise InputError(f"{place}: not an answer")
+            raise InputError(f"{place}: this line is not an answer")
         yield line["id"], answer
 
 

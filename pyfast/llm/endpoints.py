@@ -96,7 +96,7 @@ class Endpoint(ABC):
 
     def fault(self, what: str) -> CallError:
         """Return the error for an unusable reply."""
-        return CallError(f"{self.spec} answered {what}")
+        return CallError(f"{self.spec} returned {what}")
 
     def in_order(self, given: object, texts: int) -> list[Mapping[str, Any]]:
         """Return a reply's items in the order of the texts. The `index` of each item is the number of its text.
@@ -105,7 +105,7 @@ class Endpoint(ABC):
         by_number = {str(item.get("index")): item for item in items}
         if len(items) != texts or by_number.keys() != set(map(str, range(texts))):
             raise self.fault(
-                f"with {len(items)} results for {texts} texts, or with `index` values other than 0, 1, 2, …"
+                f"{len(items)} results for {texts} texts, or with `index` values other than 0, 1, 2, …"
             )
         return [by_number[str(place)] for place in range(texts)]
 

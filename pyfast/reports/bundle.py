@@ -423,7 +423,7 @@ def _written(process: Popen[bytes], sink: IO[bytes]) -> list[Series]:
     """Wait until a process has written its blocks. Returns the `Series` of each block that the process wrote,
     or raises the error that ended the process."""
     if code := process.wait():
-        raise RunError(f"a process that wrote a part of the report died ({code}); does it need more memory?")
+        raise RunError(f"a process that wrote a part of the report died ({code}); it may need more memory")
     sink.seek(0)
     written = []
     for line in sink:

@@ -167,7 +167,7 @@ class PassageFinder:
         try:
             return PassageFinder(self.index.within(uris))
         except InputError as error:  # The run's commit of the index is gone.
-            LOG.warning("%s; the evidence graphs of its questions are not shown", error)
+            LOG.warning("%s; the evidence graphs of the run's questions are not shown", error)
             return PassageFinder(None)
 
     def find(

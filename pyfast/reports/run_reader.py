@@ -100,7 +100,7 @@ class RunReader:
         for number, record in enumerate(self.run.records):
             if record.id == id:
                 return next(self.entries(asked, number, 1))
-        raise InputError(f"{self.path}: no finished question {id!r}")
+        raise InputError(f"{self.path}: there is no finished question {id!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class _Scores(Endpoint):
         items = self.in_order(data.get("results") if isinstance(data, dict) else data, texts)
         scores = [item.get("relevance_score", item.get("score")) for item in items]
         if not all(isinstance(score, int | float) and math.isfinite(score) for score in scores):
-            raise self.fault("with a score that is not a finite number")
+            raise self.fault("a score that is not a finite number")
         return scores
 
     async def prepare(self, calls: list[ServerCall]) -> None:
@@ -62,7 +62,9 @@ class _Scores(Endpoint):
                 LOG.info("%s accepts requests at %s with the field %s", self.spec, *form)
                 return
         if said:
-            raise InputError(f"{self.spec} accepts none of the requests for scores that pyfast knows: {said[0]}")
+            raise InputError(
+                f"{self.spec} accepts none of the rerank request formats that pyfast supports: {said[0]}"
+            )
 
 
 class EndpointReranker:

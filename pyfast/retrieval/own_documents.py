@@ -126,7 +126,7 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         if not own.arrays:
             own.make()  # here, in the thread of a batch
         elif not len(own.arrays["counts"]):
-            raise InputError("documents: none of them has passages")
+            raise InputError("documents: none of these documents has passages")
     return owns
 
 
@@ -279,7 +279,9 @@ def _moved(item: Any, own: OwnDocuments, first: int) -> Any:
     """Return an item of a question with the numbers of a joined index."""
     if isinstance(item, Pool):
         if len(item) and not 0 <= item.passages.min() <= item.passages.max() < len(own.base_rows):
-            raise IndexError(f"a passage is not among the {len(own.base_rows)} of the question's documents")
+            raise IndexError(
+                f"a passage number is out of range: the question's documents have {len(own.base_rows)} passages"
+            )
         return Pool(item.passages + np.int32(first), item.scores)
     if isinstance(item, ScoredSegments):
         return ScoredSegments(own.in_base(item.segments), item.scores)

@@ -171,7 +171,7 @@ class Terms(Sequence[str]):
             for name, dtype in (("offsets", np.int64), ("prefixes", np.uint64))
         )
         if len(offsets) != len(prefixes) + 1:
-            raise IndexFormatError(f"{files.folder}: the files of terms do not match; build the index again")
+            raise IndexFormatError(f"{files.folder}: the term files do not match; build the index again")
         return cls(offsets, files.file(f"{TERMS}/text.bin").data, prefixes, files)
 
     def save(self, folder: Path) -> None:

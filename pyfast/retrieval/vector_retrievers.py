@@ -198,7 +198,8 @@ class HybridRetriever:
         self._weights = [_weight(weight, of) for _, star, weight in parts if star]
         if len(parts) < 2 or len(self._weights) not in (0, len(parts)):
             raise InputError(
-                f"hybrid:{of}: expected at least two retrievers, such as bm25+dense, all with weights or none"
+                f"hybrid:{of}: expected at least two retrievers, such as bm25+dense; give weights to all of"
+                " them or to none"
             )
         self._retrievers: list[Retriever] = [index.retriever_named(name) for name, _, _ in parts]
         names = [retriever.fingerprint for retriever in self._retrievers]

@@ -196,8 +196,8 @@ class RunOptions(Options):
     The call counts towards the first question; for the others, the reply counts as reused. Failed calls are not
     shared"""
     sync: Sync = "normal"
-    """How safely the LLM's replies are stored. normal: a power cut can lose the most recent replies. full: a power
-    cut loses none.
+    """How durably the LLM's replies are stored. normal: a power cut can lose the most recent replies. full: a
+    power cut loses no replies.
 
     With `full`, storing each reply takes longer"""
     keep_prompts: bool = True

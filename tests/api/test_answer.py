@@ -127,7 +127,7 @@ def test_conversations_of_a_list_go_on(small: pyfast.Index, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("questions", "said"),
     [
-        (b"Who?", "expected a question as text"),
+        (b"Who?", "expected a question as a string"),
         ([], "there is no question"),
         ([3], "question 1: expected a string"),
         (["  "], "question 1: expected a `question`"),

@@ -221,8 +221,8 @@ async def test_hits(small: pyfast.Index) -> None:
         ({"system": "os:system"}, "expected a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
         ({"system": "rag", "question": ""}, "expected a `question`"),
-        ({"system": "rag", "history": ["Who is Huygens?"]}, "history, item 1: expected a pair of texts"),
-        ({"system": "rag", "history": [("Who?", None)]}, "history, item 1: expected a pair of texts"),
+        ({"system": "rag", "history": ["Who is Huygens?"]}, "history, item 1: expected a pair of strings"),
+        ({"system": "rag", "history": [("Who?", None)]}, "history, item 1: expected a pair of strings"),
     ],
 )
 async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], said: str) -> None:
@@ -231,7 +231,7 @@ async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], sai
             with pytest.raises(InputError, match=said):
                 await engine.answer(**{"question": "Who?", **given})
         assert (await engine.answer("Who?", system="rag")).state == "answered"
-        with pytest.raises(InputError, match="expected a question as text"):
+        with pytest.raises(InputError, match="expected a question as a string"):
             await anext(engine.answer_many(b"Who?", system="rag"))  # type: ignore[arg-type]
 
 
@@ -365,9 +365,9 @@ async def test_a_journal_is_read_as_a_run(small: pyfast.Index, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["run_tokens", "run_seconds"])
 def test_limits_of_runs_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match=f"budget {name}: limits only runs"):
+    with pytest.raises(InputError, match=f"budget {name}: applies only to runs"):
         pyfast.Engine(llm="instant", budget={name: 300})
-    with pytest.raises(InputError, match=f"budget {name}: limits only runs"):
+    with pytest.raises(InputError, match=f"budget {name}: applies only to runs"):
         pyfast.serve(llm="instant", systems=["direct"], budget={name: 300})
 
 

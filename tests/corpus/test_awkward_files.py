@@ -655,7 +655,7 @@ def test_lines_of_json_in_a_file_of_json(tmp_path: Path) -> None:
 def test_an_old_feather_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(40))
     _, (unread,) = found(tmp_path / "a.feather")
-    assert unread.missing and "version 1 of Feather" in unread.reason
+    assert unread.missing and "Feather version 1" in unread.reason
 
 
 def lines_of(path: Path) -> list[str]:
@@ -850,7 +850,7 @@ def test_a_page_in_another_encoding_than_it_says(tmp_path: Path) -> None:
         isinstance(document, TextDocument)
         and document.text.strip() == "Gr\u00f8nn lampe: 5 \u20ac hos Bj\u00f8rn."
     )
-    assert not unread.missing and unread.reason == "read as cp1252, because it is not utf-8"
+    assert not unread.missing and unread.reason == "read as cp1252, because the page is not utf-8"
     (tmp_path / "b.html").write_bytes(page.encode() * 3 + b"<p>\xff</p>")
     _, (unread,) = found(tmp_path / "b.html")
     assert unread.missing and "some characters are not valid utf-8" in unread.reason

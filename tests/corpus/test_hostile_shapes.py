@@ -183,7 +183,7 @@ def test_what_unpacks_to_gigabytes_is_refused_in_one_line(
     (tmp_path / "files" / "good.txt").write_text("The heron nests.", encoding="utf-8")
     ended, seconds, megabytes, said = index(tmp_path / "files", tmp_path / "IDX")
     assert ended == 2 and seconds < 30 and megabytes < 500, (ended, seconds, megabytes, said)
-    assert [name in line and "or more; unpack the file first" in line for line in said.splitlines()].count(
-        True
-    ) == 1
+    assert [
+        name in line and "suspiciously large; unpack the file first" in line for line in said.splitlines()
+    ].count(True) == 1
     assert Index(tmp_path / "IDX").corpus.documents == 1

@@ -157,7 +157,7 @@ def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) 
     with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
         pyfast.evaluate(run, source)
     for gold in (made.questions, made.gold, made.questions.parent):  # the folder has the corpus too
-        with pytest.raises(InputError, match="like a question or its gold, not a document"):
+        with pytest.raises(InputError, match="like a question or its gold answers, not a document"):
             pyfast.build_index(gold, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -292,13 +292,13 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("squad", source, tmp_path / "out")
     with pytest.raises(InputError, match="no such file"):
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
-    with pytest.raises(InputError, match="has no questions"):
+    with pytest.raises(InputError, match="contains no questions"):
         pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")
     with pytest.raises(InputError, match=r"there is no WikiTables-WithLinks in its folder"):
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
     write(tmp_path / "two" / "a.json", [HOTPOT])
     shutil.copy(tmp_path / "two" / "a.json", tmp_path / "two" / "b.json")
-    with pytest.raises(InputError, match=r"found a\.json, b\.json: pass one of them"):
+    with pytest.raises(InputError, match=r"found a\.json, b\.json; pass the path of one"):
         pyfast.convert("hotpotqa", tmp_path / "two", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     pyfast.convert("hotpotqa", tmp_path / "two" / "a.json", tmp_path / "out")

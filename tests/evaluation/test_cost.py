@@ -123,7 +123,7 @@ def test_sums_of_a_run(runs: list[Path], questions: Path, tmp_path: Path) -> Non
     assert wide[f"{run}: money"].to_dict() == pytest.approx(paid) and wide[f"{runs[1]}: money"].sum() > 0
     pyfast.export(runs, tmp_path / "plain.parquet", questions)
     assert "money" not in pd.read_parquet(tmp_path / "plain.parquet").columns
-    with pytest.raises(InputError, match="one row per source cannot show money"):
+    with pytest.raises(InputError, match="one row per source cannot show costs"):
         pyfast.export(runs, tmp_path / "s.parquet", sources=True, prices=prices)
     with pytest.raises(InputError, match="in memory"):
         pyfast.answer(["Who?"], llm="instant", system="direct").money(prices)

@@ -181,7 +181,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_pairs(a, tmp_path / "none")
     kept = (a / "questions.jsonl").read_bytes()
     (a / "questions.jsonl").write_bytes((other / "questions.jsonl").read_bytes())
-    with pytest.raises(InputError, match=r"questions\.jsonl: not the questions that .* answers"):
+    with pytest.raises(InputError, match=r"questions\.jsonl: these are not the questions that .* answers"):
         open_pairs(a, b)
     (a / "questions.jsonl").write_bytes(kept)
     lines = (b / "answers.jsonl").read_text().splitlines(keepends=True)
@@ -190,7 +190,7 @@ def test_runs_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="finish this run first"):
             open_pairs(a, b).digest()
     (b / "answers.jsonl").write_text('{"id": "q0", "answer": 7}\n')
-    with pytest.raises(InputError, match=r"answers\.jsonl, line 1: not an answer"):
+    with pytest.raises(InputError, match=r"answers\.jsonl, line 1: this line is not an answer"):
         open_pairs(a, b).digest()
 
 

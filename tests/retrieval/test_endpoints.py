@@ -84,7 +84,7 @@ def test_the_size_that_the_server_takes_is_remembered() -> None:
         ("count", "9 results for 10 texts"),
         ("twice", "`index` values other than 0, 1, 2"),
         ("lengths", "vectors of different lengths"),
-        ("text", "neither numbers nor base64"),
+        ("text", "neither a list of numbers nor base64"),
         ("nan", "finite numbers"),
         ("bare_nan", "finite numbers"),
         ("infinite", "finite numbers"),
@@ -202,7 +202,7 @@ def test_rerankers_that_cannot_be_used(tmp_path: Path) -> None:
     index = pyfast.build_index(documents(5), tmp_path / "IDX")
     passages = [np.arange(3, dtype=np.int32)]
     with vector_server("--rerank", "documents@/elsewhere") as url:
-        with pytest.raises(InputError, match="accepts none of the requests for scores that pyfast knows"):
+        with pytest.raises(InputError, match="accepts none of the rerank request formats that pyfast supports"):
             EndpointReranker(index, url).score(["q"], passages)
         with pytest.raises(InputError, match="accepts none of the requests"):  # and each time
             EndpointReranker(index, url).score(["q"], passages)

@@ -109,7 +109,7 @@ def folder(embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.mark.skipif(torch.cuda.device_count() > 60, reason="a machine with very many GPUs")
 def test_no_other_device_takes_the_place_of_a_missing_one(folder: Path, tmp_path: Path) -> None:
     there_is_none = pyfast.Hardware("cuda:60")
-    with pytest.raises(DeviceError, match=r"device cuda:60: torch sees .* use --device cpu"):
+    with pytest.raises(DeviceError, match=r"device cuda:60: torch finds .* use --device cpu"):
         pyfast.open_index(folder, "dense", hardware=there_is_none)
     with pytest.raises(DeviceError, match="cuda:60"):
         pyfast.build_index([{"id": "a", "text": "b"}], tmp_path / "index", hardware=there_is_none)

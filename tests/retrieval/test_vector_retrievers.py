@@ -180,7 +180,7 @@ def test_expansion_by_neighbours_is_a_slow_reference(both: Path) -> None:
     [
         ("sparse", "has no sparse vectors: build it with `pyfast index --vectors sparse`"),
         ("hybrid:bm25", "expected at least two retrievers"),
-        ("hybrid:bm25*0.5+dense", "all with weights or none"),
+        ("hybrid:bm25*0.5+dense", "give weights to all of them or to none"),
         ("hybrid:bm25*x+dense*1", "expected weights above 0, got 'x'"),
         ("hybrid:bm25*-1+dense*1", "expected weights above 0"),
         ("hybrid:bm25+nothing", "unknown retriever 'nothing'"),

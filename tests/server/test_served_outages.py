@@ -82,13 +82,13 @@ async def test_it_is_not_ready_after_the_first_question_without_an_answer(
             else:
                 assert (await served.ask())[0] == 504
             assert await ready(served) == 503
-            assert told(caplog, "the LLM is out: ") == 1 and llm.url in caplog.text
+            assert told(caplog, "the LLM is down: ") == 1 and llm.url in caplog.text
             if how in ("429", "500"):
                 llm.mode = "ok"
             else:
                 await llm.listen(port)
             await until_ready(served, 200)
-            assert told(caplog, "the LLM answers again") == 1 and told(caplog, "the LLM is out: ") == 1
+            assert told(caplog, "the LLM answers again") == 1 and told(caplog, "the LLM is down: ") == 1
 
 
 async def test_a_key_that_is_refused_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,7 +113,7 @@ async def test_a_client_that_leaves_a_slow_llm_does_not_make_it_count_as_out(
         for _ in range(10):
             assert await ready(served) == 200
             await asyncio.sleep(0.1)
-        assert llm.probes == 1 and not told(caplog, "the LLM is out: ")
+        assert llm.probes == 1 and not told(caplog, "the LLM is down: ")
 
 
 async def test_an_llm_that_says_nothing_is_out_when_a_test_call_gets_no_reply(
@@ -126,6 +126,6 @@ async def test_an_llm_that_says_nothing_is_out_when_a_test_call_gets_no_reply(
             llm.mode = "hang"
             assert (await served.ask())[0] == 504
             await until_ready(served, 503)
-            assert told(caplog, "the LLM is out: ") == 1
+            assert told(caplog, "the LLM is down: ") == 1
             llm.mode = "ok"
             await until_ready(served, 200)

@@ -98,4 +98,4 @@ def _ask_once(folder: Path, *given: object) -> None:
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING) ", line) for line in lines), lines
     assert sum("WARNING request mine failed (503 llm_unavailable): " in line for line in lines) == 1
     assert sum('"POST /v1/chat/completions" 503 ' in line for line in lines) == 1
-    assert sum("the LLM is out: " in line for line in lines) == 1
+    assert sum("the LLM is down: " in line for line in lines) == 1

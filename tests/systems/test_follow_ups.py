@@ -99,7 +99,7 @@ def test_it_is_part_of_what_a_run_is(small: pyfast.Index, tmp_path: Path) -> Non
     assert [call.prompt for call in run.prompts("t2")] == ["rewrite_turn", "answer"]
     with pytest.raises(InputError, match="follow_ups"):
         ask(small, rewriting(), run=tmp_path / "run", follow_ups="off")
-    with pytest.raises(InputError, match="graph_convqa reads conversations itself"):
+    with pytest.raises(InputError, match="graph_convqa handles conversations itself"):
         ask(small, rewriting(), system="graph_convqa", settings={"graph": False, "memory": "off"})
     with pytest.raises(InputError, match="expected one of off, rewrite, resolve, got 'redo'"):
         ask(small, rewriting(), follow_ups="redo")

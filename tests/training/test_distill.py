@@ -118,7 +118,7 @@ def test_questions_of_a_test_are_refused(run: Path, questions: Path, tmp_path: P
     other = {"id": "q7", "question": "Which moon is red?", "answers": ["Io"]}
     assert refused(other) == ""  # the same id by chance, of another question
     assert refused(other, {**ASKED[3], "id": "x"}).endswith(
-        " contains questions from " + f"{test} (1, among them 'x')"
+        " contains questions from the test file " + f"{test} (1, among them 'x')"
     )
     assert "among them 'q8'" in refused({"id": "q8", "answers": ["Io"]})  # a gold file without questions
     assert "among them 'y'" in refused({"id": "y", "question": "which MOON has number 9", "answers": ["Io"]})

@@ -215,8 +215,10 @@ def _killed_and_resumed(checked: _Checked) -> str:
                     break
             killed_at.append(_lines(run))
     if process.returncode:
-        last = (output_path.read_text(errors="replace").strip().splitlines() or ["no word"])[-1]
-        raise _NotHeldError(f"after {len(killed_at)} kills, the run ended with {process.returncode}: {last}")
+        last = (output_path.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
+        raise _NotHeldError(
+            f"after {len(killed_at)} kills, the run ended with exit code {process.returncode}: {last}"
+        )
     records = _recorded(run)
     _check_complete(records, checked.questions)
     _check_same(records, checked.plain, "after it was killed and resumed")
@@ -274,8 +276,8 @@ def _poison(checked: _Checked) -> str:
     records = _beside(checked, "poison", poisoned(checked.questions), llm, "hostile questions")
     if llm.leaks:
         raise _NotHeldError(
-            f"{', '.join(llm.leaks)} of a question reached the LLM as a control token: fill it into a Prompt, or"
-            " pass it through pyfast.engine.plain"
+            f"control tokens in a question reached the LLM ({', '.join(llm.leaks)}): fill the question into a"
+            " Prompt, or pass it through pyfast.engine.plain"
         )
     return _states(records)
 

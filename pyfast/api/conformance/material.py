@@ -139,7 +139,8 @@ class CheckLLM:
         tokens = sum(map(len, contents)) // _CHARACTERS_PER_TOKEN + request.max_tokens
         if tokens > self.context_window:
             raise CallError(
-                f"prompt and answer take {tokens} tokens, the context window has {self.context_window}"
+                f"the prompt and the answer take {tokens} tokens, but the context window has only"
+                f" {self.context_window}"
             )
         for message in request.messages:
             if message.role != "system":

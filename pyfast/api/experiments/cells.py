@@ -471,14 +471,14 @@ def _check_same(work: _Work, data: _DataSet, place: Path, **models: str) -> None
     noted = orjson.loads(notes.read_bytes()) if notes.exists() else {}
     before = noted.get(place.name, {}) if place.exists() else {}
     if place.exists() and not before:
-        LOG.warning("%s: not known whether %s has changed since this index was built", place, corpus)
+        LOG.warning("%s: it is not known whether %s has changed since this index was built", place, corpus)
     if changed := next((one for one, value in now.items() if before.get(one, value) != value), None):
         known = {"corpus": str(corpus), "vectors": "the key `vectors` of the plan"}
         what = known.get(changed) or f"the {changed.replace('_', ' ')}"
         if (work.folder / "runs").exists() and not work.options.restart:  # Without runs, nothing is lost.
             raise InputError(
-                f"{what} has changed since {place} was made; use another --out, or --restart to make the index"
-                " again and answer all questions again"
+                f"{what} has changed since {place} was built; use another --out, or use --restart to build the"
+                " index again and answer all questions again"
             )
         aside = free_name(place, "old")
         place.rename(aside)

@@ -107,7 +107,7 @@ class Bench:
         for name in _SAME:
             if name in earlier and earlier[name] != self.about.get(name) and (of_two or name != "system"):
                 values = (name.replace("_", " "), earlier[name], self.about.get(name))
-                LOG.warning("the two measurements are not of the same thing: %s was %s, is %s", *values)
+                LOG.warning("the two measurements differ in their setup: %s was %s and is now %s", *values)
         loads = {old["load"] if of_two else _of_system(other, old["load"]): old for old in earlier["loads"]}
         changes = []
         for new in self.loads:
@@ -219,7 +219,7 @@ def bench(
     """
     at_least_one("concurrency", concurrency)
     if not (load.rates or load.clients or load.sweep or load.trace):
-        raise InputError("no load: set rates, clients, trace or sweep")
+        raise InputError("no load was given: set rates, clients, trace or sweep")
     for number in load.clients:
         at_least_one("clients", number)
     systems = [system] if isinstance(system, str | System) else list(system)

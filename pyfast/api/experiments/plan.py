@@ -190,7 +190,7 @@ def read_plan(given: str | Path | Mapping[str, Any] | Plan) -> Plan:
         return Plan.model_validate(content)
     except FileNotFoundError:
         near = did_you_mean(str(given), names)
-        known = f"the plans of pyfast: {', '.join(names)}"
+        known = f"pyfast's plans: {', '.join(names)}"
         raise InputError(f"{given}: there is no such file or plan{near}; {known}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{given}: {error}") from None

@@ -225,7 +225,7 @@ def _rows(
         yield row
     if longer:
         more = f"line {first}: more cells than the header" + (f" (in {longer} rows)" if longer > 1 else "")
-        faults.append(Unread(path, f"{more}; these cells are stored without a name", missing=False))
+        faults.append(Unread(path, f"{more}; these cells are stored without a column name", missing=False))
 
 
 _PARTS_OF_LINE = re.compile(r"""\\.|["']|[^\\"']+|\\""", re.DOTALL)

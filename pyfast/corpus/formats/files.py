@@ -230,7 +230,10 @@ def check_cells(path: Path, cells: int) -> None:
 def check_growth(path: Path, packed: int, unpacked: int) -> None:
     """Raise InputError if the unpacked content of a file is far larger than the file."""
     if unpacked > _MOST or unpacked > max(_ALWAYS, _GROWTH * packed):
-        raise InputError(f"{path}: {packed:,} bytes unpack to {unpacked:,} or more; unpack the file first")
+        raise InputError(
+            f"{path}: {packed:,} bytes unpack to {unpacked:,} or more, which is suspiciously large;"
+            " unpack the file first"
+        )
 
 
 _MAIN = "_rels/.rels"
@@ -320,4 +323,4 @@ def refuse_published(path: Path) -> None:
     if name is not None:
         command = f"`pyfast data convert {name} {path} --out DIR`"
         makes = f"{command} turns it into questions and gold answers, and a corpus if the set has one"
-        raise GoldError(f"{path}: this is a published file of {name}; {makes}")
+        raise GoldError(f"{path}: this file belongs to the published data set {name}; {makes}")

@@ -74,9 +74,9 @@ def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
         if other is None and (encoding is None or b"\0" in data):
             raise not_text(path)
         if other in (None, encoding):
-            unread.append(Unread(path, f"some characters are not valid {encoding}; save it as UTF-8"))
+            unread.append(Unread(path, f"some characters are not valid {encoding}; save the file as UTF-8"))
         elif encoding is not None:
-            unread.append(Unread(path, f"read as {other}, because it is not {encoding}", missing=False))
+            unread.append(Unread(path, f"read as {other}, because the page is not {encoding}", missing=False))
             encoding = other
     soup = _parsed(data, encoding)
     text = Text()

@@ -81,7 +81,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     known = frozenset(word.lower().replace("\u2010", "-") for page in raw for word in _WORD.findall(page))
     pages = [_joined(page, known) for page in _joined_pages(raw)]
     if not any(pages):
-        raise InputError(f"{path}: no text on any of {len(pages)} pages, which may be scanned; run OCR first")
+        raise InputError(f"{path}: no text was found (pages: {len(pages)}); if the pages are scans, run OCR first")
     empty = [number for number, page in enumerate(pages, 1) if not page]
     marks = marks or _headings_of(lines)
     starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])

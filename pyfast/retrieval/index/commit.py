@@ -76,12 +76,12 @@ def _condition(text: str) -> Condition:
     if match is None:
         raise InputError(
             f"filter {text!r}: expected KEY=VALUE, with source, title, level, time or meta.NAME as the key and"
-            " =, !=, <, <=, > or >= between"
+            " =, !=, <, <=, > or >= as the operator"
         )
     key, operator, value = match[1], match[2], match[3].strip()
     if operator in _ORDER:
         if key == "level":
-            raise InputError(f"filter {text!r}: a level has no order; use = or !=")
+            raise InputError(f"filter {text!r}: levels have no order; use = or !=")
         return Condition(key, operator, (value,))
     values = tuple(part.strip() for part in value.split("|"))
     if key == "level" and not set(values) <= set(_LEVELS):
@@ -215,7 +215,7 @@ class Commit:
         sources = sorted(found.values())
         part = make_part(map(whole.corpus.document, sources), self.parameters)
         if not part.counts.total_length:
-            raise InputError("documents: none of them has passages")
+            raise InputError("documents: none of these documents has passages")
         if whole.vectors:
             ends = np.append(whole.corpus.roots, len(whole.corpus))
             passages = np.asarray(whole.passages)

@@ -142,7 +142,9 @@ class Index:
         Raises `InputError` if one of them was given as a function.
         """
         if not isinstance(self._retriever, str) or not isinstance(self._rerank, str):
-            raise InputError(f"{self.folder}: other processes cannot open it; pass retriever and rerank as text")
+            raise InputError(
+                f"{self.folder}: other processes cannot open this index; pass retriever and rerank as strings"
+            )
         return self._retriever, self._rerank, [str(one) for one in self.filter], self.hardware
 
     def at(self, commit: int) -> Index:
@@ -363,7 +365,7 @@ class Index:
 
     def _line(self, passage: int) -> bytes:
         if not 0 <= passage < self._starts[-1]:
-            raise IndexError(f"passage {passage} of {self._starts[-1]}")
+            raise IndexError(f"there is no passage {passage}; the index has {self._starts[-1]}")
         number = int(np.searchsorted(self._starts, passage, side="right")) - 1
         rows, row = self._rows[number], passage - int(self._starts[number])
         row = row if rows is None else int(rows[row])

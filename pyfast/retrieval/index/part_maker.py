@@ -232,8 +232,8 @@ class PartMaker(contextlib.ExitStack):
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            memory = "; does it need more memory?" if code < 0 else ""  # The kernel kills if there is no more.
-            raise RunError(f"a process that made a part of the index died ({code}){memory}")
+            memory = "; it may need more memory" if code < 0 else ""  # The kernel kills if there is no more.
+            raise RunError(f"a process that was building a part of the index died ({code}){memory}")
         if told := json.loads(line):
             raise error_of(*told)
 

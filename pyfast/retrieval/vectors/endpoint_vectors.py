@@ -40,7 +40,7 @@ class _Embeddings(Endpoint):
         items = self.in_order(data.get("data") if isinstance(data, dict) else None, texts)
         vectors = [self._vector(item.get("embedding")) for item in items]
         if len({len(vector) for vector in vectors}) > 1:
-            raise self.fault("with vectors of different lengths")
+            raise self.fault("vectors of different lengths")
         return vectors
 
     @cached_property
@@ -57,7 +57,7 @@ class _Embeddings(Endpoint):
         length."""
         made: Float32 = np.array(self.values([(texts, "")])[0], np.float32)
         if made.shape[1] != self.dimensions:
-            raise InputError(f"{self.spec}: its vectors have the length {made.shape[1]}, not {self.dimensions}")
+            raise InputError(f"{self.spec}: its vectors have {made.shape[1]} dimensions, not {self.dimensions}")
         return unit(made)
 
     def _vector(self, given: object) -> Float32:
@@ -68,9 +68,9 @@ class _Embeddings(Endpoint):
                 with np.errstate(over="ignore"):
                     vector = np.array(given, np.float64).astype(np.float32)
         except (ValueError, TypeError):
-            raise self.fault("with a vector that is neither numbers nor base64") from None
+            raise self.fault("a vector that is neither a list of numbers nor base64") from None
         if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
-            raise self.fault("with a vector that is not a list of finite numbers")
+            raise self.fault("a vector that is not a list of finite numbers")
         return vector
 
 

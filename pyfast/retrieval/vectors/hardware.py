@@ -13,6 +13,7 @@ from pyfast.errors import DeviceError
 from pyfast.llm.protocol import ON_GPU, ServerCall, count_calls
 from pyfast.utils.extras import explained
 from pyfast.utils.options import Hardware
+from pyfast.utils.text_forms import counted
 
 _ROWS = 1 << 16  # of an array that are copied to a device in one step
 
@@ -32,7 +33,7 @@ def torch_device(hardware: Hardware) -> str:
         return "cuda" if seen else "cpu"
     if (torch.device(hardware.device).index or 0) >= seen:
         cause = "" if torch.version.cuda else ": this torch was built without CUDA"
-        raise DeviceError(f"device {hardware.device}: torch sees {seen} GPUs{cause}; use --device cpu")
+        raise DeviceError(f"device {hardware.device}: torch finds {counted(seen, 'GPU')}{cause}; use --device cpu")
     return hardware.device
 
 

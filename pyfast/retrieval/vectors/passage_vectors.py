@@ -391,7 +391,9 @@ def open_vectors(files: MappedFolder, passages: int) -> dict[str, PassageVectors
             file = files.file(f"{kind}/vectors.npy")
             matrix = file.array(np.float32, dimensions=2)
             if len(matrix) != passages:
-                raise IndexFormatError(f"{files.folder}: {kind} does not match its passages; build it again")
+                raise IndexFormatError(
+                    f"{files.folder}: the {kind} vectors do not match the passages; build the index again"
+                )
             vectors[kind] = checked(matrix, file)
         elif f"{kind}/codes.npy" in files:
             vectors[kind] = TokenStore.map(files, kind, passages)
