@@ -28,6 +28,7 @@ from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.index.manifest import is_index, read_manifest
 from pyfast.utils.sqlite_files import fault
+from pyfast.utils.text_forms import counted
 
 T = TypeVar("T")
 # Errors of the machine: missing permissions, no file handles left, a disk that cannot be read or written.
@@ -76,7 +77,9 @@ class Verification:
         for result, looked in (("damaged", True), ("could not be checked", False)):
             if names := [check.name for check in self.checks if not check.passed and check.looked == looked]:
                 results.append(f"{result}: {', '.join(names)}")
-        return f"{self.path}: {self.kind}, {len(self.checks)} checks: {'; '.join(results) or 'undamaged'}"
+        return (
+            f"{self.path}: {self.kind}, {counted(len(self.checks), 'check')}: {'; '.join(results) or 'undamaged'}"
+        )
 
 
 def verify(path: str | Path) -> Verification:
@@ -189,7 +192,7 @@ def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
         raise _DamageError(
             f"these are not the questions that {CONFIGURATION} records; delete this file and repeat the command"
         )
-    return f"{questions.count} questions"
+    return counted(questions.count, "question")
 
 
 def _opened(journal: Path) -> contextlib.closing[sqlite3.Connection]:
@@ -215,8 +218,8 @@ def _journal(folder: Path, total: int | None) -> str:
                 of = "" if total is None else f" of {total}"
                 raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
         prompts = KeptPrompts(database).check()
-    kept = f", {prompts} prompts" if prompts else ""
-    return f"{completions} completions, {ended} questions ended{kept}"
+    kept = f", {counted(prompts, 'prompt')}" if prompts else ""
+    return f"{counted(completions, 'completion')}, {counted(ended, 'question')} ended{kept}"
 
 
 def _traces_digests(path: Path) -> list[str]:
@@ -255,7 +258,8 @@ def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -
 def _traces(folder: Path, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
         raise _DamageError(f"only {len(traces)} of the {answers} lines can be read")
-    return f"{len(traces)} lines match the journal{_compare(_known(folder, 'trace'), traces)}"
+    match = counted(len(traces), "line matches", "lines match")
+    return f"{match} the journal{_compare(_known(folder, 'trace'), traces)}"
 
 
 def _known(folder: Path, column: str) -> dict[int, str | None]:
@@ -282,7 +286,7 @@ def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:
 
 def _snapshot(folder: Path) -> str:
     store = Knowledge.open(folder)
-    return f"{len(store)} triples, {len(store.manifest['files'])} files"
+    return f"{counted(len(store), 'triple')}, {counted(len(store.manifest['files']), 'file')}"
 
 
 def _index(folder: Path) -> Iterator[Check]:
@@ -290,14 +294,14 @@ def _index(folder: Path) -> Iterator[Check]:
         index = Index(folder)
         index.check_all()
         manifest = index.manifest
-        return f"{manifest['passages']} passages, {len(manifest['files'])} files"
+        return f"{counted(manifest['passages'], 'passage')}, {counted(len(manifest['files']), 'file')}"
 
     def documents() -> str:
         index = Index(folder)
         for part in index.parts:
             if uri := other_than_digest(part.corpus):
                 raise _DamageError(f"{uri} does not match its digest; build the index again")
-        return f"{index.manifest['documents']} documents, as they were read"
+        return f"{counted(index.manifest['documents'], 'document')} with the right digest"
 
     def snapshots() -> str:
         current = current_number(home)

@@ -366,7 +366,7 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
     placed = ((f"{path}, row {number}", row, b"") for number, row in enumerate(records(path, no_text), start=1))
     yield from documents_of_records(uri, path, placed)
     for column, times in no_text.items():
-        yield Unread(path, f"column {column}: {times} values are bytes but not UTF-8, and are left out")
+        yield Unread(path, f"column {column}: values left out because they are bytes but not UTF-8: {times}")
 
 
 def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[str, Any]]:

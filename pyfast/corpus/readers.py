@@ -37,6 +37,7 @@ from pyfast.corpus.grids import COLUMNS, narrow, title_of, without_long_cells
 from pyfast.corpus.jsonl_documents import read_columnar, read_json_documents, read_jsonl_documents
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.utils.extras import explained
+from pyfast.utils.text_forms import counted
 
 Root = tuple[str, Literal["folder", "files", "file"]]
 """(an absolute path, what it stands for). `folder`: all files below it. `files`: the files directly in it. `file`:
@@ -228,7 +229,11 @@ def _documents(
             raise InputError(reason if reason.startswith(str(path)) else f"{path}: {reason}") from error
         shown = NO_READER if reader is None else reason.removeprefix(f"{path}: ").removeprefix(f"{path}, ")
         told.close()
-        kept = f" (the {given} documents before this fault are in the index)" if given else ""
+        kept = (
+            f" ({counted(given, 'document')} before this fault {'is' if given == 1 else 'are'} in the index)"
+            if given
+            else ""
+        )
         unread.append(Unread(path, shown + kept, whole=not given))
 
 

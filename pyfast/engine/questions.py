@@ -304,7 +304,7 @@ def _json(value: object) -> bytes:
 def _placed(given: Iterable[object], mappings: dict[str, Mapping[Any, Any]]) -> Iterator[tuple[str, Question]]:
     """Apply `read_question` to all questions, and add the mappings among them to `mappings`."""
     if isinstance(given, bytes | Mapping):
-        raise InputError("questions: expected a question as text, a list of questions, or a question file")
+        raise InputError("questions: expected a question as a string, a list of questions, or a question file")
     for number, it in enumerate(given, start=1):
         if isinstance(it, Mapping):
             mappings[str(number)] = dict(it)

@@ -17,6 +17,7 @@ from pyfast.api.verification import Verification
 from pyfast.engine.configuration import read_configuration, write_configuration
 from pyfast.errors import InputError
 from pyfast.retrieval import Index
+from pyfast.utils.text_forms import counted
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_what_is_not_as_it_was_written_is_found(run: Path, harm: Callable[[Path]
     harm(run)
     found = verify(run)
     assert failed(found) == names
-    assert found.summary == f"{run}: run, {len(found.checks)} checks: damaged: {', '.join(names)}"
+    assert found.summary == f"{run}: run, {counted(len(found.checks), 'check')}: damaged: {', '.join(names)}"
 
 
 def test_a_killed_run_is_whole_and_can_be_verified_while_it_works(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_records(tmp_path: Path) -> None:
             "x.jsonl",
             b'{"kind": "table", "id": "a", "rows": [["1"]], "links": {"0,1": ["t"]}}\n',
             1,
-            "not in the table",
+            "points outside the table",
         ),
         (
             "x.jsonl",

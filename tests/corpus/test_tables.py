@@ -84,7 +84,7 @@ def test_cells_lie_where_they_cover(rows: list[list[tuple[str, int, int]]]) -> N
 def test_absurd_spans_are_refused_or_cut() -> None:
     laid, _ = grid_of([[("title", 1, 1_000_000)], [("a", 1, 1), ("b", 1, 1)]], 1000)
     assert laid == [["title", "title"], ["a", "b"]]
-    with pytest.raises(InputError, match="span more than"):
+    with pytest.raises(InputError, match="cover more than"):
         grid_of([[("x", 0, 1000)] for _ in range(9000)], 1000)
 
 
@@ -353,7 +353,7 @@ def test_a_table_of_absurd_spans_falls_alone(tmp_path: Path) -> None:
     text, table = read([tmp_path / "p.html"], unread)
     assert isinstance(text, TextDocument) and text.text == "Before.\n\n"
     assert isinstance(table, Table) and table.rows == (("c", "d"),)
-    assert [it.missing for it in unread] == [True] and "table 1: its cells span" in unread[0].reason
+    assert [it.missing for it in unread] == [True] and "table 1: merged cells cover" in unread[0].reason
 
 
 def test_the_text_of_a_page(tmp_path: Path) -> None:

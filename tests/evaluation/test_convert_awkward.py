@@ -292,7 +292,7 @@ def test_paragraphs_of_one_title_all_stay(tmp_path: Path) -> None:
     assert gold[0]["supporting_facts"] == [["Varn", 1], ["Missing", 0]]
     assert made.notes == (
         "documents left out because they have no text: 2",
-        "questions with gold evidence that is missing in the corpus: 1",
+        "questions with gold evidence that is missing from the corpus: 1",
         "questions with a repeated id, which got a new id of the form `ID (2)`: 1",
         "questions that search the whole corpus, because it has none of their own documents: 1",
     )
@@ -334,7 +334,7 @@ def test_beir_is_evaluated_by_its_judgements(tmp_path: Path) -> None:
     for note in (
         "queries left out because test.tsv",
         "queries of test.tsv left out because they are not in queries.jsonl: 1",
-        "questions with gold evidence that is missing in the corpus: 1",
+        "questions with gold evidence that is missing from the corpus: 1",
         "documents left out because an earlier document has the same id: 1",
         "documents left out because they have no text: 1",
     ):

@@ -342,7 +342,7 @@ def test_a_changed_corpus_is_refused_until_a_restart(data: Path, tmp_path: Path)
     changed(corpus, "made by maker 4", "made by builder 4")
     for one in (plan, more):
         with pytest.raises(
-            InputError, match=r"moons/corpus.jsonl has changed since .*another --out, or --restart"
+            InputError, match=r"moons/corpus.jsonl has changed since .*another --out, or use --restart"
         ):
             go(one)
     for run in go(more, restart=True):

@@ -167,7 +167,7 @@ def test_the_manifest_names_the_model_and_no_key(tmp_path: Path, monkeypatch: py
         assert "whale" in pyfast.open_index(tmp_path / "IDX").text(int(found.passages[0]))
         with pytest.raises(InputError, match="were not made with openai:other"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:other@{url}")
-        with pytest.raises(InputError, match="length 64, not 128"):
+        with pytest.raises(InputError, match="64 dimensions, not 128"):
             pyfast.open_index(tmp_path / "IDX", f"dense:openai:m@{other}").search(["number 13"], 1)
     for path in (tmp_path / "IDX").rglob("*"):
         assert path.is_dir() or b"secret" not in path.read_bytes()
@@ -204,7 +204,7 @@ def test_rerankers_that_cannot_be_used(tmp_path: Path) -> None:
     with vector_server("--rerank", "documents@/elsewhere") as url:
         with pytest.raises(InputError, match="accepts none of the rerank request formats that pyfast supports"):
             EndpointReranker(index, url).score(["q"], passages)
-        with pytest.raises(InputError, match="accepts none of the requests"):  # and each time
+        with pytest.raises(InputError, match="accepts none of the rerank request formats"):  # and each time
             EndpointReranker(index, url).score(["q"], passages)
     with vector_server("--always", "key") as url, pytest.raises(LLMUnavailableError, match="API key"):
         EndpointReranker(index, url).score(["q"], passages)

@@ -203,7 +203,7 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
     (corpus / "broken.jsonl").unlink()
     write(corpus.parent / "e", "other.txt")
     pyfast.update_documents(index, corpus.parent / "e")
-    with pytest.raises(InputError, match="e: the index also has documents from here"):
+    with pytest.raises(InputError, match="e: the index also has documents from this path"):
         pyfast.sync_documents(index, corpus)
     assert pyfast.sync_documents(index, [corpus, corpus.parent / "e"]).uris["deleted"] == ["readme.txt"]
     for path in (corpus.parent / "e").iterdir():
