@@ -211,9 +211,9 @@ def test_several_systems_get_the_same_loads(
     caplog.clear()
     fewer = pyfast.bench(["Who? wait 9000 us"], load, system="rag", settings={"k": 2}, **given)
     fewer.compare({**alone.as_json(), "corpus": "another"})
-    assert [one.partition(": ")[2] for one in caplog.messages if "same thing" in one] == [
-        "settings was {}, is {'k': 2}",
-        f"corpus was another, is {fewer.about['corpus']}",
+    assert [one.partition(": ")[2] for one in caplog.messages if "differ in their setup" in one] == [
+        "settings was {} and is now {'k': 2}",
+        f"corpus was another and is now {fewer.about['corpus']}",
     ]
     for systems, sweep in (([], False), (["rag", "rag"], False), (["rag", "direct"], True)):
         with pytest.raises(InputError, match="system: expected one system"):
