@@ -37,9 +37,9 @@ def test_a_file_has_the_options_of_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("outag = 3", "o.toml: outag: no such option; did you mean outage"),
-        ("xyzzy = 3", "xyzzy: no such option; known: prompts, follow_ups"),
-        ("[sampling]\nsede = 1", r"sampling\.sede: no such option; did you mean seed"),
+        ("outag = 3", "o.toml: outag: there is no such option; did you mean outage"),
+        ("xyzzy = 3", "xyzzy: there is no such option; known: prompts, follow_ups"),
+        ("[sampling]\nsede = 1", r"sampling\.sede: there is no such option; did you mean seed"),
         ("sampling = 1", "sampling: expected a table"),
         ("strict = 1", "strict: expected true or false, got 1"),
         ("sample = true", "sample: expected a number, got True"),
@@ -76,11 +76,11 @@ def test_a_command_refuses_what_it_does_not_take(tmp_path: Path) -> None:
     (tmp_path / "o.toml").write_text("sample = 3")
     line = ["judge", "A", "B", "--run", str(tmp_path / "run"), "--options", str(tmp_path / "o.toml")]
     done = CliRunner().invoke(app, line)
-    assert "sample: no such option; known: outage, sync, restart, retry_failed" in str(done.exception)
+    assert "sample: there is no such option; known: outage, sync, restart, retry_failed" in str(done.exception)
 
 
 def test_a_function_refuses_what_has_no_effect_there() -> None:
-    with pytest.raises(InputError, match="sample: judge_runs has no such option, only outage, sync"):
+    with pytest.raises(InputError, match="sample: judge_runs does not have this option, only outage, sync"):
         judge_runs("A", "B", run="RUN", options=pyfast.RunOptions(sample=3))
 
 

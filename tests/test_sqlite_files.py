@@ -191,7 +191,7 @@ def test_a_statement_without_end_is_given_up(tmp_path: Path) -> None:
     database = open_database(tmp_path / "new")
     with pytest.raises(sqlite3.OperationalError) as error:
         database.execute(f"SELECT count(i) FROM ({ENDLESS})")
-    assert fault(error.value) == "damaged: reading the file does not end"
+    assert fault(error.value) == "damaged: the file cannot be read to its end"
     assert database.execute("SELECT 1").fetchone() == (1,)  # the next one starts again
 
 

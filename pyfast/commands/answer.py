@@ -11,6 +11,7 @@ from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
 from pyfast.utils.options import Cluster, Hardware, Option, RunOptions, Sampling
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.api.estimate import Estimate
@@ -70,10 +71,10 @@ def answer(
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
         _show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
         if options.reused:
-            say("calls that --reuse takes from an earlier run are counted as new calls")
+            say("this estimate counts replies reused with --reuse as new LLM calls")
         return
     if run is None:
-        raise InputError("answer: needs --run FOLDER, the folder of the run")
+        raise InputError("answer needs --run FOLDER, the folder of the run")
     export_spans()
     work = partial(pyfast.api.answer.answer, questions, run=run, limit=limit, sampling=sampling, options=options)
 
@@ -89,7 +90,9 @@ def _show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
     from pyfast.evaluation.tables import shown
 
-    say(f"estimate for {expected.questions} questions, from {plain(expected.basis)}, with 95 % intervals:")
+    say(
+        f"estimate for {counted(expected.questions, 'question')}, from {plain(expected.basis)}, with 95 % intervals:"
+    )
     rows = {
         "LLM calls": expected.llm_calls,
         "prompt tokens": expected.prompt_tokens,

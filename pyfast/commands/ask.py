@@ -119,7 +119,7 @@ def _line(step: Step, replies: bool) -> str:
     if step.error:
         came = f"failed: {step.error}"
     elif step.passages is not None:
-        came = f"{step.passages} passages" + (f" for {step.asked}" if step.asked else "")
+        came = counted(step.passages, "passage") + (f" for {step.asked}" if step.asked else "")
     else:
         came = (replies and step.reply) or step.asked
     role = f" ({step.role})" if step.role else ""

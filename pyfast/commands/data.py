@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from pyfast.commands.arguments import with_options
+from pyfast.utils.text_forms import counted
 
 app = typer.Typer(no_args_is_help=True, help="Convert published data sets.")
 
@@ -30,8 +31,8 @@ def convert(name: str, source: Path, *, out: Path) -> None:
     import pyfast.api.evaluation
 
     made = pyfast.api.evaluation.convert(name, source, out)
-    corpus = made.no_corpus or f"{made.documents} documents in {made.corpus}"
+    corpus = made.no_corpus or f"{counted(made.documents, 'document')} in {made.corpus}"
     gold = "no gold answers" if made.gold is None else f"gold answers in {made.gold}"
-    print(f"{made.count} questions in {made.questions}; {gold}; {corpus}")
+    print(f"{counted(made.count, 'question')} in {made.questions}; {gold}; {corpus}")
     for note in made.notes:
         print(note)

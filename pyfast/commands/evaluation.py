@@ -160,7 +160,8 @@ def _show(reports: Mapping[str, Report]) -> None:
         calls, into, out = (round(mean * questions) for mean in each)
         money = "" if cost.money is None else f", {in_money(cost.money * questions, cost.currency)}"
         which = f"run {number}: " if several else ""
-        say(f"{which}{counted(questions, 'question')}: {calls} LLM calls, {into} tokens in, {out} out{money}")
+        totals = f"{counted(calls, 'LLM call')}, {into} tokens in, {out} out{money}"
+        say(f"{which}{counted(questions, 'question')}: {totals}")
     _show_reused(used)
 
 
@@ -338,7 +339,7 @@ def _show_retrieval(report: RetrievalReport) -> None:
     wholes = {name: one.rows[0] for name, one in report.settings.items()}
     figures = list(next(iter(wholes.values())).figures)
     place = {name: number for number, name in enumerate(wholes, start=1)}
-    say(f"{next(iter(wholes.values())).questions} questions")
+    say(counted(next(iter(wholes.values())).questions, "question"))
     rows = ((place[name], name, *(_with_interval(row[one]) for one in figures)) for name, row in wholes.items())
     show_table(["", "setting", *figures], rows, keys=2)
     if report.differences:

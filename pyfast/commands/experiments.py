@@ -59,13 +59,13 @@ def experiment(
             say(f"{name}: {title}")
         return
     if plan is None or out is None:
-        raise InputError("pass a plan and --out")
+        raise InputError("pass a plan and the option --out")
     if baseline is not None:
         if not compare:
             raise InputError("--baseline: can only be used with --compare")
         rows = [row.name for row in read_plan(plan).rows if not row.not_run]
         if baseline not in rows:
-            raise InputError(f"--baseline: no row {baseline!r} is run; the rows that are run: {', '.join(rows)}")
+            raise InputError(f"--baseline: this plan runs no row {baseline!r}; its rows are: {', '.join(rows)}")
     llms = read_models(llm)
     work = partial(pyfast.api.experiments.cells.experiment, plan, data, out, llm=llms or None, limit=limit)
     work = partial(work, latency=latency, prices=prices, options=options, cluster=cluster, **given.given)
@@ -76,7 +76,7 @@ def experiment(
         _show_comparison(result, baseline, out)
     if lost := next((cell for cell in result.cells if cell.unanswered.failed == cell.unanswered.questions), None):
         raise CallError(
-            f"every question of {lost.row} failed ({lost.set}, {lost.model}), the first because:"
+            f"all questions of {lost.row} failed ({lost.set}, {lost.model}); the first reason was:"
             f" {lost.unanswered.reason}"
         )
 

@@ -100,7 +100,11 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
             nonlocal shown
             now = time.monotonic()
             left = progress.seconds_left
-            what = f"merging {progress.parts} parts" if progress.merging else f"{progress.parts} parts finished"
+            what = (
+                f"merging {counted(progress.parts, 'part')}"
+                if progress.merging
+                else f"{counted(progress.parts, 'part')} finished"
+            )
             line = (
                 f"{progress.documents:,} documents read, {progress.passages:,} passages indexed, {what},"
                 f" {now - began:.0f} s"

@@ -185,7 +185,7 @@ def show(
     from pyfast.reports import wrong_questions
 
     if (id is None) != wrong:
-        raise InputError("pass either the id of a question or --wrong")
+        raise InputError("pass either a question's id or --wrong")
     if limit is not None and not wrong:
         raise InputError("--limit can only be used with --wrong")
     ids = wrong_questions(run, scoring.gold)[:limit] if id is None else [id]

@@ -54,7 +54,7 @@ def serve(
 
     settings = _by_system(pairs("--set", setting))
     if settings.keys() - set(system or ()):
-        raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: add the system with --system")
+        raise InputError(f"--set {min(settings.keys() - set(system or ()))}.*: add this system with --system")
     # The server opens the indexes itself, after `dedicate_process`; only then can it close them after a new
     # commit.
     indexes = {name: partial(searched.open, path, hardware) for name, path in _indexes(index).items()}

@@ -14,6 +14,7 @@ import typer
 from pyfast.commands.arguments import RunFolders, pairs, with_options
 from pyfast.commands.terminal import console, plain, say, show_table
 from pyfast.utils.options import DistillOptions, GraphConvqaOptions, HseqOptions, Option
+from pyfast.utils.text_forms import counted
 
 if TYPE_CHECKING:
     from pyfast.api.training import OnStep, Training
@@ -172,4 +173,4 @@ def _tell(training: Training) -> None:
     one prints."""
     if os.environ.get("RANK", "0") != "0":
         return
-    print(f"{len(training.curve)} steps, loss {training.loss:.3f}; {training.path}")
+    print(f"{counted(len(training.curve), 'step')}, loss {training.loss:.3f}; {training.path}")

@@ -134,7 +134,8 @@ def profile_of(window: int, budget: Budget | None = None) -> Profile:
 
 def tokens_spent(used: int, budget: Budget) -> RunError:
     """Return the error of a run that has used its tokens."""
-    error = RunError(f"{used} tokens used of the run's {budget.run_tokens} (questions in progress are finished)")
+    spent = f"{used} used; questions in progress are finished"
+    error = RunError(f"the run has reached its limit of {budget.run_tokens} tokens ({spent})")
     error.resumed_by = "only a larger run_tokens"
     return error
 

@@ -196,7 +196,7 @@ def read_configuration(path: Path) -> Configuration:
         raise InputError(f"{path} is damaged: {error}; --restart starts again") from None
     found = tables.pop(_FORMAT, None)
     if not all(isinstance(table, dict) for table in tables.values()):
-        raise InputError(f"{path} is not the configuration of a run; --restart starts again")
+        raise InputError(f"{path} is not a run configuration; --restart starts again")
     if found != FORMAT:
         again = "run it again, in another folder or with --restart"
         raise of_another_build(path.parent, found, FORMAT, again)

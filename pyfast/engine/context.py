@@ -50,6 +50,7 @@ from pyfast.retrieval.own_documents import TOGETHER, OwnDocuments, own_documents
 from pyfast.retrieval.pools import Pool
 from pyfast.retrieval.rerank import PassageList, search, search_and_fuse
 from pyfast.utils.options import GREEDY, Sampling
+from pyfast.utils.text_forms import counted
 from pyfast.utils.token_budget import CHARACTERS_PER_TOKEN, CHARACTERS_PER_TOKEN_OF_LISTS
 
 M = TypeVar("M", bound=BaseModel)
@@ -417,9 +418,11 @@ class Context:
         request = with_sampling(request, self._runtime.sampling)
         ledger, budget = self.ledger, self._runtime.budget
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
-            raise BudgetError(f"{name}: the question's {budget.calls} LLM calls are used up")
+            raise BudgetError(f"{name}: the question has reached its limit of {counted(budget.calls, 'LLM call')}")
         if budget.tokens is not None and ledger.tokens >= budget.tokens:
-            raise BudgetError(f"{name}: {ledger.tokens} tokens used of the question's {budget.tokens}")
+            raise BudgetError(
+                f"{name}: the question has reached its limit of {budget.tokens} tokens ({ledger.tokens} used)"
+            )
         ledger.llm_calls += 1
         folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:
@@ -715,7 +718,7 @@ class Context:
         self.ledger.steps += 1
         limit = self._runtime.budget.steps
         if limit is not None and self.ledger.steps > limit:
-            raise BudgetError(f"{name}: the question's {limit} steps are used up")
+            raise BudgetError(f"{name}: the question has reached its limit of {counted(limit, 'step')}")
 
 
 Ask = Callable[[Question, Context], Awaitable[Answer]]

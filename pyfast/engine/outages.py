@@ -335,7 +335,7 @@ class Outages:
             if felled >= _FELLED:
                 reason = f"{fault}; the LLM went down all {felled} times that it worked on this call alone"
                 if is_trial:
-                    what = f"{allowed} times while it worked on this call, the last time on no other"
+                    what = f"{allowed} times while it worked on this call, the last time on this call alone"
                     reason = f"{fault}; the LLM went down {what}"
                 self._raise(OutageError(reason), _FELLED, False, clock)
             late += met == "late"
@@ -464,7 +464,9 @@ class Outages:
             left = end - loop.time()
             if self._latest.retry_after > max(left, 0.0):
                 asked = timedelta(seconds=round(self._latest.retry_after))
-                raise self._gone(self._latest, f"the LLM asks to wait for {asked}, which is longer than allowed")
+                raise self._gone(
+                    self._latest, f"the LLM asks for a pause of {asked}, which is longer than allowed"
+                )
             if left <= 0:
                 raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self.patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))

@@ -47,7 +47,9 @@ _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "proh
 @cache
 def _note(reason: str) -> None:
     """Log, once per reason, that a server ended an answer for an unknown reason."""
-    LOG.info("an LLM ended its answers with the unknown finish reason %r; pyfast uses those that fit", reason)
+    LOG.info(
+        "an LLM ended answers with the unknown finish reason %r; pyfast uses those that match the schema", reason
+    )
 
 
 _SEEDS = 1_000_003  # the step between the seeds of two runs, larger than the number of a question's calls
@@ -336,7 +338,7 @@ def read_prompts(path: Path) -> PromptOverrides:
         The texts. Use `PromptOverrides.check` to test them for a system.
 
     Raises:
-        InputError: The file cannot be read or is not TOML, or a table has an unknown key.
+        InputError: The file cannot be read or is not valid TOML, or a table has an unknown key.
 
     Example:
         >>> from pathlib import Path
@@ -352,7 +354,7 @@ def read_prompts(path: Path) -> PromptOverrides:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # an error in the TOML or the UTF-8
-        raise InputError(f"{path}: not TOML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: not valid TOML: {' '.join(str(error).split())}") from None
     return PromptOverrides({name: _text(path, name, table) for name, table in tables.items()}, path)
 
 

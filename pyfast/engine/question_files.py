@@ -59,7 +59,7 @@ def read_question_records(
     pyfast has no such field, or no record has such a column."""
     for name in columns:
         if name not in _FIELDS:
-            raise InputError(f"columns: no field {name!r}{did_you_mean(name, _FIELDS)}")
+            raise InputError(f"columns: there is no field {name!r}{did_you_mean(name, _FIELDS)}")
     seen, missing, known = Counter[str](), dict(columns), dict[str, None]()
     table = path.suffix.lower() in _TABLES
 
@@ -91,12 +91,12 @@ def read_question_records(
         all_read = True
     finally:  # A caller may stop early: with a limit, or after the first record, to look at its fields.
         if (made := seen.total()) and (all_read or count > 1):
-            _say(str(path), f"no `id` in {made} of {count} questions; pyfast makes one from the text of each")
+            _say(str(path), f"{made} of {count} questions have no `id`; pyfast makes one from the question's text")
         if several:
-            what = 'and each is read as one answer; write several as a JSON list, such as ["twelve", "12"]'
-            _say(str(path), f"gold answers that contain `;` or a line break: {several}, {what}")
+            what = 'each is read as one answer; write several answers as a JSON list, such as ["twelve", "12"]'
+            _say(str(path), f"gold answers that contain `;` or a line break: {several}; {what}")
     for column in missing.values():
-        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, known)}")
+        raise InputError(f"{path}: there is no column {column!r}{did_you_mean(column, known)}")
 
 
 def _is_several(cell: str) -> bool:
@@ -250,7 +250,7 @@ def _of_sheet(path: Path, asked: Set[str], columns: Mapping[str, str]) -> Iterat
     notes = _notes(found.rows, asked)
     if notes:
         left_out = some([str(found.numbers[row]) for row in sorted(notes)])
-        _say(str(path), f"rows with a text only in their first column are left out: {left_out}")
+        _say(str(path), f"rows with text only in their first column are left out: {left_out}")
     numbered = ((found.numbers[row], cells) for row, cells in enumerate(found.rows) if row not in notes)
     yield from _of_table(path, "row", numbered, asked, columns, found)
 
@@ -308,10 +308,12 @@ def _of_table(
             ).items():  # also in rows that contain nothing else
                 used = column <= len(header) and header[column - 1] in texts | _KNOWN
                 if row_number == number or (row_number > number and used):
-                    raise InputError(f"{path}, {cell}: a formula has no stored value; save it in a spreadsheet")
+                    raise InputError(
+                        f"{path}, {cell}: a formula has no stored value; save the file in a spreadsheet program"
+                    )
         elif _filled(row[len(header) :]):
             raise InputError(
-                f"{place}: {len(row)} cells for {len(header)} columns; put texts with a delimiter into quotes"
+                f"{place}: expected {len(header)} cells, got {len(row)}; quote cells that contain the delimiter"
             )
         elif _filled(row):
             record = dict[str, Any]()

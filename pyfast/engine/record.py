@@ -238,7 +238,7 @@ class Record:
                 return cls(fields["id"], fields["state"], *texts, evidence, usage=used, error=error, beside=beside)
         except (ValueError, KeyError, TypeError):
             pass
-        raise InputError(f"this line is not the record of a run: {line[:80]!r}")
+        raise InputError(f"this line is not a run's record: {line[:80]!r}")
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as JSON types, with the whole evidence and the trace."""

@@ -32,6 +32,7 @@ from pyfast.errors import InputError, LLMUnavailableError, OutageError, PyfastEr
 from pyfast.llm.protocol import BatchLog
 from pyfast.retrieval import PassageList, ScoredSegments
 from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import counted
 
 _NOTHING = ScoredSegments(np.empty(0, np.int64), np.empty(0, np.float32))
 _LAST_CALLS_S = 60.0  # how many seconds an ending run waits for the calls in flight, whose replies cost money
@@ -117,7 +118,10 @@ async def work_on(
             if job.resumed is not None and done:
                 await asyncio.to_thread(job.resumed, job.folder / ANSWERS)
             if folder.journal.salvaged is not None:
-                LOG.warning("the journal was damaged; its readable part comes from %s", folder.journal.salvaged)
+                LOG.warning(
+                    "the journal was damaged; pyfast continues with what it could read from %s",
+                    folder.journal.salvaged,
+                )
             if ended := sum(folder.journal.counts().values()):  # Answers after a gap are written again.
                 again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
                 LOG.info("%d of %d questions are answered; continuing%s", ended, job.questions.count, again)
@@ -196,7 +200,7 @@ async def _answer_all(
     def too_many() -> None:
         if job.failures is not None and failed + summary.states["failed"] > job.failures:
             because = f"; the first reason was: {summary.first_failure}" if summary.first_failure else ""
-            raise RunError(f"more than {job.failures} questions failed{because}")
+            raise RunError(f"more than {counted(job.failures, 'question')} failed{because}")
 
     too_many()
     if job.index is not None and done < total:  # Otherwise, the first questions would wait while parts are merged.
@@ -253,7 +257,7 @@ async def _answer_all(
             if not models.stopped:
                 raise errors.exceptions[0] from None
         except TimeoutError:
-            raise RunError(f"the run's {budget.run_seconds:g} seconds are used up") from None
+            raise RunError(f"the run has reached its limit of {budget.run_seconds:g} s") from None
         except asyncio.CancelledError:
             patience_s = 0.0
             raise

@@ -77,8 +77,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise OtherRunError(
                 f"{path} was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only the same code resumes it; use another folder, --restart or --accept-code (its "
-                "answers then come from both)",
+                " but only the same code can resume it; use another folder, --restart or --accept-code (its "
+                "answers then come from both versions)",
                 changed,
             )
         *others, last = changed  # Checksums come last. Fewer questions explain theirs.
@@ -413,10 +413,10 @@ class RunFolder:
         self._stop_is_noted = True
         again = self.journal.note_stop(questions)
         if len(again) == 1:
-            what = f"the run stopped at the question {again[0]!r} before; its prompt may be the reason"
+            what = f"the run has stopped at the question {again[0]!r} before; its prompt may be the reason"
             error.args = (f"{error}; {what}",)
         elif again:
-            before = f"the run stopped before with {len(again)} of these questions in progress"
+            before = f"the run has stopped before while {len(again)} of these questions were in progress"
             what = "the prompt of one of them may be the reason: find it with --concurrency 1"
             error.args = (f"{error}; {before}: {some([*map(repr, again)])}; {what}",)
 
@@ -476,7 +476,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"{self._path / ANSWERS}: {error.strerror}") from None
         if written != first + count:
-            raise RunError(f"{block} is damaged: it has {written - first} of {count} answers")
+            raise RunError(f"{block} is damaged: it contains only {written - first} of {count} answers")
         self._check_place()
 
     def flush(self) -> None:

@@ -176,7 +176,9 @@ def _totals(database: sqlite3.Connection, journal: Path) -> tuple[Summary, list[
             starts.append(float(ledger.get("started", math.nan)))
         add_stages(total.stages, {name: Stage(*row) for name, row in ledger["stages"].items()})
     if odd:
-        LOG.warning("%s is damaged; questions whose state or costs are unknown and not counted: %d", journal, odd)
+        LOG.warning(
+            "%s is damaged; questions with unknown state or costs, which are not counted: %d", journal, odd
+        )
     return total, seconds, starts
 
 

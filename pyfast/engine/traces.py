@@ -136,7 +136,7 @@ class Traces:
             raise InputError(f"{self._path}: {error.strerror}") from None
         lines = self._held[1]
         if place >= len(lines):
-            raise InputError(f"{self._path} is damaged: it has no line {number + 1} that can be read")
+            raise InputError(f"{self._path} is damaged: line {number + 1} cannot be read")
         return lines[place]
 
 
@@ -154,7 +154,7 @@ def records_of(answers: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             return  # A trace may exist before its answer.
         place, record = fields
         if not isinstance(line, bytes):
-            raise InputError(f"{beside} is damaged: it has nothing for {place}")
+            raise InputError(f"{beside} is damaged: it contains no line for {place}")
         yield place, {**record, **details_of(line, record.get("id"), beside)}
 
 

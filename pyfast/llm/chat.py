@@ -116,7 +116,7 @@ def completion(text: object, finish_reason: object, usage: object, reasoning: ob
     reason = finish_reason[:100] if isinstance(finish_reason, str) else "unknown"
     text = "" if text is None else text
     if not isinstance(text, str):
-        raise CallError("the LLM's reply has no text")
+        raise CallError("the LLM's reply contains no text")
     counts = usage if isinstance(usage, dict) else {}
     completion_tokens = token_count(counts.get("completion_tokens"))
     reasoning_tokens = _detail(counts, "completion_tokens_details", "reasoning_tokens")

@@ -173,7 +173,7 @@ class Endpoint(ABC):
         raise failure from None
 
     async def ask(self, texts: Sequence[str], query: str, calls: list[ServerCall]) -> list[Any]:
-        """Send one request. Raises `Refused` and the errors of `values`."""
+        """Send one request. Raises `Refused`, and the same errors as `values`."""
         began = perf_counter()
         path, body = self.request(texts, query)
 

@@ -165,7 +165,7 @@ class LlamaCpp:
         if not self._server or self._executor is None:
             raise LLMUnavailableError(f"{self.spec} is not running: it was closed or never started")
         if request.embeds is not None:
-            raise CallError("this LLM takes text, not embeddings")
+            raise CallError("this LLM accepts text, not embeddings")
         fields = _FIELDS
         if request.schema is not None:
             fields = {**fields, "grammar": _grammar(request.schema)}
@@ -257,7 +257,7 @@ def start_server(
         what = path if adapter is None else f"{path} with the adapter {adapter}"
         raise LLMUnavailableError(
             f"llama.cpp cannot load {what}, which may be damaged, incomplete, of an unknown architecture or too"
-            f" large for the memory; {LOG_VARIABLE}=1 shows the log"
+            f" large for the memory; set {LOG_VARIABLE}=1 to see the log"
         ) from None
     return server, _slot_context(server.listening_address, key) or context_window
 

@@ -45,8 +45,8 @@ def check_window(size: int, request: Request, window: int) -> None:
     """Raise `CallError` if a prompt of `size` tokens and its answer are larger than the context window."""
     if size + request.max_tokens > window:
         raise CallError(
-            f"a prompt of {size} tokens and {request.max_tokens} for the answer exceed the context"
-            f" window of {window}"
+            f"the prompt ({size} tokens) and the answer (up to {request.max_tokens}) exceed the context"
+            f" window of {window} tokens"
         )
 
 

@@ -166,7 +166,7 @@ class OpenAI:
                 self.context_window = http.context_window_in(models, self._model) or self.context_window
             if others := http.others_in(models, self._model):
                 shown = self._hidden(chat.one_line(some(others)))
-                LOG.warning("%s does not list the model %r, but %s", self._base_url, self._model, shown)
+                LOG.warning("%s does not list the model %r; it lists %s", self._base_url, self._model, shown)
 
     async def _try_key(self) -> None:
         """Make a small call to find out whether the server rejects the API key or merely lists no models for
@@ -328,7 +328,7 @@ class OpenAI:
             )
         except (http.Again, TimeoutError):
             before = f"; before that, {last}" if last else ""
-            message = f"{self._base_url} gave no answer within {self._options.timeout_s:g} s{before}"
+            message = f"{self._base_url} did not answer within {self._options.timeout_s:g} s{before}"
             raise OutageError(message, last.kind if last else "slow") from None
 
     def _running(self) -> aiohttp.ClientSession:
@@ -372,7 +372,7 @@ class OpenAI:
         except aiohttp.ClientConnectorError as error:
             reason = chat.one_line(self._hidden(str(error)))
             self._fallbacks.forget()  # Another server may answer here next.
-            raise http.Again(OutageError(f"nothing answers at {self._base_url} any longer: {reason}")) from None
+            raise http.Again(OutageError(f"nothing answers any longer at {self._base_url}: {reason}")) from None
         except aiohttp.ServerTimeoutError:
             raise http.Again(OutageError(f"{self._base_url} no longer accepts connections")) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -405,7 +405,7 @@ class OpenAI:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             LOG.warning(
-                "%s counts %d tokens in and %d out for %d bytes, which is impossible; pyfast counts at most %d"
+                "%s reports %d tokens in and %d out for %d bytes, which is impossible; pyfast counts at most %d"
                 " and %d, and will correct all such counts",
                 *(self._base_url, *said, sent, *believed),
             )

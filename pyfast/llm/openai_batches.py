@@ -154,7 +154,7 @@ class OpenAIBatches(OpenAI):
         no longer answers.
         """
         if request.embeds is not None:
-            raise CallError("a Batch API takes text, not embeddings")
+            raise CallError("a Batch API accepts text, not embeddings")
         if request.messages == PROBE.messages:  # Who sends it waits for seconds.
             return await super().complete(request)
         asked = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
@@ -221,7 +221,7 @@ class OpenAIBatches(OpenAI):
         Raises the error for a call without a completion."""
         if line is None or not line.status:
             reason = "no result" if line is None else error_text(line.body)
-            raise Again(OutageError(f"{self._base_url}: the provider did not process a call of a batch: {reason}"))
+            raise Again(OutageError(f"{self._base_url}: the provider did not process a call in a batch: {reason}"))
         if not 200 <= line.status < 300:
             raise self._refused(line.status, {}, line.body)
         return self._reply(line.body)

@@ -302,7 +302,7 @@ class InFront:
         return self._llm.fingerprint
 
     async def start(self) -> None:
-        """Start the wrapped model. Raises its errors."""
+        """Start the wrapped model. Passes on its errors."""
         if hasattr(self._llm, "start"):
             await self._llm.start()
 
@@ -312,7 +312,7 @@ class InFront:
             await self._llm.close()
 
     async def complete(self, request: Request) -> Completion:
-        """Ask the wrapped model. Raises its errors, and `CallError` if it returns no completion."""
+        """Ask the wrapped model. Passes on its errors, and raises `CallError` if it returns no completion."""
         answering = self._llm.complete(request)
         completion = await answering if isawaitable(answering) else answering
         if not isinstance(completion, Completion):
@@ -327,7 +327,7 @@ def build_with(kind: str, build: Callable[..., T], *given: Any, **options: Any) 
     try:
         signature(build).bind(*given, **options)
     except TypeError as error:  # Python's own message names the option.
-        raise InputError(f"option not known to the LLM {kind!r}: {error}") from None
+        raise InputError(f"the LLM {kind!r} does not accept an option: {error}") from None
     return build(*given, **options)
 
 

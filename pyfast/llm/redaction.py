@@ -173,7 +173,7 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
     for name, value in (given or {}).items():
         can_be_sent = isinstance(value, str) and f"{name}{value}".isascii() and value.isprintable()
         if not can_be_sent or not _NAME.match(name):
-            raise InputError(f"{option}: {name!r} and its value must be texts that an HTTP header can contain")
+            raise InputError(f"{option}: {name!r} and its value must be strings that an HTTP header can contain")
         if value.startswith("$"):
             found = os.environ.get(value[1:], "").strip()
             if not found:
@@ -183,7 +183,8 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
         elif _is_secret(name) or hider(key)(value) != value:
             variable = re.sub(r"\W", "_", name).upper()
             raise InputError(
-                f"{option}: {name!r} is a secret, and run.toml records it; write ${variable} and set it"
+                f"{option}: {name!r} is a secret, and run.toml would record it; write ${variable} and set this"
+                " environment variable"
             )
         values[name] = value
     return values, secrets
@@ -217,7 +218,7 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
         for name, value in fields.items():
             if _is_secret(str(name)) and isinstance(value, str | int) and not isinstance(value, bool):
                 raise InputError(
-                    f"extra must not contain a secret such as {str(name)!r}, because run.toml records it; put"
+                    f"extra must not contain a secret such as {str(name)!r}, because run.toml would record it; put"
                     f" the key into {variable}"
                 )
             check_no_secret([str(name), value], key, variable)
@@ -225,4 +226,6 @@ def check_no_secret(fields: Any, key: str, variable: str = "OPENAI_API_KEY") -> 
         for value in fields:
             check_no_secret(value, key, variable)
     elif isinstance(fields, str) and hider(key)(fields) != fields:
-        raise InputError(f"extra contains the API key, and run.toml records extra; keep it only in {variable}")
+        raise InputError(
+            f"extra contains the API key, and run.toml would record it; keep the key only in {variable}"
+        )

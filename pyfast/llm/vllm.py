@@ -52,7 +52,7 @@ def _schema(schema: Schema) -> str:
 
 
 def open_model(rest: str, **options: Any) -> Vllm:
-    """Open `vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises the errors of `find_model`."""
+    """Open `vllm:FOLDER`, `vllm:NAME` or `vllm:NAME@REVISION`. Raises the same errors as `find_model`."""
     return take_options("vllm", Vllm, f"vllm:{rest}", *find_model(rest), **options)
 
 
@@ -214,7 +214,7 @@ class Vllm:
         except Exception as error:
             if engine.errored:
                 raise LLMUnavailableError(
-                    f"the engine of {self.spec} has died; {local.LOG_VARIABLE}=1 shows its log"
+                    f"the engine of {self.spec} has died; set {local.LOG_VARIABLE}=1 to see its log"
                 ) from None
             # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
             raise CallError(f"vLLM refused the request: {one_line(error.__cause__ or error)}") from None

@@ -66,7 +66,7 @@ def start_engine(engines: list[Any], setup: Setup) -> None:
         except Exception as error:
             reason = _first_error(Path(scratch)) or _reason(error)
             raise LLMUnavailableError(
-                f"vLLM cannot start {setup.model}: {reason}; {LOG_VARIABLE}=1 shows its log"
+                f"vLLM cannot start {setup.model}: {reason}; set {LOG_VARIABLE}=1 to see its log"
             ) from None
 
 
@@ -101,7 +101,7 @@ def _engine(setup: Setup) -> Any:
     try:
         arguments = AsyncEngineArgs(**{**fixed, **chosen, **setup.extra})
     except TypeError as error:
-        raise InputError(f"option not known to vLLM: {error}") from None
+        raise InputError(f"vLLM does not accept an option: {error}") from None
     return AsyncLLM.from_engine_args(arguments)
 
 

@@ -94,7 +94,7 @@ def integers(name: str, value: Any) -> Int32 | Int64:
 def as_numpy(value: Any) -> npt.NDArray[Any]:
     """Return a NumPy view of an array that supports DLPack or the buffer protocol. A sequence is copied.
 
-    Raises the errors of the library that made the array.
+    Passes on the errors of the library that made the array.
     """
     if isinstance(value, bytes):  # NumPy would read bytes as a text.
         return np.frombuffer(value, np.uint8)
@@ -284,7 +284,7 @@ def unreadable(op: Callable[..., Any], settings: dict[str, Any]) -> str:
     (signature,) = ast.parse(f"def {str(op.__doc__).splitlines()[0]}: ...").body
     assert isinstance(signature, ast.FunctionDef)
     if settings.keys() - {parameter.arg for parameter in signature.args.args}:
-        return f"{op.__name__}: the native library has a different version from pyfast; install pyfast again"
+        return f"{op.__name__}: the native library belongs to another version of pyfast; install pyfast again"
     for parameter in signature.args.args:
         wanted = ast.unparse(parameter.annotation) if parameter.annotation else ""
         kinds = {} if "numpy" in wanted else {kind: fits for kind, fits in _KINDS.items() if kind.search(wanted)}
@@ -308,7 +308,7 @@ _KINDS: dict[re.Pattern[str], tuple[str, Callable[[Any], bool]]] = {
         lambda value: hasattr(value, "__index__") and -(2**63) <= operator.index(value) < 2**63,
     ),
     re.compile(r"\b(float|SupportsFloat)\b"): ("a number", _is_number),
-    re.compile(r"\bstr\b"): ("a text", lambda value: isinstance(value, str)),
+    re.compile(r"\bstr\b"): ("a string", lambda value: isinstance(value, str)),
     re.compile(r"\b(None|Optional)\b"): ("None", lambda value: value is None),
 }
 """For each type of an argument: a pattern that finds the type in pybind11's signature, the name of the type

@@ -76,8 +76,8 @@ def gpu_problem() -> str:
     """Return the one-line reason why ops cannot run on a GPU here. The string is empty if they can."""
     if not hasattr(native, "cuda"):
         return (
-            "this pyfast was built without its GPU ops: "
-            "CMAKE_ARGS=-DPYFAST_CUDA=on pip install . builds them, with nvcc 12 or newer"
+            "this pyfast was built without GPU ops. To build them, with nvcc 12 or newer: "
+            "CMAKE_ARGS=-DPYFAST_CUDA=on pip install ."
         )
     count, problem = native.cuda.devices()
     if not count:
@@ -93,7 +93,7 @@ def gpu_name(cuda: Any, number: int) -> tuple[str, bool]:
     name = cuda.device_name(number)
     capability = re.search(r"compute capability (\d+)", name)
     fits = capability is None or int(capability[1]) >= 8
-    return name if fits else f"{name} (too old: the ops need 8.0 or higher)", fits
+    return name if fits else f"{name} (too old: the ops need 8.0 or newer)", fits
 
 
 def _is_device_array(value: Any) -> bool:
@@ -148,7 +148,7 @@ class Gpu:
             return
         device, own = _number(device), _number(self.device)
         if device is not None and own is not None and device != own:
-            raise ArrayError(f"{name}: must be on one GPU, got GPU {device} and GPU {own}")
+            raise ArrayError(f"{name}: expected arrays on a single GPU, got GPU {device} and GPU {own}")
 
     def empty(self, shape: int | tuple[int, ...], dtype: str, make: str = "empty") -> Any:
         new = getattr(self.library, make)

@@ -62,7 +62,7 @@ def betweenness(
     if not isinstance(length, str):
         length = array("length", length, np.float64)
         if len(length) != len(arrays[2]):
-            raise ArrayError(f"length: expected a number for each of {len(arrays[2])} edges, got {len(length)}")
+            raise ArrayError(f"length: expected one number for each edge ({len(arrays[2])}), got {len(length)}")
     if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 2**64:
         raise ArrayError(f"seed: expected an integer from 0 to 2**64 - 1, got {seed!r}")
     return call(native.betweenness, g=arrays, length=length, k=k, seed=seed, threads=thread_count(threads))

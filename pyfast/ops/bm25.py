@@ -65,7 +65,9 @@ class TermCounts:
         lengths = self.lengths
         if self.deleted is not None:
             if len(self.deleted) != len(lengths):
-                raise ArrayError(f"deleted: {len(self.deleted)} numbers for {len(lengths)} documents")
+                raise ArrayError(
+                    f"deleted: expected one number for each document ({len(lengths)}), got {len(self.deleted)}"
+                )
             lengths = lengths[self.deleted == 0]
         object.__setattr__(self, "live", len(lengths))
         object.__setattr__(self, "total_length", int(lengths.sum(dtype=np.int64)))

@@ -130,7 +130,7 @@ def list_segments(
     numbers = [array(f"scores[{name!r}]", of, np.float32) for name, of in scores.items()]
     for name, of in zip(scores, numbers, strict=True):
         if len(of) != len(given["listed"]):
-            raise ArrayError(f"scores[{name!r}]: must contain one number for each listed segment")
+            raise ArrayError(f"scores[{name!r}]: expected one number for each listed segment")
     joined = np.concatenate([np.empty(0, np.float32), *numbers])
     return call(native.list_segments, columns=columns, **given, names=list(scores), scores=joined)
 

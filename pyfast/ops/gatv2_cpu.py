@@ -89,7 +89,7 @@ def gatv2_numpy(given: Gatv2Arguments) -> tuple[Array, Array]:
     given = replace(given, **features)
     given.heads_and_channels()
     if given.lacks_seed:
-        raise ArrayError("seed: required for dropout on NumPy arrays")
+        raise ArrayError("seed: dropout on NumPy arrays needs a seed")
     indptr, indices = array("indptr", given.indptr, np.int64), integers("indices", given.indices)
     y, attention = forward(replace(given, indptr=indptr, indices=indices))
     return y.reshape(given.x_dst.shape), attention

@@ -16,7 +16,7 @@ def gatv2_cupy(given: Gatv2Arguments) -> tuple[Any, Any]:
     attention as `forward` returns it."""
     gpu = Gpu(given.x_src, given.x_dst, given.att)
     if given.lacks_seed:
-        raise ArrayError("seed: required for dropout on arrays other than torch tensors")
+        raise ArrayError("seed: dropout on arrays other than torch tensors needs a seed")
     with gpu.current():
         x_src, x_dst, att = (gpu.library.ascontiguousarray(each) for each in (given.x_src, given.x_dst, given.att))
         given = replace(given, x_src=x_src, x_dst=x_dst, att=att)

@@ -37,7 +37,7 @@ def gatv2_torch(layer: tuple[Any, ...], threads: int | None, backend: Backend) -
     device = "cuda" if meant_for_gpu(backend, x_src) else "cpu"
     for name, value in (("x_src", x_src), ("x_dst", x_dst), ("att", att)):
         if not isinstance(value, Tensor):
-            raise ArrayError(f"{name}: expected a torch.Tensor like the others, got {type(value).__name__}")
+            raise ArrayError(f"{name}: expected a torch.Tensor like the other arrays, got {type(value).__name__}")
         if value.device.type != device or value.layout != torch.strided:
             place = "a GPU" if device == "cuda" else "the CPU"
             raise ArrayError(f"{name}: expected a dense tensor on {place}, got {value.layout} on {value.device}")

@@ -268,7 +268,7 @@ def upload(library: str, *arrays: Any) -> list[Any]:
 def _pools(gpu: Gpu, X: Any, pool_offsets: Any, doc_ids: Any) -> tuple[Forward, Lists]:
     offsets = gpu.array("pool_offsets", pool_offsets, "int64")
     if not len(offsets):
-        raise ArrayError("pool_offsets: must start at 0, and have one number more than there are pools")
+        raise ArrayError("pool_offsets: must start at 0 and contain one number more than there are pools")
     return forward(gpu, X), (offsets, gpu.array("doc_ids", doc_ids, "int32"))
 
 

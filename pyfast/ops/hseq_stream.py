@@ -240,7 +240,7 @@ class Stream:
 
     def _arrays(self) -> tuple[Int64, Int64, UInt8, UInt64]:
         if not isinstance(self.order, np.ndarray):
-            raise ArrayError("stream: is on the GPU, which supports only window and refresh")
+            raise ArrayError("stream: a stream on the GPU supports only window and refresh")
         return self.order, self.starts, self.tombstones, self.live
 
     def _given(self, cursors: Cursors, threads: int | None) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def hseq_stream(
         return stream
     mask = array("tombstones", tombstones, np.uint8)
     if len(mask) != len(levels):
-        raise ArrayError(f"tombstones: expected one for each of {len(levels)} segments, got {len(mask)}")
+        raise ArrayError(f"tombstones: expected one for each segment ({len(levels)}), got {len(mask)}")
     mask, live = call(native.hseq_mark_deleted, order=places, starts=starts, mask=mask)
     return replace(stream, tombstones=mask, live=live)
 

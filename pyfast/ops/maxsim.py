@@ -64,7 +64,7 @@ def maxsim(
     if on_gpu(backend, queries, tokens):
         return gpu.maxsim(queries, query_offsets, tokens, token_offsets, pairs, scales, precision)
     if precision != "float32":
-        raise ArrayError(f"precision: {precision!r} needs arrays on a GPU; the CPU has 'float32'")
+        raise ArrayError(f"precision: {precision!r} needs arrays on a GPU; the CPU supports only 'float32'")
     asked, dimensions = _matrix("queries", queries, np.float32)
     vectors, width = _matrix("tokens", tokens, np.float32 if scales is None else np.int8)
     if width != dimensions:

@@ -33,7 +33,7 @@ _NOT_TRACED = OPEN | {"/metrics"}
 _FAULTS = {
     400: "The request is malformed, exceeds a server limit, or requires something that the server cannot do.",
     401: "The API key is missing or wrong.",
-    403: "The API key can only access some documents, so it cannot see the questions of others.",
+    403: "The API key can only access some documents, so it cannot see other users' questions.",
     404: "There is no such path, model, index, file or batch.",
     408: "The request's body did not arrive in time.",
     409: "The request conflicts with a batch: an unfinished batch needs the file, the batch has ended, or the"

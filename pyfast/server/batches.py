@@ -293,9 +293,12 @@ class Batches:
                     self._fail(id, _fault("the server failed; the reason is in its log"))
                     break
             except (PyfastError, OSError) as error:
-                LOG.error("%s cannot continue: %s; the server tries it again in %g s", id, error, pause)
+                LOG.error("%s cannot continue: %s; the server tries again in %g s", id, error, pause)
                 code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
-            self._say(id, _fault("the batch is interrupted, but the server tries again; the log says why", code))
+            self._say(
+                id,
+                _fault("the batch is interrupted, but the server will try again; the reason is in its log", code),
+            )
             if await self._has_ended(id, pause):
                 break
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -354,10 +357,10 @@ class Batches:
                 self._fail(id, _fault(str(error)))
                 return True
             changed = error.changed if isinstance(error, OtherRunError) else ()
-            told = "%s waits for a server with the options it was started with, or until it is cancelled: %s"
+            told = "%s waits until a server with the options of its start is running, or until it is cancelled: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
-            more = "it continues once this is as before; to get its finished answers, cancel it"
+            more = "the batch continues once this is as before; to get the finished answers, cancel it"
             self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True
@@ -482,7 +485,7 @@ class Batches:
                         raise ApiError(400, f"the custom_id {custom_id!r} occurs twice", "duplicate_custom_id")
                     for name in common:
                         if seen and common[name] != shared[name]:
-                            fault = f"all lines need the same {name}"
+                            fault = f"all lines must have the same {name}"
                             raise ApiError(400, fault, f"mismatched_{name}", param=name)
                 except ApiError as error:
                     faults.append(_fault(str(error), error.code, number, error.param))
@@ -495,7 +498,7 @@ class Batches:
                 written = {"id": custom_id, "question": question, "documents": asked.documents}
                 out.write(orjson.dumps(written, option=orjson.OPT_APPEND_NEWLINE))
         if not faults and not seen:
-            faults = [_fault("no line", "empty_file")]
+            faults = [_fault("the file contains no lines", "empty_file")]
         if faults:
             questions.unlink()
         counts = schemas.RequestCounts(total=len(seen), completed=0, failed=0)
@@ -507,13 +510,13 @@ class Batches:
         try:
             fields = orjson.loads(line)
         except orjson.JSONDecodeError:
-            raise ApiError(400, "not JSON", "invalid_json_line") from None
+            raise ApiError(400, "this line is not JSON", "invalid_json_line") from None
         custom_id = fields.get("custom_id") if isinstance(fields, dict) else None
         if not custom_id or not isinstance(custom_id, str):
             raise ApiError(400, "expected a custom_id that is a string", "missing_custom_id", param="custom_id")
         for name in fields:
             if name not in _LINE and fields[name] is not None:
-                fault = f"{name}: there is no such field beside body; a line has {', '.join(_LINE)}"
+                fault = f"{name}: there is no such field next to body; a line consists of {', '.join(_LINE)}"
                 raise ApiError(400, fault, "invalid_request", param=name)
         if (fields.get("method"), fields.get("url")) != ("POST", endpoint):
             raise ApiError(400, f"expected the method POST and the url {endpoint}", "mismatched_url", param="url")

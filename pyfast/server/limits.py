@@ -176,7 +176,7 @@ def read_keys(path: Path) -> list[ApiKey]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         if path.stat().st_mode & stat.S_IROTH:
-            LOG.warning("%s: every user of this machine can read its keys; use chmod 600", path)
+            LOG.warning("%s: every user of this machine can read the keys in this file; use chmod 600", path)
     except tomllib.TOMLDecodeError:  # Its message could contain a key.
         raise InputError(f"{path}: not valid TOML") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -189,7 +189,7 @@ def read_keys(path: Path) -> list[ApiKey]:
                 f"{place}: expected a table; its name may contain only letters, digits, dots, - and _"
             )
         if unknown := table.keys() - (known := ("key", "filter", *KEY_LIMITS)):
-            raise InputError(f"{place}: {min(unknown)} is unknown; known: {', '.join(known)}")
+            raise InputError(f"{place}: unknown field {min(unknown)}; known: {', '.join(known)}")
         limits = {limit: table[limit] for limit in KEY_LIMITS if limit in table}
         for limit, most in limits.items():
             if type(most) is not int or most < 1:
@@ -205,7 +205,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         parse_filter(read := tuple(map(str, conditions or ())))
         keys[key] = ApiKey(key, name if read else "", read, name, **limits)
     if not keys:
-        raise InputError(f"{path} contains no key")
+        raise InputError(f"{path} contains no keys")
     return list(keys.values())
 
 

@@ -100,7 +100,7 @@ def _key_of(
     if scheme.lower() != b"bearer" or not known:
         raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
     if known[0].filter and path == "/metrics":
-        raise ApiError(403, "this key cannot see the questions of others", "forbidden")
+        raise ApiError(403, "this key cannot see other users' questions", "forbidden")
     return known[0]
 
 
@@ -253,7 +253,7 @@ def watched(app: Any, routes: Iterable[Any], count: Count, with_access_log: bool
         try:
             await app(scope, receive, noted)
         except asyncio.CancelledError:
-            LOG.warning("request %s: the server is stopping without an answer to a request for %s", id, path)
+            LOG.warning("request %s: the server stopped before it answered a request for %s", id, path)
             if not status:
                 await stopping().response()(scope, receive, noted)
         except Exception as error:

@@ -88,7 +88,7 @@ class TextPart(_Request):
     def _only_text(cls, given: Any) -> Any:
         """Raise an error for a part of another type, such as an image."""
         if isinstance(given, dict) and given.get("type") != "text":
-            raise FieldError("type", "only parts of the type text are accepted")
+            raise FieldError("type", "only parts of type text are accepted")
         return given
 
 

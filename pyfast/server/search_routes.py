@@ -60,4 +60,4 @@ def _check(query: str, count: int, service: Service, param: str) -> None:
         fault = f"the query is longer than {limits.question_chars} characters"
         raise ApiError(400, fault, "query_too_long", param="query")
     if count > limits.documents:
-        raise ApiError(400, f"{param}: at most {limits.documents}", "too_many", param=param)
+        raise ApiError(400, f"{param}: expected at most {limits.documents}", "too_many", param=param)

@@ -218,7 +218,7 @@ class Service:
             raise llm_unavailable(_RETRY_S)
         if not self.started.is_set():
             raise RuntimeError(
-                "the application has not started: run its lifespan in that of the one that mounts it"
+                "the application has not started: run its lifespan within that of the application that mounts it"
             )
         if not self.is_ready:
             raise stopping()
@@ -255,7 +255,7 @@ class Service:
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
-            fault = f"settings: requests cannot change {unknown[0]} of {system} here"
+            fault = f"settings: requests to this server cannot change {unknown[0]} of {system}"
             raise ApiError(400, fault, "setting_not_allowed", param=f"settings.{unknown[0]}")
         try:
             _check(system, settings := {**self.systems[system], **given}, True)
@@ -278,7 +278,9 @@ class Service:
             fault = f"the filter is longer than {self.limits.question_chars} characters"
             raise ApiError(400, fault, "filter_too_long", param="filter")
         if len(request.documents or ()) > self.limits.documents:
-            raise ApiError(400, f"documents: at most {self.limits.documents}", "too_many", param="documents")
+            raise ApiError(
+                400, f"documents: expected at most {self.limits.documents}", "too_many", param="documents"
+            )
         for name in ("filter", "documents"):
             if getattr(request, name) is not None and not self._has_index:
                 raise ApiError(400, f"{name}: this server has no index", "no_index", param=name)
@@ -352,7 +354,9 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
     message is too long, or the last message is not a user's question.
     """
     if len(messages) > limits.turns:
-        raise ApiError(400, f"more than {limits.turns} messages", "too_many_messages", param="messages")
+        raise ApiError(
+            400, f"the conversation has more than {limits.turns} messages", "too_many_messages", param="messages"
+        )
     history: list[tuple[str, str]] = []
     asked: list[str] = []
     for message in messages:
@@ -386,7 +390,7 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
             )
         indexes[called] = index
     if not indexes:
-        raise InputError("no index was given: pass None for a server without one")
+        raise InputError("no index was given; pass None for a server without an index")
     return indexes
 
 

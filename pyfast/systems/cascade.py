@@ -33,7 +33,7 @@ def _listed(given: Any) -> Any:
 
 def _different(given: tuple[Later, ...]) -> tuple[Later, ...]:
     if len(set(given)) < len(given):
-        raise ValueError("expected different systems")
+        raise ValueError("expected each system only once")
     return given
 
 

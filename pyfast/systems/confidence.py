@@ -141,8 +141,8 @@ def calibrated(features: Sequence[Sequence[float]], right: Sequence[float]) -> C
     none."""
     share = sum(right) / max(len(right), 1)
     if not 0 < share < 1:
-        told = f"all {len(right)} answers of cascade are {'right' if share else 'wrong'}"
-        raise InputError(f"{told if right else 'there is no answer from cascade'}, so there is nothing to fit")
+        told = f"all {len(right)} answers from cascade are {'right' if share else 'wrong'}"
+        raise InputError(f"{told if right else 'there are no answers from cascade'}, so there is nothing to fit")
     weights = fitted(np.array(features), np.array(right))
     expected = [confidence_of(one, weights) for one in features]
     losses = [log(p if is_right else 1 - p) for p, is_right in zip(expected, right, strict=True)]

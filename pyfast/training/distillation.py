@@ -90,7 +90,7 @@ def train(
         try:
             write_gguf(out / ADAPTER, model_folder, out / ADAPTER / "adapter.gguf")
         except InputError as error:
-            LOG.warning("%s; llama.cpp's own script may convert this adapter", error)
+            LOG.warning("%s; llama.cpp's own script may be able to convert this adapter", error)
         if len(curve) == schedule.steps(len(short)):
             losses = _held_out_losses(held_out, model, tokenizer, recipe)
         counts = {"examples": len(short), "tokens": sum(it.tokens for it in short)}

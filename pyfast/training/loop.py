@@ -25,6 +25,7 @@ from safetensors.torch import save_file
 from pyfast.errors import InputError, RunError
 from pyfast.llm.local import digest as digest_of
 from pyfast.utils.files import written_aside
+from pyfast.utils.text_forms import counted
 
 E = TypeVar("E")
 _ADAM = 8
@@ -111,7 +112,7 @@ class Estimate:
 
     def __str__(self) -> str:
         return (
-            f"{self.steps} steps, {self.tokens} tokens, at most {self.longest} in a batch; about"
+            f"{counted(self.steps, 'step')}, {self.tokens} tokens, at most {self.longest} in a batch; about"
             f" {self.memory / 2**30:.1f} GiB of memory and {self.seconds / 3600:.1f} hours"
         )
 
@@ -283,7 +284,7 @@ def fit(
     checkpoints.
     """
     if not examples:
-        raise InputError("there is no example to train on")
+        raise InputError("there are no examples to train on")
     folder.mkdir(parents=True, exist_ok=True)
     batches = batches or Batches(lambda example: 1)
     loss = casting(loss, schedule, parameters)
@@ -291,7 +292,7 @@ def fit(
     digest = digest_of({"schedule": asdict(schedule), "examples": len(examples), **described})
     done = _restore(folder / CHECKPOINT, parameters, optimizer, digest)
     if devices.total(torch.tensor(done)).item() != done * devices.count:
-        raise RunError(f"{folder}: the processes start at different steps, so they do not share this folder")
+        raise RunError(f"{folder}: the processes start at different steps; they must all use the same folder")
     curve = _curve(folder / CURVE, done)
     total, reached = schedule.steps(len(examples)), done
     if on_estimate and done < total:
@@ -396,7 +397,9 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
         with safe_open(path, framework="pt") as file:
             metadata, names = file.metadata() or {}, set(file.keys())
             if metadata.get("training") != digest:
-                raise InputError(f"{path} is from another training (data, model, schedule); choose another folder")
+                raise InputError(
+                    f"{path} belongs to another training (other data, model or schedule); use another folder"
+                )
             step = int(metadata["step"])
             for name, parameter in parameters.items():
                 parameter.data.copy_(file.get_tensor(name))

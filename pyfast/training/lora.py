@@ -37,7 +37,7 @@ def with_lora(
     table = model.get_input_embeddings()
     if type(table) is not torch.nn.Embedding:
         kind = type(table).__name__
-        raise InputError(f"{model.name_or_path}: its token embeddings are a {kind}, not a plain table")
+        raise InputError(f"{model.name_or_path}: its token embeddings are a {kind}, not an Embedding")
     config = LoraConfig(
         r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(targets), task_type="CAUSAL_LM"
     )
@@ -97,7 +97,8 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
     try:
         changed = PeftModel.from_pretrained(model, adapter)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{adapter}: not an adapter of {model_folder}: {' '.join(str(error).split())}") from None
+        fault = " ".join(str(error).split())
+        raise InputError(f"{adapter} is not an adapter for {model_folder}: {fault}") from None
     save_merged(changed, tokenizer, out)
 
 
@@ -200,7 +201,7 @@ def open_with_lora(
     folder: Path, recipe: LoraRecipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, Any]:
     """Open a model with new low-rank updates of all projections, on the device of this process. Returns (the
-    model, its tokenizer). Raises the errors of `open_model` and `with_lora`."""
+    model, its tokenizer). Raises the same errors as `open_model` and `with_lora`."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(folder, compute.precision)
     if compute.checkpointing:
@@ -225,7 +226,7 @@ def fit_adapter(
 ) -> list[Point]:
     """Train the updates of a model, or resume the training in the folder `out`. The updates are written to its
     subfolder `adapter` in peft's format, which vLLM loads with the original model. Returns the learning curve, and
-    raises the errors of `fit`.
+    raises the same errors as `fit`.
     """
     curve = fit(
         examples, lambda batch: losses_of(batch, model).sum(), learning(model), out, schedule, described,

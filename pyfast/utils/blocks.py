@@ -163,7 +163,7 @@ class MappedFile:
         size = int(np.prod(shape, dtype=object)) * wanted.itemsize
         if found != wanted or is_fortran or len(shape) != dimensions or begin + size != len(self.data):
             raise IndexFormatError(
-                f"{self.path} is damaged: expected {wanted} in {dimensions} dimensions, got {found} {shape}"
+                f"{self.path} is damaged: expected {wanted} with {dimensions} dimensions, got {found} {shape}"
             )
         if not size:
             return np.empty(shape, wanted)

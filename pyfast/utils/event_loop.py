@@ -39,7 +39,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     assert _running is not None
     if threading.current_thread() is _running[2]:
         work.close()
-        raise InputError("a pyfast callback called a blocking pyfast function: use pyfast.Engine there")
+        raise InputError("a pyfast callback called a blocking pyfast function; use pyfast.Engine in callbacks")
     tasks: list[asyncio.Task[T]] = []
     ended = threading.Event()
 

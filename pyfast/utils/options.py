@@ -130,14 +130,14 @@ class Options:
     def require(cls, given: object) -> None:
         """Raise `InputError` if `given` is not an object of this class."""
         if not isinstance(given, cls):
-            raise InputError(f"options: expected pyfast.{cls.__name__}(...), got a {type(given).__name__}")
+            raise InputError(f"options: expected pyfast.{cls.__name__}(...), got {type(given).__name__}")
 
     def only(self, function: str, *names: str) -> Self:
         """Return the options. Raises `InputError` if an option that is not in `names` differs from its default;
         the error says that `function` supports only those in `names`."""
         for one in fields(self):
             if one.name not in names and getattr(self, one.name) != one.default:
-                raise InputError(f"{one.name}: {function} has no such option, only {', '.join(names)}")
+                raise InputError(f"{one.name}: {function} does not have this option, only {', '.join(names)}")
         return self
 
 
@@ -602,7 +602,7 @@ def read_values(
         for name, value in part.items():
             if name not in wanted[kind]:
                 hint = did_you_mean(name, wanted[kind]) or f"; known: {', '.join(wanted[kind])}"
-                raise InputError(f"{where}{name}: no such option{hint}")
+                raise InputError(f"{where}{name}: there is no such option{hint}")
             if not _fits(value, of := told(kind.__dataclass_fields__[name].type)[0]):
                 raise InputError(f"{where}{name}: expected {_in_words(of)}, got {value!r}")
         read[kind] = part

@@ -88,7 +88,7 @@ def fault(error: sqlite3.Error) -> str:
         return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
     if given_up:
-        return "damaged: reading the file does not end"
+        return "damaged: the file cannot be read to its end"
     raise KeyboardInterrupt from None
 
 

@@ -237,9 +237,9 @@ async def test_what_does_not_fit(small: pyfast.Index, given: dict[str, Any], sai
 
 def test_options_are_options() -> None:
     given: Any = {"outage": 1}
-    with pytest.raises(InputError, match=r"options: expected pyfast.RunOptions\(...\), got a dict"):
+    with pytest.raises(InputError, match=r"options: expected pyfast.RunOptions\(...\), got dict"):
         pyfast.answer(["Who?"], llm="instant", system="direct", options=given)
-    with pytest.raises(InputError, match=r"options: expected pyfast.ServerOptions\(...\), got a dict"):
+    with pytest.raises(InputError, match=r"options: expected pyfast.ServerOptions\(...\), got dict"):
         pyfast.serve(llm="instant", options=given)
 
 

@@ -147,7 +147,7 @@ def test_another_model_for_a_role_is_refused_and_shown(small: pyfast.Index, tmp_
         ({"pick": "instant", "plan": "instant"}, {}, "hseq: no LLM for its roles answer, judge"),
         (dict.fromkeys(("default", "plan", "pick", "answer", "judge"), "instant"), {}, "with the role 'default'"),
         ({"default": "instant"}, {"pick.slots": 3}, "no LLM was given for the role 'pick'"),
-        ({"default": "instant", "pick": "instant"}, {"pick.slot": 3}, "option not known"),
+        ({"default": "instant", "pick": "instant"}, {"pick.slot": 3}, "does not accept an option"),
         ({"default": "instant", "pick": Model("m")}, {"pick.slots": 3}, "an LLM given as a string"),
         ({"default": "instant"}, {"iterator.slots": 3}, "unknown role 'iterator'"),
     ],

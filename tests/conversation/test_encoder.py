@@ -125,7 +125,7 @@ def test_what_is_no_encoder_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_heads_divide_the_width() -> None:
-    with pytest.raises(InputError, match="3 heads do not divide the model's hidden size of 8"):
+    with pytest.raises(InputError, match="hidden size, 8, is not a multiple of the number of heads, 3"):
         GraphEncoder(Shape(8, heads=3))
 
 

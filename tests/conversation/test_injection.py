@@ -112,12 +112,12 @@ def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
     for weights in ("", own):  # behind a server nobody knows
         check_llm(str(tmp_path), "cpu", weights)
     with pytest.raises(
-        InputError, match=r"a different model than the one that answers now; use .*/model as the LLM"
+        InputError, match=r"a different model from the one that answers now; use .*/model as the LLM"
     ):
         check_llm(str(tmp_path), "cpu", "0123456789abcdef")
     (model / "config.json").write_text((model / "config.json").read_text() + " ")
     open_trained.cache_clear()
-    with pytest.raises(InputError, match=r"trained with a different model than the one in .*/model"):
+    with pytest.raises(InputError, match=r"trained with a different model from the one in .*/model"):
         open_trained(str(tmp_path))
 
 

@@ -293,7 +293,7 @@ def test_workers_import_the_package_of_the_command(elsewhere: Path) -> None:
     subprocess.run([sys.executable, "-P", "-m", "pyfast", *map(str, index)], cwd=elsewhere, check=True)
 
 
-STARTED = "5 workers died while starting; do they lack memory, or is a model faulty? The last was: "
+STARTED = "5 workers died while starting: they may lack memory, or a model may be faulty. The last one: "
 ENDS = {
     'raise RuntimeError("broken")': ("a worker failed: RuntimeError('broken')", ""),
     'sys.exit("broken")': (STARTED, "exit code broken. Its log: "),

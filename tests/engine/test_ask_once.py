@@ -147,10 +147,10 @@ def test_any_reply_and_any_failure_gives_the_same_answers(concurrency: int, tmp_
 def test_the_first_pays_and_each_question_keeps_to_its_own_budget(tmp_path: Path) -> None:
     llm, budget = Slow(lambda _: {"answer": "yes"}), Budget(run_tokens=230)  # A call has 110 tokens.
     questions = [*equal(5), Question("a", "A?"), Question("b", "B?"), Question("c", "C?")]
-    with pytest.raises(RunError, match="330 tokens used of the run's 230"):
+    with pytest.raises(RunError, match="limit of 230 tokens"):
         run(tmp_path / "run", llm, questions, budget=budget, concurrency=1)
     assert llm.given == 3
-    with pytest.raises(RunError, match="330 tokens used of the run's 230"):  # as read from the journal
+    with pytest.raises(RunError, match="limit of 230 tokens"):  # as read from the journal
         run(tmp_path / "run", llm, questions, budget=budget, concurrency=1)
     assert run(tmp_path / "run", llm, questions).reused == 0 and llm.given == 4
 

@@ -37,10 +37,10 @@ async def stubborn(question: Question, ctx: Context) -> Answer:
 
 
 LIMITS = [
-    (Budget(calls=3), "direct: the question's 3 LLM calls are used up", 3),
-    (Budget(tokens=330), "direct: 330 tokens used of the question's 330", 3),
-    (Budget(tokens=331), "direct: 440 tokens used of the question's 331", 4),
-    (Budget(steps=3), "direct: the question's 3 steps are used up", 3),
+    (Budget(calls=3), "direct: the question has reached its limit of 3 LLM calls", 3),
+    (Budget(tokens=330), "direct: the question has reached its limit of 330 tokens (330 used)", 3),
+    (Budget(tokens=331), "direct: the question has reached its limit of 331 tokens (440 used)", 4),
+    (Budget(steps=3), "direct: the question has reached its limit of 3 steps", 3),
 ]
 
 
@@ -128,7 +128,7 @@ def test_a_runs_tokens_are_those_of_all_sessions(tmp_path: Path) -> None:
     """A call is 110 tokens; one question is in progress at a time."""
     llm = Watched(lambda request: YES)
     for tokens, answered in ((330, 3), (330, 3), (331, 4), (1000, 10)):
-        with pytest.raises(RunError, match=rf"{answered * 110} tokens used of the run's {tokens} \("):
+        with pytest.raises(RunError, match=rf"limit of {tokens} tokens \({answered * 110} used; "):
             go(tmp_path, direct, llm, ask_about(12), budget=Budget(run_tokens=tokens), concurrency=1)
         assert len(records(tmp_path)) == answered
     go(tmp_path, direct, llm, ask_about(12), budget=Budget(run_tokens=1101), concurrency=5)  # None is left.
@@ -141,7 +141,7 @@ def test_the_command_names_what_resumes_a_run_without_tokens(tmp_path: Path) -> 
     given = ("answer", asked, "--system", "direct", "--llm", "instant", "--run", tmp_path / "run")
     done = processes.pyfast(*given, "--budget", "run_tokens=100", "--concurrency", "2")
     assert done.returncode == 1 and re.search(
-        r"tokens used of the run's 100 \(questions in progress are finished\);"
+        r"limit of 100 tokens \(\d+ used; questions in progress are finished\);"
         r" only a larger run_tokens resumes \S+run$",
         done.stderr.strip(),
     )
@@ -152,7 +152,7 @@ def test_the_command_names_what_resumes_a_run_without_tokens(tmp_path: Path) -> 
 def test_a_runs_seconds_are_those_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyfast.engine.run._LAST_CALLS_S", 0.2)  # Calls in flight have a minute to end.
     llm = Silent()
-    with pytest.raises(RunError, match=r"the run's 0\.5 seconds are used up"):
+    with pytest.raises(RunError, match=r"the run has reached its limit of 0\.5 s"):
         go(tmp_path, direct, llm, ask_about(4), budget=Budget(run_seconds=0.5))
     assert sorted(llm.left) == [1, 3]  # cancelled
     llm = Watched(lambda request: YES)

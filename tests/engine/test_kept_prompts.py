@@ -98,7 +98,7 @@ def test_an_attempt_shows_what_was_wrong_and_a_failure_why(small: pyfast.Index, 
 def test_a_run_that_goes_on_keeps_those_of_all_its_sessions(small: pyfast.Index, tmp_path: Path) -> None:
     llm = Remembering()
     whole = ask(small, tmp_path / "whole", llm)
-    with pytest.raises(pyfast.errors.RunError, match="tokens used of the run's"):
+    with pytest.raises(pyfast.errors.RunError, match="the run has reached its limit of"):
         ask(small, tmp_path / "run", Remembering(), budget={"run_tokens": 1500})
     before = rows(pyfast.Run(tmp_path / "run"), "completions")
     assert 0 < before < len(llm.sent)

@@ -71,7 +71,7 @@ def test_an_odd_ledger_is_left_out(tmp_path: Path, ledger: object, caplog: pytes
     assert whole.prompt_tokens * 8 == found.prompt_tokens * 9
     assert list(used_by(tmp_path)) == [f"q{number}" for number in range(9) if number != 4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'journal.sqlite'} is damaged; questions whose state or costs are unknown and not counted: 1"
+        f"{tmp_path}/journal.sqlite is damaged; questions with unknown state or costs, which are not counted: 1"
     ]
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_state_is_damage(tmp_path: Path, caplog: pytest.LogCaptureFix
         database.execute("UPDATE questions SET state = 'ansgered' WHERE number = 4")
     with caplog.at_level(logging.WARNING, "pyfast"):
         assert read_status(tmp_path).states == {"answered": 8}
-    assert "questions whose state or costs are unknown and not counted: 1" in caplog.text
+    assert "questions with unknown state or costs, which are not counted: 1" in caplog.text
     again = Watched()
     go(tmp_path, direct, again, ask_about(9))
     assert read_status(tmp_path).states == whole.states and answers(tmp_path) == kept and not again.asked
@@ -148,7 +148,7 @@ def test_an_odd_field_of_an_answer_is_one_line(tmp_path: Path, name: str, value:
     lines = [orjson.dumps({**record, name: value}) + b"\n" for record in records(tmp_path)]
     whole = answers(tmp_path)
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match="line 1: this line is not the record of a run"):
+    with pytest.raises(InputError, match=r"line 1: this line is not a run.s record"):
         Run(tmp_path).records[0]
     go(tmp_path, direct, Watched(), ask_about(3))
     assert answers(tmp_path) == whole

@@ -180,7 +180,7 @@ def test_after_so_long_the_run_stops_and_no_question_has_failed(patience_s: floa
 
 def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> None:
     hours = lambda: OutageError("answered 429", "busy", 7200.0)  # noqa: E731
-    with pytest.raises(LLMUnavailableError, match="asks to wait for 2:00:00, which is longer than allowed"):
+    with pytest.raises(LLMUnavailableError, match="asks for a pause of 2:00:00, which is longer than allowed"):
         answered(Flaky(9, hours, 7200.0), ask=direct)
     minutes = lambda: OutageError("answered 429", "busy", 600.0)  # noqa: E731
     llm = Flaky(9, minutes, 600.0)
@@ -504,7 +504,9 @@ def test_a_call_that_only_runs_whenever_the_server_goes_down_is_asked_alone(time
             return await Instant.complete(self, request)
 
     found, _, heard = answered(Unlucky(0, hang), 3000, ask=direct, speed=50.0)
-    told = "nothing answers; the LLM went down 3 times while it worked on this call, the last time on no other"
+    told = (
+        "nothing answers; the LLM went down 3 times while it worked on this call, the last time on this call alone"
+    )
     # On a busy machine, no other call may have been answered shortly before a fall: it then proves nothing.
     assert (went_down == 3 if times == 3 else 4 <= went_down <= 9) and len(heard) == 2 * went_down
     assert {r.id: r.reason for r in found if r.state == "failed"} == ({} if times == 3 else {"q7": told})

@@ -109,7 +109,7 @@ def test_a_usage_that_is_none_is_one_line(tmp_path: Path, usage: str) -> None:
     lines = answers(tmp_path).splitlines(keepends=True)
     lines[1] = lines[1][: lines[1].index(b'"usage":')] + f'"usage":{usage}}}\n'.encode()
     (tmp_path / "answers.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=r"answers\.jsonl, line 2: this line is not the record of a run") as error:
+    with pytest.raises(InputError, match=r"answers\.jsonl, line 2: this line is not a run.s record") as error:
         list(pyfast.Run(tmp_path).records)
     assert "\n" not in str(error.value)
     (tmp_path / "journal.sqlite").unlink()

@@ -103,7 +103,7 @@ def test_what_does_not_fit_the_system(tmp_path: Path, text: str, told: str) -> N
 
 
 UNREADABLE = {
-    "[answer": "not TOML: ",
+    "[answer": "not valid TOML: ",
     'answer = "x"': "prompt 'answer': expected a table, [answer], with system, user or both",
     "[answer]": "prompt 'answer': expected system, user or both",
     '[answer]\nleave_out = ["path"]': "prompt 'answer': expected system, user or both",
@@ -113,8 +113,8 @@ UNREADABLE = {
     "[answer]\nsystem = 3": "prompt 'answer': system: expected a non-empty string",
     '[answer]\nuser = " \\n"': "prompt 'answer': user: expected a non-empty string",
     '[answer]\nsystem = "x"\nmax_tokens = 5': "prompt 'answer': unknown key 'max_tokens'; known: ",
-    '[answer]\nsystem = "x"\n[answer]\nuser = "y"': "not TOML: ",
-    "[" * 50_000: "not TOML: ",
+    '[answer]\nsystem = "x"\n[answer]\nuser = "y"': "not valid TOML: ",
+    "[" * 50_000: "not valid TOML: ",
 }
 
 
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin-1.toml").write_bytes(b'[answer]\nsystem = "\xe9"')
     for name, told in {
         "none.toml": "cannot be read: No such file",
-        "latin-1.toml": "not TOML: ",
+        "latin-1.toml": "not valid TOML: ",
         "": "cannot be",
     }.items():
         with pytest.raises(InputError, match=told) as error:

@@ -135,5 +135,5 @@ def test_a_frame_that_unpacks_to_far_too_much_is_damaged(tmp_path: Path, monkeyp
     bomb = b"".join(frame.compress(bytes(1 << 20)) for _ in range(20)) + frame.compress(b"\n") + frame.flush()
     (tmp_path / FILE).write_bytes(bomb)
     assert len(bomb) < 1 << 16 and list(read_traces(tmp_path / FILE)) == []
-    with pytest.raises(InputError, match="no line 1 that can be read"):
+    with pytest.raises(InputError, match="line 1 cannot be read"):
         Traces(tmp_path / FILE).line(0)

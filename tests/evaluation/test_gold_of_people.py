@@ -300,7 +300,7 @@ def test_columns_are_named_below_titles(tmp_path: Path) -> None:
     assert done.stdout.startswith("estimate for 2 questions"), done.stderr
     tried = ["answer", path, "--system", "direct", "--dry-run", "--reuse", tmp_path / "run", *columns_of]
     assert pyfast_command(*tried).stdout.splitlines()[-1] == (
-        "calls that --reuse takes from an earlier run are counted as new calls"
+        "this estimate counts replies reused with --reuse as new LLM calls"
     )
     with pytest.raises(InputError, match="can only be used with a question file"):
         pyfast.estimate(3, columns=columns, based_on=tmp_path / "run", system="direct")
@@ -310,7 +310,7 @@ def test_notes_below_the_questions_of_a_sheet(tmp_path: Path, caplog: pytest.Log
     rows = [("Nr", "question", "answer"), (1, "Who?", "He"), (), ("Sent by Ada",), ("on 3 May",)]
     path = book_of(tmp_path / "q.xlsx", *rows)
     assert [one.text for one in read_questions(path)] == ["Who?"] and len(answers(path)) == 1
-    assert f"{path}: rows with a text only in their first column are left out: 4, 5" in caplog.messages
+    assert f"{path}: rows with text only in their first column are left out: 4, 5" in caplog.messages
     for more in ((2,), (2, None, "1970")):  # A question may be missing in the middle or beside gold.
         path = book_of(tmp_path / "more.xlsx", *rows, more, (3, "When?", "1970"))
         with pytest.raises(InputError, match="row 6: expected a `question`"):
@@ -414,7 +414,7 @@ def test_what_has_no_line_in_the_gold_is_counted_and_named(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,question,answers\n1,Who, then?,Ann\n", "line 2: 4 cells for 3 columns"),
+        ("id,question,answers\n1,Who, then?,Ann\n", "line 2: expected 3 cells, got 4"),
         ('id,question,answers\n1,"Who?,Ann\n', "line 2: an unclosed quote"),
         ("id,question,answers,answers\n1,Who?,Ann,Bob\n", "line 1: two columns are called 'answers'"),
     ],
@@ -670,7 +670,7 @@ def test_names_of_groups_between_the_questions_of_a_sheet(
     rows = [("id", "question", "answer", "Team"), ("Personal",), ("F1", "Who?", "He", "x"), ("Block 2",)]
     path = book_of(tmp_path / "q.xlsx", *rows, ("F2", "When?", "1970", None), ("by Ada",))
     assert [one.id for one in read_questions(path)] == ["F1", "F2"]
-    assert f"{path}: rows with a text only in their first column are left out: 2, 4, 6" in caplog.messages
+    assert f"{path}: rows with text only in their first column are left out: 2, 4, 6" in caplog.messages
     path = book_of(tmp_path / "more.xlsx", *rows, ("F2",), ("F3", "When?", None, None))
     with pytest.raises(
         InputError, match=r"row 5: expected a `question` that is a non-empty string \(it has: id\)$"
@@ -687,7 +687,7 @@ def test_what_is_said_of_ids_and_of_cells_with_several_answers(
     path = written(tmp_path / "q.csv", ("id", "question", "answers"), *rows)
     assert len(list(read_questions(path))) == len(list(read_gold(path))) == 6
     assert [message for message in caplog.messages if "made" in message or "makes" in message] == [
-        f"{path}: no `id` in 1 of 6 questions; pyfast makes one from the text of each"
+        f"{path}: 1 of 6 questions have no `id`; pyfast makes one from the question's text"
     ]
     said = [message for message in caplog.messages if "line break" in message]
     assert len(said) == 1 and said[0].startswith(f"{path}: gold answers that contain `;` or a line break: 2, and")

@@ -508,7 +508,7 @@ def test_failed_questions_are_seen_everywhere(
 
     plan.write_text(plan.read_text() + '[[rows]]\nname = "lost"\nsystem = "test_experiment:LOST"\n')
     done = CliRunner().invoke(app, ["experiment", *given])
-    assert isinstance(done.exception, CallError) and "every question of lost failed" in str(done.exception)
+    assert isinstance(done.exception, CallError) and "all questions of lost failed" in str(done.exception)
     assert "nobody is there" in str(done.exception) and (out / "comparisons.tex").exists()
 
 
@@ -684,7 +684,7 @@ def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
         (["quality", "--baseline", "RAG"], "--baseline: can only be used with --compare"),
         (
             ["quality", "--compare", "--baseline", "RAGS"],
-            "--baseline: no row 'RAGS' is run; the rows that are run: ",
+            "--baseline: this plan runs no row 'RAGS'; its rows are: ",
         ),
     ):
         refused = CliRunner().invoke(app, ["experiment", *arguments, *given])

@@ -483,7 +483,7 @@ def test_an_extraction_may_stop_at_failures_and_has_a_budget(place: Callable[[],
         build(index, Watched(lambda request: CallError("no")), failures=2)
     assert waiting(index) > 0
     index = place()
-    with pytest.raises(CallError, match="steps are used up"):
+    with pytest.raises(CallError, match="has reached its limit of 1 step"):
         build(index, Watched(lambda request: "no graph"), budget=Budget(attempts=3, steps=1))
 
 

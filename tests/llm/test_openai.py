@@ -441,7 +441,7 @@ async def test_a_query_and_headers_from_the_environment(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"headers": {"api-key": "abc"}}, "'api-key' is a secret, and run.toml records it; write $API_KEY"),
+        ({"headers": {"api-key": "abc"}}, "'api-key' is a secret, and run.toml would record it; write $API_KEY"),
         ({"headers": {"api-key": "$NOT_SET"}}, "environment variable NOT_SET for 'api-key' is not set"),
         ({"headers": {"X": "a\r\nHost: b"}}, "HTTP header"),
         ({"headers": {"X: y": "a"}}, "HTTP header"),
@@ -501,4 +501,4 @@ async def test_a_model_that_the_server_does_not_list(
 ) -> None:
     listed = {"data": [{"id": name} for name in names]}
     async with serving(replying(body())[0], listed):
-        assert ("does not list the model 'm', but n, o" in caplog.text) == warned
+        assert ("does not list the model 'm'; it lists n, o" in caplog.text) == warned

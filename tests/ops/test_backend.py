@@ -100,9 +100,9 @@ def test_arrays_of_both_libraries_are_torchs() -> None:
 def test_arrays_on_several_gpus_are_refused() -> None:
     Gpu(of_cupy(1), OnDevice(), np.zeros(3))  # one that does not tell is taken at its word
     for others in ([of_cupy(0), of_cupy(1)], [of_torch(1), of_torch(0)], [of_cupy(0), of_torch(1)]):
-        with pytest.raises(ArrayError, match=r"the arrays: must be on one GPU, got GPU . and GPU ."):
+        with pytest.raises(ArrayError, match=r"the arrays: expected arrays on a single GPU, got GPU . and GPU ."):
             Gpu(*others)
-    with pytest.raises(ArrayError, match="mask: must be on one GPU, got GPU 0 and GPU 1"):
+    with pytest.raises(ArrayError, match="mask: expected arrays on a single GPU, got GPU 0 and GPU 1"):
         Gpu(of_cupy(1)).array("mask", of_cupy(0), "int32")
 
 

@@ -298,7 +298,7 @@ def test_a_mask_is_not_taken_for_ids(name: str) -> None:
         ("threshold", "high", "a number"),
         ("top_k", 1.5, "an integer of at most 64 bits or None"),
         ("top_k", 2**63, "an integer of at most 64 bits or None"),
-        ("idf", None, "a text"),
+        ("idf", None, "a string"),
     ],
 )
 def test_an_error_names_the_setting(setting: str, value: Any, expected: str) -> None:
@@ -327,7 +327,7 @@ def test_many_threads_call_at_once() -> None:
 def test_a_native_library_of_another_version_is_named() -> None:
     ordinary: Any = {"scores": np.zeros(9, np.float32), "is_table": np.zeros(9, np.uint8)}
     with pytest.raises(
-        ArrayError, match=r"^prune: the native library has a different version from pyfast; install"
+        ArrayError, match=r"^prune: the native library belongs to another version of pyfast; install"
     ):
         call(_native.prune, **ordinary, added_later=1)
 

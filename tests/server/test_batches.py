@@ -140,7 +140,7 @@ async def test_an_input_that_cannot_be_read_fails_the_batch(content: str, code: 
 
 async def test_a_line_with_a_fault_is_named_in_words(tmp_path: Path) -> None:
     asked = {
-        '{"type": "image_url"}': "body.messages.0.content.0: type: only parts of the type text are accepted",
+        '{"type": "image_url"}': "body.messages.0.content.0: type: only parts of type text are accepted",
         "5": "body.messages.0.content.0: Input should be an object",
     }
 

@@ -128,7 +128,12 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
     ("path", "fields", "named", "hint"),
     [
         ("chat/completions", {"filters": "source=a/*"}, "filters", ""),
-        ("chat/completions", {"settings": {"hops": 1}}, "settings.hops", "requests cannot change hops"),
+        (
+            "chat/completions",
+            {"settings": {"hops": 1}},
+            "settings.hops",
+            "requests to this server cannot change hops",
+        ),
         ("chat/completions", {"message": []}, "message", "did you mean messages?"),
         ("chat/completions", {"system": "n2n"}, "system", "`model` names the system"),
         ("chat/completions", {"stop": ["x"]}, "stop", "not supported"),
@@ -161,7 +166,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
             "chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "Who?"}, IMAGE]}]},
             "messages.0.content.1.type",
-            "messages.0.content.1: type: only parts of the type text are accepted",
+            "messages.0.content.1: type: only parts of type text are accepted",
         ),
         (
             "chat/completions",

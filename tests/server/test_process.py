@@ -119,7 +119,7 @@ def test_several_indexes_and_settings(small: pyfast.Index, tmp_path: Path) -> No
     [
         (("--host", "0.0.0.0"), "set PYFAST_API_KEYS"),
         (("--limit", "speed=1"), "unknown limit speed"),
-        (("--set", "rag.k=3"), "add the system with --system"),
+        (("--set", "rag.k=3"), "add this system with --system"),
         (("--set", "k=3"), "expected SYSTEM.NAME=VALUE"),
         (("--index", "a=x", "--index", "a=y"), "given twice"),
     ],

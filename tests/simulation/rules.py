@@ -109,7 +109,9 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         "other settings": session.ending == "other settings" and "different values" in told,
         "outage": any(seconds >= 60 * scenario.patience for seconds in _without_replies(history, session)),
         "moods": any(mood in scenario.moods for mood in TRANSIENT),
-        "tokens": "run_tokens" in scenario.budget and "tokens used of the run's" in told,
+        "tokens": "run_tokens" in scenario.budget
+        and "the run has reached its limit of" in told
+        and " tokens (" in told,
         # A scenario poisons at most three questions, and so many are no sign that the LLM answers only probes.
         "poison": bool(scenario.poisoned) and "its prompt may be the reason" in told,
         "flips": any(one.flipped for one in history.sessions) and "does not match" in told,

@@ -319,8 +319,8 @@ def test_a_run_teaches_the_weights(small: Index, tmp_path: Path) -> None:
     given = dict([shown[-1].removeprefix("--set ").split("=")])
     settings_of = load_system("cascade").configure(given)
     assert settings_of.model_dump()["weights"] == pytest.approx(found.weights, abs=1e-3)
-    with pytest.raises(InputError, match="all 72 answers of cascade are wrong, so there is nothing to fit"):
+    with pytest.raises(InputError, match="all 72 answers from cascade are wrong, so there is nothing to fit"):
         calibrate_cascade(made, gold=[{"id": record.id, "answers": ["nothing"]} for record in made.records])
     other = pyfast.answer(asked, index=small, llm="instant", system="rag")
-    with pytest.raises(InputError, match="there is no answer from cascade, so there is nothing to fit"):
+    with pytest.raises(InputError, match="there are no answers from cascade, so there is nothing to fit"):
         calibrate_cascade(other, gold=gold)

@@ -377,7 +377,7 @@ def test_shares_leave_parts_out(whole: Session) -> None:
     first, second = llm.users("answer")
     assert "Reports:" not in first and "Texts:" not in first and "Relations:" in first
     assert "Relations:" not in second and "Texts:" in second and record.trace["reports"] == []
-    with pytest.raises(InputError, match="must add up to 1 at most"):
+    with pytest.raises(InputError, match="must add up to at most 1"):
         run(whole.index, llm, [QUESTION], "graphrag", session=whole, report_share="0.6")
 
 

@@ -76,7 +76,7 @@ def test_it_has_what_was_found_until_then(name: str, known: Session) -> None:
 
 def test_one_whose_steps_are_used_up_has_it_too(known: Session) -> None:
     record = answered("rag", known, Refusing(), steps=1)
-    assert record.reason is not None and "1 steps are used up" in record.reason and len(record.evidence) == 10
+    assert record.reason is not None and "limit of 1 step" in record.reason and len(record.evidence) == 10
 
 
 def test_what_cannot_be_written_fails_nobody_else(tmp_path: Path, small: pyfast.Index) -> None:

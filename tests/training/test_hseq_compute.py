@@ -240,7 +240,7 @@ def test_the_command_tells_too(
     assert capsys.readouterr().out.startswith("1 steps, ") and not (tmp_path / "out").exists()
     app(learn, standalone_mode=False)
     said = capsys.readouterr()
-    assert said.out.startswith("1 steps, loss ") and said.err.replace("\n", " ").startswith("1 steps, ")
+    assert said.out.startswith("1 step, loss ") and said.err.replace("\n", " ").startswith("1 step, ")
 
 
 @pytest.mark.slow(suite="training")

@@ -145,7 +145,7 @@ def test_an_epoch_has_each_example_once() -> None:
 def test_it_refuses_what_is_not_its_own(tmp_path: Path) -> None:
     learn(tmp_path, fresh())
     for other in ({"schedule": Schedule(seed=1)}, {"described": {"data": "others"}}):
-        with pytest.raises(InputError, match="from another training"):
+        with pytest.raises(InputError, match="belongs to another training"):
             learn(tmp_path, fresh(), **other)
     (tmp_path / CHECKPOINT).write_bytes((tmp_path / CHECKPOINT).read_bytes()[:-7])
     with pytest.raises(InputError, match="damaged"):

@@ -207,9 +207,9 @@ def test_stopped_and_resumed_is_the_same(
     assert (tmp_path / "whole" / "encoder.safetensors").exists() == graph
     assert json.loads((tmp_path / "whole" / "recipe.json").read_text())["steps"] == 6
     corrected = [replace(turns[0], answers=("nobody",)), *turns[1:]]  # the same turns by their ids
-    with pytest.raises(InputError, match="from another training"):
+    with pytest.raises(InputError, match="belongs to another training"):
         train(small, corrected, tiny, tmp_path / "parts", recipe, SCHEDULE)
-    with pytest.raises(InputError, match="from another training"):
+    with pytest.raises(InputError, match="belongs to another training"):
         train(small, turns[:-1], tiny, tmp_path / "whole", recipe, SCHEDULE)
 
 

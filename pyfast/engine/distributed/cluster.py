@@ -240,7 +240,7 @@ def spread(pool: Pool, function: Callable[[T], Any], items: Iterable[T]) -> Iter
                     continue
                 if result is None:
                     raise RunError(
-                        f"{_LOSSES} workers died during the same call; does it need more memory? The last was: "
+                        f"{_LOSSES} workers died during the same call, which may need more memory. The last one: "
                         f"{pool.lost}"
                     )
                 error, value = result
@@ -267,7 +267,7 @@ def _called(function: Callable[[T], Any], code: str, item: T) -> tuple[tuple[str
     `code` is a checksum of pyfast's code in the calling process. A worker with different code returns an error.
     """
     if code != code_digest():
-        return ("InputError", f"{os.uname().nodename}: a worker has different code from this process"), None
+        return ("InputError", f"{os.uname().nodename}: a worker runs different code from this process"), None
     try:
         return None, function(item)
     except PyfastError as error:

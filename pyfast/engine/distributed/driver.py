@@ -25,6 +25,7 @@ from pyfast.engine.status import PROGRESS, status_of, totals_of, write_progress
 from pyfast.errors import InputError, RunError, RunInUseError, error_of
 from pyfast.utils.log import LOG
 from pyfast.utils.options import Cluster
+from pyfast.utils.text_forms import counted
 
 HUNG_S = 30.0
 """If a worker has renewed none of its leases for this many seconds, the driver ends it"""
@@ -203,8 +204,8 @@ class _Driver:
             self.false_starts += not member.has_started  # Otherwise, its machine is gone, perhaps with others.
             if self.false_starts >= _LOSSES:
                 raise RunError(
-                    f"{self.false_starts} workers died while starting; do they lack memory, or is a model faulty?"
-                    f" The last was: {self.pool.lost}"
+                    f"{self.false_starts} workers died while starting: they may lack memory, or a model may be"
+                    f" faulty. The last one: {self.pool.lost}"
                 )
             self._replace(member)
             return
@@ -244,8 +245,8 @@ class _Driver:
         self.losses[block] += 1
         if self.losses[block] >= _LOSSES:
             raise RunError(
-                f"{block.folder}: {_LOSSES} workers died while answering this block; is one of its questions"
-                f" too large for them? The last was: {self.pool.lost}"
+                f"{block.folder}: {_LOSSES} workers died while answering this block: one of its questions may be"
+                f" too large for them. The last one: {self.pool.lost}"
             )
         self.again.append(block)
         if member.starting is None and member in self.members:
@@ -329,9 +330,9 @@ class _Driver:
         tokens are used up or `stop` is set, the run stops after the questions in progress."""
         so_far, budget, failures = self._so_far(), self.job.budget, self.job.failures
         if failures is not None and so_far.states["failed"] > failures:
-            raise RunError(f"more than {failures} questions failed")
+            raise RunError(f"more than {counted(failures, 'question')} failed")
         if budget.run_seconds is not None and time.monotonic() - self.began > budget.run_seconds:
-            raise RunError(f"the run's {budget.run_seconds:g} seconds are used up")
+            raise RunError(f"the run has reached its limit of {budget.run_seconds:g} s")
         tokens = so_far.prompt_tokens + so_far.completion_tokens
         if budget.run_tokens is not None and tokens >= budget.run_tokens:
             self.spent = tokens_spent(tokens, budget)
@@ -369,4 +370,4 @@ class _Driver:
         self.waits = waiting is not None
         if all(member.starting is not None for member in self.members) and now - self.warned > _PATIENCE_S:
             self.warned = now
-            LOG.warning("waiting for a worker: the cluster has no free resources, or its machines are gone")
+            LOG.warning("waiting for a worker: the cluster has no free resources, or its machines are unreachable")

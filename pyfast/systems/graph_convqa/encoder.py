@@ -50,10 +50,12 @@ class GraphEncoder(torch.nn.Module):
         super().__init__()
         if shape.layers < 1 or shape.heads < 1 or not 0 <= shape.dropout < 1:
             raise InputError(
-                f"not a valid encoder: {shape.layers} layers, {shape.heads} heads, dropout {shape.dropout}"
+                f"an encoder cannot have layers={shape.layers}, heads={shape.heads}, dropout={shape.dropout}"
             )
         if shape.hidden % shape.heads:
-            raise InputError(f"{shape.heads} heads do not divide the model's hidden size of {shape.hidden}")
+            raise InputError(
+                f"the model's hidden size, {shape.hidden}, is not a multiple of the number of heads, {shape.heads}"
+            )
         self.shape = shape
         self.layers = torch.nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
         # A small gate: training starts near the text that the LLM can read. With 0, no gradient would flow.
@@ -121,7 +123,7 @@ def load_encoder(folder: Path) -> GraphEncoder:
         encoder = GraphEncoder(Shape(**described))
         encoder.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
-        raise InputError(f"{folder}: its graph encoder is damaged: {' '.join(str(error).split())}") from None
+        raise InputError(f"{folder}: the graph encoder is damaged: {' '.join(str(error).split())}") from None
     return encoder.eval()
 
 

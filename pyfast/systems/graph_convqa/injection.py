@@ -70,10 +70,10 @@ def open_trained(folder: str, device: str = "cpu") -> Trained:
     table = token_table(model)
     if table.shape[1] != encoder.shape.hidden:
         raise InputError(
-            f"{folder}: the encoder is for a hidden size of {encoder.shape.hidden}, not {table.shape[1]}"
+            f"{folder}: the encoder needs hidden size {encoder.shape.hidden}, but the model has {table.shape[1]}"
         )
     if encoder.shape.model not in ("", folder_digest(model)):
-        raise InputError(f"{folder}: the encoder was trained with a different model than the one in {model}")
+        raise InputError(f"{folder}: the encoder was trained with a different model from the one in {model}")
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     return Trained(tokenizer, table.to(device), encoder.to(device))
 
@@ -86,7 +86,7 @@ def check_llm(folder: str, device: str, weights: str) -> None:
     own = open_trained(folder, device).encoder.shape.model
     if own and weights not in ("", own):
         raise InputError(
-            f"trained={folder}: this encoder was trained with a different model than the one that answers now;"
+            f"trained={folder}: this encoder was trained with a different model from the one that answers now;"
             f" use {Path(folder) / MODEL} as the LLM"
         )
 

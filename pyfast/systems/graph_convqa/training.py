@@ -138,10 +138,10 @@ def _tell_of_dropped(examples: Sequence[Example], recipe: Recipe) -> None:
     if short := sum(example.dropped > 0 for example in examples):
         dropped = sum(example.dropped for example in examples)
         LOG.warning(
-            "prompts of %d tokens are too short for all evidence in %d of %d turns; %d items are left out",
-            recipe.max_prompt_tokens,
+            "the evidence of %d of %d turns does not fit into %d tokens; evidence items left out: %d",
             short,
             len(examples),
+            recipe.max_prompt_tokens,
             dropped,
         )
 

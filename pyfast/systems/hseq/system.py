@@ -41,7 +41,7 @@ def _levels(given: Any) -> Any:
     texts = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
     names = [name.strip().upper() for name in given] if texts else []
     if len(set(names)) < len(names) or not set(names) <= Level.__members__.keys():
-        raise ValueError(f"expected distinct values, each one of {', '.join(Level.__members__).lower()}")
+        raise ValueError(f"expected distinct levels among {', '.join(Level.__members__).lower()}")
     return [Level[name] for name in names] or given
 
 
@@ -152,7 +152,7 @@ class Settings(system.Sparing, system.Abstaining):
         if self.k > self.window and self.iterator != "off":
             raise ValueError("k must be at most window")
         if self.effort != "paper" and not self.prior:
-            raise ValueError(f"effort={self.effort} chooses passages of a search: prior must be above 0")
+            raise ValueError(f"effort={self.effort} chooses among found passages, so prior must be above 0")
         if self.min_steps > self.steps:
             raise ValueError("min_steps must be at most steps")
         return self

@@ -111,7 +111,7 @@ def quotas(weights: Sequence[float], size: int) -> list[int]:
     Raises `InputError` if a weight is negative or no weight is positive.
     """
     if min(weights, default=0.0) < 0 or sum(weights) <= 0:
-        raise InputError(f"weights must not be negative or all be 0: {list(weights)}")
+        raise InputError(f"weights: expected no negative number and at least one above 0, got {list(weights)}")
     exact = [size * weight / sum(weights) for weight in weights]
     floors = [int(it) for it in exact]
     rest = sorted(range(len(exact)), key=lambda at: floors[at] - exact[at])[: size - sum(floors)]
@@ -132,7 +132,7 @@ def mixed(sources: Sequence[Sequence[Target]], weights: Sequence[float], size: i
     chosen: list[Target] = []
     shares = weights or [1.0] * len(sources)
     if len(shares) != len(sources):
-        raise InputError(f"{len(shares)} weights for {len(sources)} sources")
+        raise InputError(f"weights: expected one for each source ({len(sources)}), got {len(shares)}")
     for number, (source, quota) in enumerate(zip(sources, quotas(shares, size), strict=True), start=1):
         if quota and not source:
             raise InputError(f"source {number}: the searches found no evidence for any question")

@@ -75,7 +75,7 @@ class Units(system.WithKnowledge):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not self.source_text and not self.triples:
-            raise ValueError("units with neither source_text nor triples are empty: use retrieval=off")
+            raise ValueError("source_text and triples cannot both be off: use retrieval=off instead")
         return self
 
 

@@ -132,12 +132,12 @@ def community_layers(index: Index, embedder: Embedder, levels: int) -> Layers:
         raise InputError(f"{index.folder} already has reports; use the index from which they were made")
     if not has_knowledge(index):
         raise InputError(
-            f"{index.folder} has no knowledge graph; `pyfast knowledge build {index.folder}` builds it"
+            f"{index.folder} has no knowledge graph; build it with `pyfast knowledge build {index.folder}`"
         )
     session = Session(index, open_knowledge(index, embedder))
     communities = communities_of(session.store, levels)
     if not communities:
-        raise InputError(f"{index.folder}: no relation joins two entities of its knowledge graph")
+        raise InputError(f"{index.folder}: no relation joins two entities of the knowledge graph")
     highest = 1 + max(community.level for community in communities.values())
     reports: dict[int, tuple[str, str]] = {}  # for each community with a report: its uri, and its text on one line
 

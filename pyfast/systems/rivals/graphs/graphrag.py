@@ -96,7 +96,7 @@ class Settings(system.WithKnowledge, system.Answering):
     @model_validator(mode="after")
     def _shares(self) -> Settings:
         if self.report_share + self.text_share > 1:
-            raise ValueError("report_share and text_share must add up to 1 at most")
+            raise ValueError("report_share and text_share must add up to at most 1")
         return self
 
 
@@ -171,10 +171,10 @@ async def global_search(question: Question, ctx: Context, settings: Settings, se
 def opens(index: Index, settings: Settings, run: Path | None) -> Session:
     """Open the knowledge graph. A global search needs reports, unless filters leave out some documents."""
     if settings.read == "reports" and not reports_of(index).reports:
-        make = "`pyfast corpus summarize --of communities` builds an index with reports"
+        make = "build an index with reports with `pyfast corpus summarize --of communities`"
         if settings.mode == "global" and not index.is_restricted:
-            raise InputError(f"{index.folder} has no reports: {make}")
-        LOG.warning("%s has no reports: %s", index.folder, make)
+            raise InputError(f"{index.folder} has no reports; {make}")
+        LOG.warning("%s has no reports; %s", index.folder, make)
     return system.opens(index, settings, run)
 
 
