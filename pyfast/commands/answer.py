@@ -90,9 +90,8 @@ def _show_estimate(expected: Estimate) -> None:
     """Print an estimate."""
     from pyfast.evaluation.tables import shown
 
-    say(
-        f"estimate for {counted(expected.questions, 'question')}, from {plain(expected.basis)}, with 95 % intervals:"
-    )
+    asked = counted(expected.questions, "question")
+    say(f"estimate for {asked}, from {plain(expected.basis)}, with 95 % intervals:")
     rows = {
         "LLM calls": expected.llm_calls,
         "prompt tokens": expected.prompt_tokens,
