@@ -186,7 +186,7 @@ def test_nothing_to_attend_to() -> None:
     ("graph", "name"),
     [
         (torch.tensor([[0], [20]]), "edge_index: there is no destination 20; their number is 20"),
-        (torch.tensor([[0], [-1]]), "edge_index: destination -1 does not exist"),
+        (torch.tensor([[0], [-1]]), "edge_index: there is no destination -1"),
         (torch.tensor([[20], [0]]), "indices: there is no source 20"),
         (torch.tensor([[0.0], [1.0]]), "edge_index: expected integers"),
         (torch.zeros(3, 2, dtype=torch.int64), r"edge_index: expected \[2, E\]"),

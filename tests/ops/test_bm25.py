@@ -228,7 +228,7 @@ def test_nothing_to_search() -> None:
         ({"indptr": []}, "a number more than there are columns"),
         ({"columns": [3, 1]}, "is in column 3 of 2"),
         ({"columns": [-2, 1]}, "is in column -2 of 2"),
-        ({"deleted": [0]}, "for each document (2), got 1"),
+        ({"deleted": [0]}, r"for each document \(2\), got 1"),
         ({"documents": [0.5, 1]}, "expected int32"),
     ],
 )
