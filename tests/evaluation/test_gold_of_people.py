@@ -690,7 +690,7 @@ def test_what_is_said_of_ids_and_of_cells_with_several_answers(
         f"{path}: 1 of 6 questions have no `id`; pyfast makes one from the question's text"
     ]
     said = [message for message in caplog.messages if "line break" in message]
-    assert len(said) == 1 and said[0].startswith(f"{path}: gold answers that contain `;` or a line break: 2, and")
+    assert len(said) == 1 and said[0].startswith(f"{path}: gold answers that contain `;` or a line break: 2; each")
 
 
 def test_gold_without_answers_is_not_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -139,7 +139,7 @@ def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: py
         (("train", "merge", tiny, out / ADAPTER, tmp_path / "merged"), "exists; choose another folder"),
         ((*learn, "--model", tiny, "--set", "k=9"), "k must be at most window"),
         ((*learn, "--model", tiny, "--weights", "a"), "expected numbers"),
-        ((*learn, "--model", tiny, "--weights", "1,2"), "one for each source (1), got 2"),
+        ((*learn, "--model", tiny, "--weights", "1,2"), r"one for each source \(1\), got 2"),
         ((*learn, "questions.jsonl", "--model", tiny), "expected NAME=VALUE"),
         ((*learn, "--model", "someone/model"), "no model folder at someone/model"),
     ]:
