@@ -124,7 +124,7 @@ def test_what_verify_cannot_read_is_not_damaged(name: str, names: list[str], pla
     folder = name.split("/")[0]
     verified = told(CLOSED, place, "-m", "pyfast", "verify", folder)
     assert verified.returncode == 2 and verified.stderr == ""
-    assert verified.stdout.endswith(f"checks: could not be checked: {', '.join(names)}\n")
+    assert verified.stdout.endswith(f": could not be checked: {', '.join(names)}\n")
     lines = [line for line in verified.stdout.splitlines() if not line.startswith("ok  ")][:-1]
     assert len(lines) == len(names) and all(line.startswith("????  ") for line in lines)
     assert all(line.endswith(f"Permission denied: '{name}'") for line in lines)

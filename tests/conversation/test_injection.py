@@ -124,5 +124,5 @@ def test_an_encoder_knows_its_model(tiny: Path, tmp_path: Path) -> None:
 def test_an_encoder_of_another_width_is_refused(tiny: Path, tmp_path: Path) -> None:
     save_encoder(GraphEncoder(Shape(16)), tmp_path)
     (tmp_path / "model").symlink_to(tiny)
-    with pytest.raises(InputError, match="hidden size of 16, not 32"):
+    with pytest.raises(InputError, match="needs hidden size 16, but the model has 32"):
         open_trained(str(tmp_path))

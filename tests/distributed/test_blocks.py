@@ -174,7 +174,7 @@ def test_a_block_that_is_not_done_is_refused(whole: Path) -> None:
     (blocks[0].folder / ANSWERS).write_bytes(b"".join(lines[:-1]))
     folder = RunFolder(run, read_configuration(whole / CONFIGURATION))
     folder.answered(iter(()))
-    with pytest.raises(pyfast.errors.RunError, match="damaged: it has 9 of 10 answers"):
+    with pytest.raises(pyfast.errors.RunError, match="damaged: it contains only 9 of 10 answers"):
         folder.take_in(blocks[0].folder, 0, 10, 0)
     folder.close()
 

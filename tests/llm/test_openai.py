@@ -271,7 +271,7 @@ async def test_a_content_that_is_no_text(content: bytes, text: str | None) -> No
     reply = b'{"choices": [{"message": {"content": %s}, "finish_reason": "stop"}]}' % content
     async with serving(replying(web.Response(body=reply))[0]) as backend:
         if text is None:
-            with pytest.raises(CallError, match="has no text"):
+            with pytest.raises(CallError, match="contains no text"):
                 await backend.complete(ASK)
         else:
             assert (await backend.complete(ASK)).text == text

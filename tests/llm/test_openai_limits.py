@@ -149,7 +149,7 @@ async def test_a_narrow_server_is_waited_for() -> None:
 async def test_a_server_that_has_never_room() -> None:
     handler, asked = replying(web.Response(status=429, body=b"full", headers={"Retry-After": "0.01"}))
     async with serving(handler, timeout_s=0.3, attempts=1000) as backend, asyncio.timeout(10):
-        with pytest.raises(OutageError, match=r"no answer within 0\.3 s; before that, .* answered 429: full"):
+        with pytest.raises(OutageError, match=r"did not answer within 0\.3 s; before that, .* answered 429: full"):
             await backend.complete(ASK)
     assert len(asked) > 2
 

@@ -273,7 +273,7 @@ async def test_batches_of_a_key_go_on_when_the_server_starts_again(tmp_path: Pat
     [
         ("", "contains no key"),
         ("[a", "not valid TOML"),
-        ("[a]\nkey = 'secret'\nfilters = 'source=a'", r"\[a\]: filters is unknown"),
+        ("[a]\nkey = 'secret'\nfilters = 'source=a'", r"\[a\]: unknown field filters"),
         ("[a]\nkey = 'secret'\nfilter = []", "non-empty list"),
         ("[a]\nkey = 'secret'\nfilter = 7", "a condition, or a non-empty list"),
         ("[a]\nkey = 'secret'\nfilter = 'source:a'", "expected KEY=VALUE"),

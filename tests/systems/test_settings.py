@@ -90,7 +90,7 @@ def test_without_an_llm_that_picks_there_is_nothing_to_guide(iterator: str) -> N
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"source_text": "off", "triples": "off"}, "use retrieval=off"),
+        ({"source_text": "off", "triples": "off"}, "use retrieval=off instead"),
         ({"retrieval": "off", "triples": "off"}, "leave it out, or use retrieval=on"),
         (
             {"communication": "off", "weights": "const-0.5"},

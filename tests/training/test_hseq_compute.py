@@ -237,7 +237,7 @@ def test_the_command_tells_too(
     learn += [f"--set={name}={value}" for name, value in SHORT.items()]
     learn += ["--out", str(tmp_path / "out"), "--batch", "2", "--precision", "bfloat16", "--checkpointing"]
     app([*learn, "--estimate"], standalone_mode=False)
-    assert capsys.readouterr().out.startswith("1 steps, ") and not (tmp_path / "out").exists()
+    assert capsys.readouterr().out.startswith("1 step, ") and not (tmp_path / "out").exists()
     app(learn, standalone_mode=False)
     said = capsys.readouterr()
     assert said.out.startswith("1 step, loss ") and said.err.replace("\n", " ").startswith("1 step, ")

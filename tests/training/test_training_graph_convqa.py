@@ -72,7 +72,7 @@ def test_it_is_cut_as_the_system_cuts_it_and_told(
     assert sum(example.dropped > 0 for example in examples) > 0
     train(small, turns, tiny, tmp_path, recipe, replace(SCHEDULE, epochs=0))
     dropped = sum(example.dropped for example in examples)
-    assert f"turns; {dropped} items are left out" in caplog.text
+    assert f"evidence items left out: {dropped}\n" in caplog.text
     given = {"memory": "off", "k": "12", "passages": "20", "history": "gold"}
     given |= {"trained": str(tmp_path)} if graph else {"graph": "off"}
     system, records = load_system("graph_convqa"), list[Record]()

@@ -256,7 +256,7 @@ def _budget(limit: str, checked: _Checked) -> str:
     for record, took, question in zip(records, used, checked.questions, strict=True):
         if record["state"] == "failed":
             failed += 1
-            if "used" not in record["reason"]:
+            if record["error"] != "budget":
                 raise _NotHeldError(
                     f"{question.id} failed with {limit}={allowed}, but for another reason: {record['reason']}"
                 )
