@@ -208,7 +208,7 @@ def test_a_server_that_dies(place: Path, whole: tuple[bytes, dict[str, Any]]) ->
         assert session.ended() == 1
         told = [line for line in session.told.splitlines() if "continuing" not in line]
         assert len(told) == 1, session.told
-        assert "nothing answers at" in told[0] and f"the same command resumes {folder}" in told[0]
+        assert "nothing answers any longer at" in told[0] and f"the same command resumes {folder}" in told[0]
         session = Session(folder, *arguments(place, url, *at_once))  # still dead
         assert session.ended() == 1 and "is the server up?" in session.told
         assert session.told.count("\n") == 1
