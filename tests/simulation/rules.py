@@ -281,12 +281,13 @@ def _calls(history: History) -> Iterator[str]:
 def _asked_again(history: History) -> Iterator[str]:
     """Each question that had failed is asked again, and what was said before is not used again."""
     last = len(history.sessions) - 1
-    asked = {_id(call.prompt) for call in history.world.asked if call.session == last}
+    asked = {_id(call.prompt): call.session for call in history.world.asked}  # its last session
     for number, session in enumerate(history.sessions[:last]):
         for event in session.events if session.error is None and not session.killed else ():
             if event.record is None or event.record.state != "failed":
                 continue
-            if user(f"<{event.record.id}") not in asked:
+            # A session before the last one may have asked it, if the failure was not in the answers yet.
+            if asked.get(user(f"<{event.record.id}"), number) <= number:
                 yield f"{event.record.id} failed in session {number}, and was not asked again"
 
 
