@@ -89,7 +89,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             first = recorded["places"].get("questions")
             if not is_kept and first and first != asked:
                 told = f"the questions of {asked} are not those of {first}"
-            count = recorded.get("questions", {}).get("count")
+            before = recorded.get("questions")
+            count = before.get("count") if isinstance(before, dict) else None
             fewer = isinstance(count, int) and described["questions"]["count"] < count
             changed = others if fewer else [*others, told]
         raise OtherRunError(

@@ -286,8 +286,9 @@ def _asked_again(history: History) -> Iterator[str]:
         for event in session.events if session.error is None and not session.killed else ():
             if event.record is None or event.record.state != "failed":
                 continue
-            # A session before the last one may have asked it, if the failure was not in the answers yet.
-            if asked.get(user(f"<{event.record.id}"), number) <= number:
+            # Each session asks it again if a call failed in transit; only the last one asks the others.
+            before = number if event.record.error == "call" else last - 1
+            if asked.get(user(f"<{event.record.id}"), -1) <= before:
                 yield f"{event.record.id} failed in session {number}, and was not asked again"
 
 
