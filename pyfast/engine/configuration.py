@@ -36,7 +36,7 @@ PLACES = "places"
 STARTED_IN = "started_in"
 """The entry with the working directory of a run's last session, relative to the run's folder"""
 COLUMNS = "columns"
-"""The key, next to the places, of the question file's renamed columns, as JSON"""
+"""The entry of the table `places` with the renamed columns of the question file, as JSON"""
 
 
 def code_table() -> dict[str, Any]:
@@ -74,7 +74,7 @@ def roles_in_common(one: Mapping[str, Any], other: Mapping[str, Any], known: boo
 
 
 def recorded_value(run: Path, table: str, name: str) -> Any:
-    """Read a value from a run's run.toml. Returns None if there is no run or no such value.
+    """Read a value from a run's run.toml.
 
     Args:
         run: The folder of a run.
@@ -82,7 +82,7 @@ def recorded_value(run: Path, table: str, name: str) -> Any:
         name: A key of this table.
 
     Returns:
-        The value, or None.
+        The value. None: there is no run or no such value.
     """
     path = run / CONFIGURATION
     return read_configuration(path).get(table, {}).get(name) if path.exists() else None

@@ -143,7 +143,7 @@ class Runtime:
         first: Callable[..., Sequence[Any]] = work
         before: tuple[Any, ...] = (self.required_index(),) if _takes_index(work) else ()
         if own is not None and before:
-            # A parameter with `expand` names another retriever.
+            # A parameter whose `expand` is a string names another retriever.
             expands = any(isinstance(getattr(one, "expand", None), str) for one in parameters)
             if expands or not own.arrays or work not in _TOGETHER:
                 return BatchPoint(lambda items: work(own, items, *parameters), self.executor)(item, stage, ledger)
@@ -181,7 +181,8 @@ class Runtime:
         asked = perf_counter()
         model = self.models.of(role)
         if clock is not None:
-            clock.stop(1)  # The code that sees the LLM's state decides when the time is over.
+            # `Outages.complete` checks the question's time itself, because it knows whether the LLM is out.
+            clock.stop(1)
         try:
             await model.admission.enter(request)
             started = perf_counter()
@@ -264,7 +265,7 @@ class Context:
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
         self._past: dict[Key, Outcome] = {}
-        self._reused: set[Key] = set()  # how many of them come from an earlier run or another question
+        self._reused: set[Key] = set()  # the keys of replies that come from an earlier run or another question
         if runtime.folder is not None and runtime.folder.replaying:
             self._past = runtime.folder.journal.outcomes(number)
             self._reused = runtime.folder.journal.reused(number)
@@ -395,6 +396,9 @@ class Context:
             request: The request to send.
             name: The name under which the ledger counts the call.
             role: The role, which determines the LLM.
+
+        Returns:
+            The reply.
 
         Raises:
             CallError: The call failed.
@@ -536,6 +540,9 @@ class Context:
             item: This question's item.
             *parameters: Hashable values. Only calls with the same parameters share a batch.
 
+        Returns:
+            The result for `item`.
+
         Raises:
             BudgetError: The question has used up its steps. Do not catch it.
         """
@@ -559,7 +566,18 @@ class Context:
         return {_queries(item) for item, done in ended if done.exception() is None and not len(done.result())}
 
     def retrieve(self, query: str, k: int) -> Awaitable[Pool]:
-        """Find the `k` best passages for a query. One search serves the waiting queries of all questions."""
+        """Find the `k` best passages for a query. One search serves the waiting queries of all questions.
+
+        Args:
+            query: The query.
+            k: The maximum number of passages.
+
+        Returns:
+            The passages with their scores, best first.
+
+        Raises:
+            BudgetError: As in `call`.
+        """
         return self.call(search, query, k)
 
     def retrieve_all(self, queries: str | Sequence[str], k: int, before: Sequence[Pool] = ()) -> Awaitable[Pool]:
@@ -569,6 +587,12 @@ class Context:
             queries: The queries. A string is one query.
             k: The maximum number of passages.
             before: Pools from earlier searches, whose passages are ranked together with the new ones.
+
+        Returns:
+            The passages with their scores, best first.
+
+        Raises:
+            BudgetError: As in `call`.
         """
         return self.call(search_and_fuse, ((queries,) if isinstance(queries, str) else queries, before), k)
 
@@ -587,6 +611,12 @@ class Context:
             question: The question to choose sentences for, if `share` is below 1.
             share: The share of the passages' text to write. Below 1, sentences are left out (see
                 `pyfast.retrieval.narrate_sentences`).
+
+        Returns:
+            The numbered lines.
+
+        Raises:
+            BudgetError: As in `call`.
         """
         most = profile_of(self.context_window_of(answer.role), self._runtime.budget).passages
         characters, written = max(self.text_budget(answer), 200), len(pool)

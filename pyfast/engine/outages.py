@@ -1,11 +1,11 @@
 """Outages: periods in which an LLM does not answer. Calls wait for the outage to end, and nothing is lost.
 
 A call can fail in transit for two reasons: there is an outage, or something is wrong with this call. If other
-calls succeed, there is no outage. If there are no other calls, pyfast sends a small test call, the probe. During
-an outage, all calls wait, no question starts, and the questions' clocks stop, while pyfast sends one probe after
-another until the LLM answers. If a call fails several times while other calls succeed, only its question fails.
-The same holds for a call that the server refuses (as a gateway refuses a forbidden prompt) while it answers the
-probe.
+calls succeed, there is no outage. If no other call was answered recently, pyfast sends a small test call, the
+probe. During an outage, all calls wait, no question starts, and the questions' clocks stop, while pyfast sends one
+probe after another until the LLM answers. If a call fails several times while other calls succeed, only its
+question fails. The same holds for a call that the server refuses (as a gateway refuses a forbidden prompt) while
+it answers the probe.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from pyfast.llm.protocol import PROBE
 
 THE_LLM = "the LLM"
 _PROBES_S = 2.0, 8.0, 20.0
-"""How many seconds pyfast waits after each of three probes. If none is answered by then, pyfast sends the next
-one, because a probe may be lost (unless it is being retried after an error). After the third wait, the LLM counts
-as unreachable"""
+"""How many seconds pyfast waits after each of up to three probes. A probe may be lost, so if none is answered by
+then, pyfast sends the next one, unless the LLM's client is already retrying a probe after an error. After the
+third wait, the LLM counts as unreachable"""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _FAULTS = {"down": 3, "busy": 10, "slow": 2}
-"""How often, by kind of failure, a call may fail while other calls succeed before pyfast gives up on it. The
-number for `busy` is larger, because a busy server refuses some calls and answers others"""
+"""After how many failures, by kind, pyfast gives up on a call while other calls succeed. The number for `busy` is
+larger, because a busy server refuses some calls and answers others"""
 _REFUSED_PROBES = 2
-"""How many refused probes pyfast repeats"""
+"""How many times pyfast repeats a refused probe"""
 _AT_ONCE_S = 2.0
+"""If a probe is answered within this many seconds, there is no outage"""
 _LATE = 2
-"""How often a call may fail while a probe is answered late. After that, the call itself counts as the cause"""
+"""How many failures of a call count as a short outage if the probe is answered late. Further ones count against
+the call"""
 _FELLED = 3
 """If the LLM goes down this many times while working on one call alone, this call counts as the cause"""
 _CHECK_S, _LONGEST_CHECK_S = 2.0, 60.0
 """How many seconds must pass between two probes that no call is waiting for. If the LLM asks for a longer pause,
-it applies instead, up to the second value"""
+that pause applies instead, up to the second value"""
 _FAILED_IN_A_ROW = 3
 """How many consecutive questions may have calls that fail in transit while the LLM answers only probes. After many
 answered calls, the limit is a fifth of their number
@@ -63,12 +65,12 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Clock:
-    """A question's clock, which stops during outages if the question has a time limit. While an LLM call runs,
+    """The clock of a question's time limit, if it has one. The clock stops during outages. While an LLM call runs,
     asyncio's timeout is off, and the call itself checks whether the time is up."""
 
     timeout: asyncio.Timeout | None
     counted: float
-    """An event loop time. Outages before it have already postponed `ends`, so that simultaneous outages of two
+    """The event loop time up to which outages have already postponed `ends`, so that simultaneous outages of two
     LLMs do not count twice"""
     ends: float
     """When the question's time is up, as an event loop time; infinite without a time limit"""
@@ -76,8 +78,8 @@ class Clock:
     """How many running LLM calls and outages keep the clock stopped"""
 
     def stop(self, by: int) -> None:
-        """Add `by`, which may be negative, to the number of reasons for the clock to stand still. It runs while
-        the number is 0."""
+        """Add `by`, which may be negative, to the number of reasons for the clock to stand still. The clock runs
+        while this number is 0."""
         self.stops += by
         if self.timeout is not None:
             with contextlib.suppress(RuntimeError):  # The time is up, or the question has ended.
@@ -112,7 +114,7 @@ class Clocks:
 
     def go_on(self, since: float | None) -> None:
         """Undo one call of `stop`. If no other LLM has an outage, the clocks run again. The time from `since` (an
-        event loop time) until now does not count. None: all time counts."""
+        event loop time) until now does not count towards the questions' limits. None: all time counts."""
         now = asyncio.get_running_loop().time()
         self._stopped -= 1
         for clock in self._clocks:
@@ -308,7 +310,7 @@ class Outages:
             except OutageError as error:
                 fault, allowed = error, _FAULTS[error.kind]
             except RefusalError as error:
-                if self._is_closed:  # It can no longer be determined which calls the server refuses.
+                if self._is_closed:  # No probe can show any more whether the server refuses only this call.
                     raise
                 if await self._met(OutageError(str(error)), began) == "outage":
                     continue
@@ -422,7 +424,7 @@ class Outages:
         self._passed.clear()
         self.clocks.stop()
         try:
-            # Other calls have received replies meanwhile. The server may be busy, with the probe waiting in its
+            # If other calls received replies meanwhile, the server may only be busy, and the probe waits in its
             # queue.
             busy_s = 2 * self._took if fault.kind == "slow" and before > began else 0.0
             is_answered = await self._is_answered(busy_s=busy_s)
@@ -475,7 +477,7 @@ class Outages:
                 await _first(wait, ends)
             finally:
                 await cancel(ends)
-            # That call may have started before the outage, so its reply only justifies a probe.
+            # An answered call may have started before the outage, so its reply only justifies a probe.
             self._passed.clear()
             if await self._is_answered(self.stop):
                 return
@@ -500,7 +502,7 @@ class Outages:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
                 if stop is not None and stop.is_set():
                     return False
-                # A probe with a failed attempt is not lost, but sent again.
+                # A probe whose attempt failed is not lost, because the LLM's client sends it again.
                 if not is_sent or getattr(self.llm, "fault", None) is fault:
                     works.append(asyncio.ensure_future(self._probe()))
                     is_sent = True

@@ -325,11 +325,11 @@ class RunFolder:
                 )
 
     def answered(self, questions: Iterable[Question]) -> int:
-        """Count the questions with an answer in answers.jsonl, up to the first one without.
+        """Return how many questions, counted from the first, have an intact answer in answers.jsonl.
 
-        All later lines are removed: an incomplete line, a changed line, a line without its trace, or answers to
-        later questions. These answers are written again from the journal, in order, as are those of an unfinished
-        conversation, because its next turn needs them.
+        All later lines are removed, beginning with the first one that is incomplete, changed or without its trace.
+        Their answers are written again from the journal, in order, as are those of an unfinished conversation,
+        because its next turn needs them.
         """
         if self._done is not None:
             self._traces.go_on(self._done)
@@ -571,8 +571,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
 
     The operating system releases the lock when the process ends, even if it is killed.
 
-    Raises `RunInUseError` if another process is working on the run, and `InputError` if a link in the folder leads
-    to a file outside it.
+    Raises `RunInUseError` if another process is working on the run, and `InputError` if it has moved the run, or
+    if a link in the folder leads to a file outside it.
     """
     refuse_links(path)
     file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -611,8 +611,8 @@ def _has_begun(path: Path) -> bool:
 
 
 def _keeps(path: Path, questions: Questions, described: Configuration) -> bool:
-    """Return whether a run's folder already contains the questions. If no other file contains their gold, it may
-    have changed."""
+    """Return whether a run's folder already contains the questions, so that they need not be written. If they come
+    from the folder's own file, they are written again, because their gold may have changed."""
     kept = path / QUESTIONS
     same = run_toml.recorded_value(path, "questions", "digest") == described["questions"]["digest"]
     return same and kept.exists() and questions.place != str(kept)
@@ -659,14 +659,14 @@ def _stands(line: bytes, known: str | None, is_whole: Callable[[bytes], bool]) -
     """Return whether a line is intact. If its digest is unknown, `is_whole` decides."""
     if known is not None:
         return digest(line) == known
-    with contextlib.suppress(InputError):  # Without its end, the line is not whole.
+    with contextlib.suppress(InputError):  # A line without its line break is incomplete.
         return line.endswith(b"\n") and is_whole(line)
     return False
 
 
 def _is_record(id: str, line: bytes) -> bool:
-    """Whether a line counts that is unknown to the journal. A failed question does not: the cause is unknown, and
-    perhaps no call reached the LLM, so it is tried again."""
+    """Return whether a line that the journal does not know counts as an answer. That of a failed question does
+    not: the cause is unknown, and perhaps no call reached the LLM, so the question is tried again."""
     record = Record.read(line)
     return record.id == id and record.state != "failed"
 

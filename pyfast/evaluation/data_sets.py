@@ -1,18 +1,17 @@
 """Convert published data sets into corpus.jsonl, questions.jsonl and gold.jsonl.
 
-Sets whose questions come with their paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's corpora contain
-the questions of these sets.
+Sets whose questions come with their own paragraphs: HotpotQA, 2WikiMultihopQA and MuSiQue. HippoRAG's sets combine
+questions from these with one corpus for all of them.
 
-ConvMix: conversations over Wikipedia and Wikidata. The published set has no corpus, but CONVINSE and EXPLAIGNN,
-two programs by its authors, write a file dev_ers.jsonl with the conversations and the evidence retrieved for each
-turn, and this evidence can serve as a corpus.
+Conversations over Wikipedia and Wikidata: ConvMix. The published set has no corpus, but CONVINSE and EXPLAIGNN,
+two programs by its authors, write a file dev_ers.jsonl with the conversations and, for each turn, the retrieved
+evidence, which can serve as a corpus.
 
-Sets of questions over tables or a knowledge graph. HybridQA and OTT-QA: tables whose cells link to Wikipedia
-passages. TAT-QA: tables and paragraphs from financial reports, with questions about them. MetaQA: a knowledge
-graph of films, and questions with all their answers.
+Questions over tables: HybridQA and OTT-QA (tables whose cells link to Wikipedia passages), and TAT-QA (tables and
+paragraphs from financial reports). Questions over a knowledge graph: MetaQA (about films, with all answers).
 
-BEIR: a corpus, queries and relevance judgements (qrels). FlashRAG: a corpus, and questions with answers. NQ-open,
-TriviaQA and PopQA: questions about all of Wikipedia, without a corpus.
+Sets with a corpus: BEIR, with queries and relevance judgements (qrels), and FlashRAG, with questions and answers.
+Sets of questions about all of Wikipedia, without a corpus: NQ-open, TriviaQA and PopQA.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from pyfast.utils.jsonl import parse_json, read_lines
 Kind = Literal["document", "question", "gold", "note"]
 Piece = tuple[Kind, dict[str, Any]]
 """A line of corpus.jsonl, questions.jsonl or gold.jsonl with its kind, such as ("question", {"id": "q1", ...}), or
-the number of parts left out, such as ("note", {"what": "queries are left out", "number": 2})"""
+a note about what was left out, such as ("note", {"what": "queries are left out", "number": 2})"""
 Pieces = Iterator[Piece]
 R = TypeVar("R", bound=BaseModel)
 
@@ -85,7 +84,7 @@ def load(path: Path) -> Any:
 
 
 def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
-    """Read the records of a JSON list: of `content`, or of the file `path` if `content` is None.
+    """Read the records of a JSON list, which is `content` or, if that is None, the content of the file `path`.
 
     If the layout of a record is not that of `kind`, an `InputError` names the file and the record.
     """
@@ -165,8 +164,8 @@ class Documents:
         self._known: dict[str, str] = {}
 
     def passage(self, uri: str, title: str, text: str) -> tuple[str, list[Piece]]:
-        """Return the uri of a text, and its line. There is no line if the text is not new. If `uri` is empty, the
-        text's hash takes its place."""
+        """Return (the uri of a text, a list with its line). The list is empty if the text is not new. If `uri` is
+        empty, the text's hash takes its place."""
         digest = named(text)
         uri, number = uri or digest, 1
         name = uri
@@ -207,7 +206,7 @@ def hotpotqa(source: Path) -> Pieces:
         for title, sentences in record.context:
             joint = "" if any(sentence.startswith(" ") for sentence in sentences) else " "
             uri, new = documents.passage(title, title, joint.join(sentences))
-            uris.setdefault(title, uri)  # Facts name a title, and mean its first paragraph.
+            uris.setdefault(title, uri)  # A fact names a title, which means the first paragraph with this title.
             starts[uri] = [0, *accumulate(len(sentence) + len(joint) for sentence in sentences[:-1])]
             yield from new
         titles = {uri: title for title, uri in uris.items() if uri != title}
@@ -426,7 +425,8 @@ class _OfTable(BaseModel):
     nodes: Annotated[tuple[tuple[Any, ...], ...], OrNull] = Field((), alias="answer-node")
 
     def rows(self) -> list[tuple[str, int]] | None:
-        """Return the gold rows of the table. Only the traced files of HybridQA name the cells of the answer."""
+        """Return (table, row) of each cell with the answer, or None if the file does not name these cells. Only
+        the traced files of HybridQA do."""
         places = [node[1] for node in self.nodes if len(node) > 1 and isinstance(node[1], list) and node[1]]
         return [(self.table_id, row) for row, *_ in places] if places and self.table_id else None
 
@@ -435,7 +435,7 @@ def hybridqa(source: Path) -> Pieces:
     """Yield the converted lines of released_data/*.json, and of the folder WikiTables-WithLinks beside
     released_data.
 
-    The documents of a question are its table, and the passages to which the table links.
+    A question's documents are its table and the passages to which the table links.
     """
     path = one_file(source, "released_data/*.json", "questions")
     folder = beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
@@ -446,8 +446,8 @@ def hybridqa(source: Path) -> Pieces:
 
 
 def ottqa(source: Path) -> Pieces:
-    """Yield the converted lines of OTT-QA. One file contains all tables, and another all passages. The questions
-    are about the whole corpus."""
+    """Yield the converted lines of OTT-QA, in which one file contains all tables, and another all passages. The
+    questions are about the whole corpus."""
     path = one_file(source, "released_data/*.json", "questions")
     tables = _object(beside(path, "*/*tables*.json", "the tables"))
     passages = _object(beside(path, "*/*request_tok*.json", "the passages"))
@@ -603,7 +603,7 @@ def _graph(path: Path) -> Pieces:
         if len(triple) != 3:
             raise InputError(f"{path}, line {number}: expected head|relation|tail")
         triples.append(triple)
-    triples.sort(key=lambda triple: triple[0])  # The sort is stable, so triples of one head keep their order.
+    triples.sort(key=lambda triple: triple[0])  # The sort is stable, so the triples of a head keep their order.
     for head, some in groupby(triples, key=lambda triple: triple[0]):
         yield "document", {"id": f"kb/{head}", "kind": "kg", "title": head, "triples": list(some)}
 
@@ -769,7 +769,7 @@ def _pieces(id: str, text: str, answers: Sequence[str], kind: str | None = None)
 _OTHERS = (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa, hipporag, beir, flashrag)
 CONVERTERS: dict[str, Callable[[Path], Pieces]] = {"hotpotqa": hotpotqa, "2wiki": hotpotqa}
 CONVERTERS |= {one.__name__: one for one in _OTHERS}
-"""The converter of each set. It yields the converted lines of a published file"""
+"""The converter of each set, which yields the converted lines of a published file"""
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
@@ -778,7 +778,8 @@ _NO_CORPUS = {
     " your own documents, or convert dev_ers.jsonl of CONVINSE or EXPLAIGNN, which has evidence",
 }
 
-_TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}  # Judgements and questions mean documents without a text, too.
+# In these sets, judgements and questions also refer to documents that have only a title.
+_TITLES_SUFFICE = {"beir", "flashrag", "hipporag"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -792,7 +793,7 @@ class Converted:
     """The gold file. None if the source has no answers, as in test sets"""
     documents: int
     count: int
-    """The number of questions. Every turn of a conversation is one question"""
+    """The number of questions. Each turn of a conversation counts as a question"""
     no_corpus: str | None = None
     """Why there is no corpus, and what to index instead"""
     notes: tuple[str, ...] = ()
@@ -841,15 +842,18 @@ def convert(name: str, source: Path, out: Path) -> Converted:
 
 
 def _takeable(pieces: Pieces, told: Counter[str], titles_suffice: bool) -> Pieces:
-    """Change the pieces so that `pyfast index` and `pyfast answer` accept them, and count each change in `told`.
+    """Change the converted lines so that `pyfast index` and `pyfast answer` accept them, and count each change in
+    `told`.
 
-    A repeated id gets a number. Documents and questions without text are left out, and so are `documents` that are
-    not in the corpus. The gold of a question comes after the question, with the same id.
+    A question with a repeated id gets a new one. Documents and questions without text are left out, and so are
+    documents with the id of an earlier one, and items of a question's `documents` that are not in the corpus. The
+    gold of a question must follow the question, with the same id.
     """
     contents: dict[str, bytes] = {}
     ids: Counter[str] = Counter()
     taken: set[str] = set()
-    now: dict[str, list[str | None]] = defaultdict(list)  # the ids of the latest question or its turns
+    # the new ids of the latest question or its turns, by their old ids
+    now: dict[str, list[str | None]] = defaultdict(list)
 
     def document(line: dict[str, Any]) -> bool:
         digest = blake2b(orjson.dumps(line), digest_size=8).digest()

@@ -1,8 +1,6 @@
-"""An LLM without a model, which answers immediately. With it you measure the speed of everything except the
-LLM.
+"""An LLM without a model, which answers immediately, to measure the speed of everything except the LLM.
 
-Its answers have the right form, but no meaning. So a run with this LLM says nothing about the quality of
-answers.
+Its answers have the right form but no meaning, so a run with this LLM says nothing about the quality of answers.
 """
 
 from __future__ import annotations
@@ -18,22 +16,24 @@ import orjson
 from pyfast.errors import InputError
 from pyfast.llm.protocol import Completion, Request, Schema, once_per_schema, take_options
 
-# A function that writes the JSON text of one value, from words of the prompt and a number of the request.
+# A function that writes the JSON text of one value, given words of the prompt and a number computed from the
+# request.
 Writer = Callable[[list[str], int], str]
 # A function that makes the writer for a part of a schema.
 Compiler = Callable[[Any], Writer]
 
 WORDS = 5  # the number of words in a made-up string: as many as a search query has
-TAIL = 512  # An answer depends on this many characters at the prompt's end, and on the prompt's length.
+# An answer depends on this many characters at the prompt's end, the prompt's length, the seed and the schema.
+TAIL = 512
 
 
 class Instant:
-    """An LLM without a model. If the request has a schema, the answer is valid JSON for the schema. Otherwise
-    the answer is a few words of the prompt's last line.
+    """An LLM without a model. If the request has a schema, the answer is JSON that matches it, and otherwise a few
+    words of the prompt's last line.
 
     It reads only the end of the prompt, so that its own time does not distort measurements. If a field of the
-    schema has `examples`, its value is one of the examples. Token counts are estimates: one token for four
-    characters.
+    schema has `examples`, its value is one of the examples. Token counts are estimates: four characters count as
+    one token.
     """
 
     def __init__(self, *, context_window: int = 1_000_000, slots: int = 4096) -> None:
@@ -89,16 +89,16 @@ def _compiled(schema: Schema) -> Writer:
 
 
 class _Endless(Exception):
-    """Raised if a definition in a schema requires itself: its values would be infinite."""
+    """Raised if a definition in a schema requires itself, so that its values would be infinite."""
 
 
-# If a keyword were ignored, a wrong answer could look right. So these are refused.
+# Keywords to refuse, because if they were ignored, a wrong answer could look right.
 _UNSUPPORTED = ("pattern", "format", "multipleOf", "not", "uniqueItems", "minProperties", "if", "contains")
 
 
 def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
-    """Make the function that writes values for one node of a schema. `defs` are the definitions of the schema.
-    `inside` has the names of the definitions around the node. A definition that occurs again is recursive."""
+    """Make the function that writes values for one node of a schema. `defs` are the schema's definitions, and
+    `inside` are the names of those around the node: a reference to one of them is recursive."""
     if not isinstance(node, dict):
         raise InputError(f"the LLM instant does not support the JSON schema {node!r}")
     if "const" in node:
@@ -157,7 +157,8 @@ def _object(node: Schema, compiled: Compiler) -> Writer:
             if name in node.get("required", ()):
                 raise
             continue
-        fields.append((orjson.dumps(name).decode() + ":", writer, place * 7))  # Each field gets another number.
+        # Each field gets a different number.
+        fields.append((orjson.dumps(name).decode() + ":", writer, place * 7))
 
     def write(words: list[str], number: int) -> str:
         return "{" + ",".join([name + writer(words, number + shift) for name, writer, shift in fields]) + "}"
@@ -177,7 +178,7 @@ def _array(node: Schema, compiled: Compiler) -> Writer:
         if low:
             raise
         item = None
-    low = min(max(low, 1), high)  # An empty list would give a benchmark nothing to do.
+    low = min(max(low, 1), high)  # With an empty list, a benchmark would have nothing to do.
 
     def write(words: list[str], number: int) -> str:
         texts = [writer(words, number + at) for at, writer in enumerate(fixed)]
@@ -224,7 +225,7 @@ def _integer(node: Schema, _: Compiler) -> Writer:
     return lambda words, number: str(lowest + number % count)
 
 
-# An integer's bound may be a fraction: round it inwards.
+# How to round an integer's bound inwards, because it may be a fraction.
 _INWARD: dict[str, Callable[[float], int]] = {
     "minimum": math.ceil,
     "exclusiveMinimum": math.floor,
@@ -237,7 +238,7 @@ def _number(node: Schema, _: Compiler) -> Writer:
     low, high = _bounds(node, 0)
     if low > high or (low == high and node.keys() & {"exclusiveMinimum", "exclusiveMaximum"}):
         raise InputError("the JSON schema has a number field whose bounds allow no number")
-    # These fractions are exact in binary, and they stay inside exclusive bounds.
+    # Eighths are exact in binary, and these values lie within exclusive bounds.
     values = [str(low + (high - low) * part / 8) for part in range(1, 8)]
     return lambda words, number: values[number % 7]
 

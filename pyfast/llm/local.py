@@ -19,14 +19,14 @@ from pyfast.llm.control_tokens import breaker_of
 from pyfast.llm.protocol import Message, Request, Schema, without_system
 
 LOG_VARIABLE = "PYFAST_LLM_LOG"
-"""If this environment variable is set, the log of llama.cpp or vLLM appears on stderr."""
+"""If this environment variable is set, the log of llama.cpp or vLLM appears on stderr"""
 
 
 def compact(schema: Schema) -> Mapping[str, Any]:
     """Adapt a schema for llguidance (constrained decoding): answers have no additional fields, and their JSON
     is on one line.
 
-    If JSON may have line breaks, a small model may spend all its tokens on white space.
+    If line breaks were allowed, a small model might spend all its tokens on white space.
     """
     form = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**closed(schema), "x-guidance": form}
@@ -42,7 +42,7 @@ def find_folder(text: str, what: str = "model folder", file: str = "config.json"
 
 
 def check_window(size: int, request: Request, window: int) -> None:
-    """Raise `CallError` if a prompt of `size` tokens and its answer are larger than the context window."""
+    """Raise `CallError` if a prompt of `size` tokens and its answer do not fit into the context window."""
     if size + request.max_tokens > window:
         raise CallError(
             f"the prompt ({size} tokens) and the answer (up to {request.max_tokens}) exceed the context"
@@ -51,8 +51,8 @@ def check_window(size: int, request: Request, window: int) -> None:
 
 
 def checked_embeds(request: Request, hidden: int) -> npt.NDArray[np.float32]:
-    """Return the embeddings of a request. Raises `CallError` if their shape does not fit the model, whose hidden
-    size is `hidden`, or if a number is not finite."""
+    """Return the embeddings of a request as float32[tokens, hidden]. Raises `CallError` if they do not have this
+    shape, where `hidden` is the model's hidden size, or if a number is not finite."""
     embeds = np.asarray(request.embeds, np.float32, order="C")
     if embeds.ndim != 2 or embeds.shape[1] != hidden or not len(embeds):
         raise CallError(f"embeddings must be of shape [tokens, {hidden}] for this model, not {list(embeds.shape)}")
@@ -61,7 +61,7 @@ def checked_embeds(request: Request, hidden: int) -> npt.NDArray[np.float32]:
     return embeds
 
 
-# All files of a model. Other files, such as a README, do not change the fingerprint.
+# The patterns of a model's files. Other files, such as a README, do not affect the fingerprint.
 _PARTS = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors", "*.bin", "*.pt")
 
 
@@ -72,8 +72,8 @@ def folder_hash(folder: Path) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """Compute a hash of parts of the files in a model's folder. Raises `ModelNotFoundError` if a file cannot be
-    read."""
+    """Compute a hash of the files in a model's folder, from a sample of each (see `sample_hash`). Raises
+    `ModelNotFoundError` if a file cannot be read."""
     files = sorted({file for pattern in _PARTS for file in folder.glob(pattern)})
     return digest([f"{file.name}:{sample_hash(file)}" for file in files])
 
@@ -87,7 +87,7 @@ def digest(value: Any) -> str:
 def sample_hash(path: Path) -> str:
     """Return `SIZE:HASH`: the size of a file, and a hash of its first MiB and of 64 other parts of 4 KiB.
 
-    In a model's file, these parts contain the header, the vocabulary and some of the weights. Raises
+    In a file of a model, these parts contain the header, the vocabulary and some of the weights. Raises
     `ModelNotFoundError` if the file cannot be read.
     """
     try:
@@ -107,10 +107,9 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
     """Render messages with the model's chat template, up to the start of the reply. `options` are variables of the
     template.
 
-    If a message contains a control token, the function puts a space inside the token, so that it is ordinary
-    text (`control_tokens.breaker`). If the template has no system role, the system message is put before the
-    user's text. Raises `InputError` if the tokenizer has no template, or if the template does not accept the
-    messages.
+    A control token in a message gets a space inside it, so that it becomes ordinary text (see
+    `control_tokens.breaker`). If the template has no system role, the system message precedes the user's text.
+    Raises `InputError` if the tokenizer has no template, or if the template does not accept the messages.
     """
     if not getattr(tokenizer, "chat_template", True):  # Some tokenizers have their template in code.
         raise InputError(f"{tokenizer.name_or_path}: the tokenizer has no chat template")
@@ -125,14 +124,14 @@ def chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> str:
         except Exception as error:  # A template may raise any exception.
             because = one_line(error)
             continue
-        # The model's own earlier replies may be shortened: some templates leave out reasoning.
+        # Only the model's own earlier replies may be incomplete, because some templates leave out reasoning.
         if all(each.content.strip() in text for each in messages if each.role != "assistant"):
             return text
     raise InputError(f"{tokenizer.name_or_path}: the chat template rejected the prompt: {because}")
 
 
 def prompt_tokens(tokenizer: Any, request: Request, **options: Any) -> list[int]:
-    """Return the tokens of a request's prompt, as `chat_tokens` does. Raises `CallError` where it raises
+    """Return the tokens of a request's prompt, as `chat_tokens` does, but with `CallError` in place of
     `InputError`."""
     try:
         return chat_tokens(tokenizer, request.messages, **options)
@@ -146,7 +145,7 @@ def chat_tokens(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     """
     text = chat(tokenizer, messages, **options)
     try:
-        # The template has added the special tokens.
+        # The template has already added the special tokens.
         tokens: list[int] = tokenizer.encode(text, add_special_tokens=False)
     except Exception as error:  # A tokenizer may raise any exception.
         raise InputError(

@@ -64,7 +64,7 @@ def without_system(messages: Sequence[Message]) -> list[Message]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One call of an LLM. The reply must depend only on the fields of the request.
+    """One call of an LLM. The reply must depend only on the request's fields.
 
     Example:
         >>> from pyfast.llm import Request, dialogue
@@ -79,8 +79,7 @@ class Request:
     schema: Schema | None = None
     """The JSON schema that the answer should match.
 
-    An LLM with constrained decoding enforces the schema. Still, an answer may not match it, for example if it
-    is cut off
+    An LLM with constrained decoding enforces the schema, but an answer that is cut off may still not match it
     """
     temperature: float = 0.0
     seed: int = 0
@@ -90,8 +89,8 @@ class Request:
     Only vLLM and transformers accept embeddings
     """
     stop: tuple[str, ...] = ()
-    """Texts at which the reply ends. They are not part of the reply. The reasoning of such a reply stays in its
-    text"""
+    """Texts at which the reply ends, and which it does not contain. If the request has such texts, any reasoning
+    stays in the reply's text"""
     on_text: OnText | None = None
     """A function that receives the reply's text so far. An LLM that streams its reply calls the function in the
     event loop after each piece. If the LLM starts again, so does the text.
@@ -262,8 +261,7 @@ def _members(llm: LLM) -> set[str]:
 
 
 def weights_of(llm: LLM) -> str:
-    """Return a checksum of the folder from which an LLM was loaded. The result is empty for an LLM on a
-    server."""
+    """Return a checksum of the folder from which an LLM was loaded, or an empty string for an LLM on a server."""
     return getattr(llm, "weights", "")
 
 
@@ -273,7 +271,7 @@ def device_of(llm: LLM) -> str:
 
 
 def _forwarded(name: str, default: object = None) -> Any:
-    """Return a property with the value of the wrapped LLM, read at each access: `start` may change it."""
+    """Return a property that reads the wrapped LLM's value at each access, because `start` may change it."""
     return property(lambda self: getattr(self._llm, name, default))
 
 
@@ -370,8 +368,7 @@ def count_calls(calls: Iterable[ServerCall]) -> None:
 def take_options(kind: str, build: Callable[..., T], *given: Any, **options: Any) -> T:
     """Check the options, then return `build(*given, **options)`.
 
-    `build` must accept every option, and numbers must be positive. Otherwise the function raises an
-    `InputError` that names the option.
+    Raises an `InputError` that names the option if `build` does not accept it, or if a number is not positive.
     """
     for name, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
@@ -391,7 +388,7 @@ def once_per_schema(build: Callable[[Schema], T]) -> Callable[[Schema], T]:
     def remembered(schema: Schema) -> T:
         entry = known.get(id(schema))
         if entry is None:
-            if len(known) >= 1024:  # A caller may make a new schema for each call. The limit bounds the memory.
+            if len(known) >= 1024:  # The limit bounds the memory if a caller makes a new schema for each call.
                 known.clear()
             entry = known[id(schema)] = (schema, build(schema))
         return entry[1]

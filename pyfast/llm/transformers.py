@@ -1,4 +1,4 @@
-"""Run a model with the library transformers in this process, one request at a time. Tests compare vLLM with it."""
+"""Run a model in this process with the library transformers, one request at a time. Tests compare vLLM with it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def open_folder(rest: str, **options: Any) -> Transformers:
 
 
 def open_model(folder: Path, precision: str = "float32") -> tuple[Any, Any]:
-    """Open a model and its tokenizer from a folder with safetensors. Raises `ModelNotFoundError` if the
-    folder has no model, or the model cannot be opened.
+    """Open a model from a folder with safetensors, and return (the model, its tokenizer). `precision` is a dtype
+    of torch. Raises `ModelNotFoundError` if the folder has no model, or the model cannot be opened.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -39,10 +39,10 @@ def open_model(folder: Path, precision: str = "float32") -> tuple[Any, Any]:
 
 
 class Transformers:
-    """A model in float32, which runs in a thread. Prompts can be messages or embeddings.
+    """A model in float32, which runs in a thread and accepts both messages and embeddings as prompts.
 
-    It is slow and simple. Its purpose is to check the results of vLLM and of trainings. It has no constrained
-    decoding, so an answer may not match the schema of its request. pyfast then asks again.
+    It is simple and slow, and serves to check the results of vLLM and of training. It has no constrained decoding,
+    so an answer may not match the schema of its request, in which case pyfast asks again.
     """
 
     def __init__(self, spec: str, folder: Path, *, context_window: int | None = None) -> None:
@@ -57,8 +57,8 @@ class Transformers:
 
     @property
     def fingerprint(self) -> str:
-        """A text that identifies the model. The same model in vLLM has another fingerprint, because vLLM
-        computes slightly different numbers."""
+        """A text that identifies the model. The same model has a different fingerprint in vLLM, which computes
+        slightly different numbers."""
         return f"transformers:{local.folder_hash(self._folder)}:float32"
 
     @cached_property
@@ -103,7 +103,7 @@ class Transformers:
                 **({"stop_strings": list(request.stop), "tokenizer": self._tokenizer} if request.stop else {}),
                 **(hot if request.temperature else {"do_sample": False, "temperature": None, "top_p": None}),
             )[0]
-        # A prompt of embeddings is not repeated in the output.
+        # The output repeats a prompt of tokens, but not a prompt of embeddings.
         tokens = generated[size:] if "input_ids" in prompt else generated
         ends = self._model.generation_config.eos_token_id
         ended = len(tokens) > 0 and int(tokens[-1]) in (ends if isinstance(ends, list) else [ends])
@@ -122,7 +122,7 @@ class Transformers:
         return {**prompt, "attention_mask": torch.ones(given.shape[:2], dtype=torch.int64)}
 
     async def close(self) -> None:
-        """Release the model when the running call has ended."""
+        """Wait until the running call has ended, and release the model."""
         thread, self._thread, self._model = self._thread, None, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)

@@ -1,4 +1,5 @@
-"""Run vLLM from this process, on GPUs or on the CPU. The model is a folder, or a name on the Hugging Face hub."""
+"""Answer requests with a model that vLLM runs on this machine, on GPUs or the CPU. The model is a folder, or a
+name on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def find_model(text: str) -> tuple[str, str | None]:
     model. Raises `InputError` if the path is a file.
     """
     package = importlib.util.find_spec("vllm")
-    if package is None or package.origin is None:  # Without an origin, this is only a folder with that name.
+    if package is None or package.origin is None:  # Without an origin, this is only a folder named vllm.
         raise ModelNotFoundError(f"vLLM is not installed: {INSTALL}")
     path = Path(text).expanduser()
     if path.is_file():
@@ -57,31 +58,28 @@ def open_model(rest: str, **options: Any) -> Vllm:
 
 
 class Vllm:
-    """A model in vLLM, whose engine runs in separate processes. At most `slots` requests run at the
-    same time.
+    """A model in vLLM, whose engine runs in processes of its own. At most `slots` requests run at the same time.
 
     - `context_window`: the size of the context window in tokens. Default: the model's own size, or a smaller
       size if the memory is too small for it.
     - `dtype`: `auto`, `float32`, `bfloat16` or `float16`.
-    - `eager`: whether to run the model without compiling it. By default, the model is compiled on a GPU, but
-      not on a CPU.
+    - `eager`: whether to run the model without compiling it. By default, it is compiled on a GPU but not on a CPU.
     - `memory_fraction`: the share of a GPU's memory that the engine may use (vLLM's default is 0.9).
     - `kv_cache_gib`: the size of the key-value cache in GiB, in addition to the weights. Default on a CPU: 4.
     - `tensor_parallel`: the number of GPUs that share the model.
     - `template`: variables of the chat template, such as `{"enable_thinking": False}`.
     - `extra`: any other fields of vLLM's `AsyncEngineArgs`, such as `{"quantization": "fp8"}`.
-    - `lora`: the folder of a LoRA adapter in peft's format, for example from a training of pyfast. The model
-      then answers every request with this adapter.
+    - `lora`: the folder of a LoRA adapter in peft's format, such as one that pyfast trained. The model then
+      answers every request with this adapter.
 
-    If several roles of a run have the same model and options, they share one engine. Their adapters may
+    If several roles of a run have the same model and options, they share one engine, even if their adapters
     differ.
 
-    With greedy decoding (temperature 0), the same batch of requests always gets the same replies. But a reply
-    can depend on the batch: in another batch, vLLM adds numbers in another order. If two tokens have nearly
-    equal scores, this can change which of the two the model chooses. In our test, no answer changed in
-    float32, and every second answer changed in bfloat16. With the option `batch_invariant`, replies do not
-    depend on the batch. This option costs some speed, and needs an NVIDIA GPU of compute capability 9.0 or
-    newer.
+    With greedy decoding (temperature 0), the same batch of requests always gets the same replies. In another
+    batch, however, vLLM adds numbers in another order, so the model may choose another token where two have nearly
+    equal scores. In our test, this changed no answer in float32, and every second answer in bfloat16. With the
+    option `batch_invariant`, replies do not depend on the batch; it costs some speed, and needs an NVIDIA GPU of
+    compute capability 9.0 or higher.
 
     Start, call and close a model in the same event loop. A script that starts a model needs `if __name__ ==
     "__main__":`, because Python imports the script again in the engine's processes. To see vLLM's log on
@@ -146,8 +144,7 @@ class Vllm:
 
     @cached_property
     def weights(self) -> str:
-        """A checksum of the model's folder. Empty for a model from the Hugging Face hub, and for a model with
-        an adapter."""
+        """A checksum of the model's folder. Empty for a model from the Hugging Face hub or with an adapter."""
         folder = Path(self._setup.model)
         return local.folder_digest(folder) if folder.is_dir() and not self._adapter else ""
 
@@ -159,7 +156,7 @@ class Vllm:
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     async def start(self) -> None:
-        """Load the model, in a thread.
+        """Load the model in a thread.
 
         Raises `LLMUnavailableError` or `ModelNotFoundError` if vLLM cannot load it.
         """
@@ -168,15 +165,14 @@ class Vllm:
         await self._shared.enter()
         window = self._shared.window
         if self._setup.options["max_model_len"] != window:
-            # The window that fits into memory differs slightly between starts, but a run resumes only with the
-            # same window. Rounding keeps it the same.
+            # The window that fits into memory differs slightly between starts. It is rounded down, because a run
+            # resumes only with the same window.
             window = window - window % 1024 or window
         self.context_window = window
         self._tokenizing = ThreadPoolExecutor(1, "pyfast-tokenize")
 
     def share_engine(self, other: Vllm) -> None:
-        """Share the engine of `other`. The method does this only if both have the same model and options, and
-        if neither of them has started."""
+        """Share the engine of `other`, if both have the same model and options, and neither has started."""
         mine, theirs = self._shared, other._shared
         if mine is not theirs and mine.setup == theirs.setup and mine.is_idle and theirs.is_idle:
             theirs.adapters |= mine.adapters
@@ -216,7 +212,7 @@ class Vllm:
                 raise LLMUnavailableError(
                     f"the engine of {self.spec} has died; set {local.LOG_VARIABLE}=1 to see its log"
                 ) from None
-            # The engine lives, so the error concerns this request: for example a schema that it cannot follow.
+            # The engine still works, so only this request is at fault, for example its schema.
             raise CallError(f"vLLM refused the request: {one_line(error.__cause__ or error)}") from None
         (answer,) = done.outputs
         counts = size, done.num_cached_tokens or 0, len(answer.token_ids)
@@ -234,14 +230,14 @@ class Vllm:
     def _prompt(self, engine: Any, request: Request) -> tuple[Any, int]:
         """Return (the prompt in the form that the engine needs, its size in tokens).
 
-        The method is called in a thread, because long texts take milliseconds.
+        Call this method in a thread, because long texts take milliseconds.
         """
         from vllm.inputs import embeds_input, tokens_input
 
         if request.embeds is not None:
             import torch
 
-            # vLLM itself would notice a wrong shape only in the engine's process.
+            # vLLM would not notice a wrong shape until the engine's process reads it.
             model = engine.model_config
             embeds = torch.tensor(local.checked_embeds(request, model.get_hidden_size()), dtype=model.dtype)
             return embeds_input(embeds), len(request.embeds)
@@ -268,7 +264,7 @@ def _sampling(request: Request) -> Any:
     form = None if request.schema is None else StructuredOutputsParams(json=_schema(request.schema))
     return SamplingParams(
         temperature=request.temperature,
-        # Greedy decoding needs no random numbers. A seed would give each request a generator of its own.
+        # Greedy decoding needs no random numbers, and a seed would give each request its own generator.
         seed=request.seed if request.temperature else None,
         max_tokens=request.max_tokens,
         stop=list(request.stop),

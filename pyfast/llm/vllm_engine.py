@@ -1,7 +1,7 @@
 """Start and stop vLLM's engine, and handle the signals and logs of its processes.
 
-vLLM runs the model in child processes. This module has three tasks. Ctrl-C must not end these processes
-before their running calls are finished. They must end when this process ends. And they must print nothing.
+vLLM runs the model in child processes. This module makes sure that Ctrl-C does not end these processes before
+their running calls are finished, that they end when this process ends, and that they print nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE
 from pyfast.utils.processes import available_cores
 
-# an environment variable of the engines that pyfast starts: the process that started them
+# the environment variable that tells an engine's processes the id of the process that started the engine
 STARTER = "PYFAST_VLLM_STARTER"
 FEW_CORES = 8
 _WATCHER = "pyfast-parent"
@@ -42,16 +42,16 @@ class Setup(NamedTuple):
 
     model: str
     options: Mapping[str, Any]
-    """Fields of vLLM's `AsyncEngineArgs`. If a value is None, vLLM chooses it"""
+    """Fields of vLLM's `AsyncEngineArgs`. Where a value is None, vLLM uses its default"""
     extra: Mapping[str, Any]
     """More such fields, which take precedence"""
     batch_invariant: bool
 
 
 def start_engine(engines: list[Any], setup: Setup) -> None:
-    """Start vLLM's engine (`AsyncLLM`) and append it to `engines`. Call this function in a thread, because it
-    waits until the model is loaded. Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with a
-    message of one line.
+    """Start vLLM's engine (`AsyncLLM`), and append it to `engines` once the model is loaded. Call this function in
+    a thread, because it blocks until then. Raises `LLMUnavailableError`, `ModelNotFoundError` or `InputError` with
+    a message of one line.
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
     # exits.
@@ -82,8 +82,8 @@ def _engine(setup: Setup) -> Any:
         )
     chosen = {name: value for name, value in setup.options.items() if value is not None}
     if current_platform.is_cpu():
-        # Compiling takes minutes and saves a fifth of the time. The default block shares prefixes only in steps of
-        # 128 tokens. By default, vLLM takes nine tenths of the memory.
+        # Compiling takes minutes and saves only a fifth of the time. With vLLM's default block size, prompts share
+        # prefixes only in steps of 128 tokens, and its default cache takes nine tenths of the memory.
         chosen = {"enforce_eager": True, "block_size": 32, "kv_cache_memory_bytes": 4 << 30, **chosen}
         if chosen["dtype"] == "auto" and not torch.cpu.get_capabilities().get("avx512_bf16"):
             chosen["dtype"] = "float32"  # CPUs emulate bfloat16, which takes ten times as long.
@@ -93,7 +93,7 @@ def _engine(setup: Setup) -> Any:
         "model": setup.model,
         "enable_prefix_caching": True,
         "enable_prompt_embeds": True,
-        # llguidance, as in `llamacpp`: the same schemas give the same form of JSON.
+        # llguidance, as in `llamacpp`, so that a schema gives the same form of JSON in both.
         "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
         "disable_log_stats": True,
         "use_tqdm_on_load": False,
@@ -109,7 +109,7 @@ def _look_up(name: str, revision: str | None) -> None:
     """Raise `ModelNotFoundError` if the model is not in the local cache and the Hugging Face hub does not
     have it.
 
-    Without this check, vLLM itself would try for half a minute and print many lines.
+    Without this check, vLLM would try for half a minute and print many lines.
     """
     from huggingface_hub import HfApi, try_to_load_from_cache
 
@@ -128,21 +128,21 @@ def _look_up(name: str, revision: str | None) -> None:
 def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     """Set environment variables and signals while vLLM is imported and its processes start.
 
-    There is no other way: vLLM reads some variables when it is imported, and all its processes inherit them.
-    Variables that the user has set do not change. After the `with` block, the environment is as before.
+    vLLM offers no other way: it reads some variables when it is imported, and all its processes inherit them.
+    Variables that the user has set keep their values. After the `with` block, the environment is as before.
     """
     ours = {
         STARTER: str(os.getpid()),
-        # This process has threads. A fork of it can hang.
+        # This process has threads, so a fork of it could hang.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        "VLLM_NO_USAGE_STATS": "1",  # vLLM would send usage statistics to its makers.
+        "VLLM_NO_USAGE_STATS": "1",  # Otherwise, vLLM sends usage statistics to its developers.
     }
     if batch_invariant:
         ours["VLLM_BATCH_INVARIANT"] = "1"
     if available_cores() < FEW_CORES:
-        # On a CPU, vLLM reserves one core for its scheduler and binds spinning threads to the others. With two
-        # cores, only one would work. A thread on a core that is busy with something else slows down all threads by
-        # half.
+        # On a CPU, vLLM reserves one core for its scheduler, and binds spinning threads to the others. With two
+        # cores, only one would compute, and a thread on a core that is busy with something else halves the speed
+        # of all threads.
         ours |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_WAIT_POLICY": "passive"}
     if not os.environ.get(LOG_VARIABLE):
         ours |= {
@@ -155,8 +155,8 @@ def _surroundings(scratch: Path, batch_invariant: bool) -> Iterator[None]:
     before = dict(os.environ)
     os.environ.update({name: value for name, value in ours.items() if name not in before})
     # Ctrl-C reaches each process of the terminal's group, and vLLM's processes would end at once, before their
-    # calls. Children inherit a blocked signal. In this process, only this thread blocks it. The tracker must start
-    # first, because Python unblocks the signal when it starts the tracker.
+    # calls. So this thread, alone in this process, blocks the signal, and its children inherit that. The tracker
+    # must start first, because Python unblocks the signal when it starts the tracker.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -172,8 +172,8 @@ def _quiet(scratch: Path) -> Path:
     """Write a logging configuration for all of vLLM's processes, and return its path. Errors go to a file,
     and all other messages are dropped."""
     handler = {"class": "logging.FileHandler", "filename": str(scratch / "errors.log"), "level": "ERROR"}
-    # vLLM loads plugins only after its processes have met. A process whose parent was killed before that would
-    # wait for five minutes. But vLLM reads this configuration when it is imported.
+    # vLLM loads plugins only after its processes have connected, and a process whose parent is killed before that
+    # waits for five minutes. This configuration, however, vLLM reads when it is imported.
     early = {"()": f"{__name__}.{settle_early.__name__}"}
     logger = {"handlers": ["file"], "level": "ERROR", "propagate": False}
     configuration = {
@@ -188,8 +188,8 @@ def _quiet(scratch: Path) -> Path:
 
 
 def _first_error(scratch: Path) -> str:
-    """Return the first exception in the log of vLLM's processes, which causes the later ones. The result is empty
-    if there is none."""
+    """Return the first exception in the log of vLLM's processes, because it causes the later ones, or an empty
+    string if there is none."""
     with contextlib.suppress(OSError):
         log = (scratch / "errors.log").read_text(errors="replace")
         if match := re.search(r"^[\w.]*(?:Error|Exception): .+", log, re.MULTILINE):
@@ -221,8 +221,8 @@ def adapter_rank(adapter: Path) -> int:
 
 
 class SharedEngine:
-    """A vLLM engine that runs while at least one `Vllm` object uses it. While the engine runs, the list
-    `engines` contains it. Otherwise the list is empty."""
+    """A vLLM engine that runs while at least one `Vllm` object uses it. The list `engines` contains it while it
+    runs, and is otherwise empty."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -252,8 +252,8 @@ class SharedEngine:
         return list(self.adapters).index(adapter) + 1
 
     async def enter(self) -> None:
-        """Begin to use the engine. If the engine is not running, this loads the model in a thread. Raises the
-        errors of `start_engine`."""
+        """Start using the engine. If it is not running, load the model in a thread. Raises the errors of
+        `start_engine`."""
         async with self._changing:
             if not self.engines:
                 await self._load()
@@ -279,7 +279,7 @@ class SharedEngine:
         try:
             await asyncio.shield(loading)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled, but this one gives up when it loses its engine.
+            # A thread cannot be cancelled, but this one ends when its engine's processes are killed.
             while not loading.done():
                 for child in set(multiprocessing.active_children()) - others:
                     child.kill()
@@ -291,12 +291,12 @@ class SharedEngine:
 
 
 def settle_in() -> None:
-    """A plugin that vLLM calls early in each of its processes. If `start_engine` did not start the process,
-    the plugin does nothing.
+    """The plugin that vLLM calls early in each of its processes. In a process that `start_engine` did not start,
+    it does nothing.
 
-    The plugin ends the process when its parent process ends. Without the plugin, a process whose parent is
-    killed would keep the GPU's memory. The plugin also keeps vLLM from printing. Errors still reach the user:
-    they are in the log, or the parent process raises them.
+    The plugin ends the process when its parent ends; otherwise, a process whose parent is killed would keep the
+    GPU's memory. The plugin also keeps vLLM from printing. Errors still reach the user, in the log or because the
+    parent process raises them.
     """
     parent = multiprocessing.parent_process()
     if parent is None or os.environ.get(STARTER, str(os.getpid())) == str(os.getpid()):

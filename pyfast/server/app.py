@@ -187,7 +187,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _described(app: FastAPI, with_keys: bool) -> dict[str, Any]:
-    """The OpenAPI description, with the errors that the server can return."""
+    """Return the OpenAPI description, with the errors that the server can return."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         parts = made.setdefault("components", {})

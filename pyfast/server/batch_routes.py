@@ -18,7 +18,7 @@ from pyfast.server.middleware import limited_to, too_large
 from pyfast.server.schemas import BatchList, BatchObject, BatchRequest, FileDeleted, FileList, FileObject
 
 L = TypeVar("L", FileList, BatchList)
-_ASIDE = 1 << 16  # bytes of an upload that do not belong to the file
+_ASIDE = 1 << 16  # how many bytes of an upload may lie outside the file
 
 router = APIRouter(tags=["batches"])
 _FORM = {

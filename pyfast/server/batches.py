@@ -1,8 +1,8 @@
 """The batches of questions behind the path `/v1/batches`, and the files behind `/v1/files`. Each batch has a
 folder with a run, which outlives the server.
 
-If the server ends before a batch has, the batch continues when the server starts again, without repeating any LLM
-call that had a reply, because the run's journal contains every completion.
+If the server ends before a batch is finished, the batch continues when the server starts again. No LLM call that
+got a reply is repeated, because the run's journal contains every completion.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from pyfast.utils.files import make_folder, only_writer, write_atomically, writt
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
 
-_MANY = 100  # faults of an input that are reported
-_PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers no one
+_MANY = 100  # the maximum number of faults of an input to report
+_PATIENCE_MINUTES = 7 * 24 * 60.0  # how long a batch waits for an LLM that does not answer
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before retrying a batch that could not continue
 _OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 _ID = re.compile(r"file-[0-9a-f]{32}")
 _LINE = ("custom_id", "method", "url", "body")
 _BATCH = re.compile(r"batch_[0-9a-f]{32}")
 _CANCELLING = "cancelling"  # The file that says when a batch was cancelled.
-_LOOKS_S = 1.0  # between two looks for this file, which another server may write
+_LOOKS_S = 1.0  # seconds between two checks for this file, which another server may write
 
 
 class Files:
@@ -67,8 +67,8 @@ class Files:
 
     @contextlib.contextmanager
     def new(self) -> Iterator[BinaryIO]:
-        """Open a new file, to which the caller can write an upload in the `with` block, and which `add` then adds
-        to the folder. Raises `ApiError` if there are too many files."""
+        """Open a new file. In the `with` block, the caller writes an upload to it and then passes it to `add`, or
+        else the file is deleted. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
             raise ApiError(400, f"the server has {self._limit} files; delete some of them", "too_many_files")
         path = self._folder / f".{token_hex(16)}.part"
@@ -77,7 +77,7 @@ class Files:
                 fcntl.flock(out, fcntl.LOCK_EX)
                 yield out
             finally:
-                path.unlink(missing_ok=True)  # It has another name, unless something failed.
+                path.unlink(missing_ok=True)  # `add` has given it another name, unless something failed.
 
     async def add(self, content: BinaryIO, filename: str) -> schemas.FileObject:
         """Add a finished upload by moving `content`, which comes from `new`, to a new id."""
@@ -127,7 +127,8 @@ class Batches:
     the same folder works on a batch, this one waits."""
 
     def __init__(self, folder: Path, service: Service, grace: float, key: ApiKey, turn: asyncio.Lock) -> None:
-        """`turn` is held by whichever of the server's batches is being worked on."""
+        """Create the batches of one key. The batch in progress holds `turn`, so that the server works on one batch
+        at a time."""
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
         make_folder(self._folder)
@@ -217,7 +218,7 @@ class Batches:
     def cancel(self, id: str) -> schemas.BatchObject:
         """Cancel a batch, keeping its finished answers. Raises `ApiError` if no batch has this id or the batch has
         already ended, and `OSError` if the disk is full. Even then, the questions stop, but a restarted server
-        knows about it only if the request is repeated."""
+        continues the batch unless the client repeats the request."""
         batch = self.get(id)
         if batch.status in _OPEN and batch.status != "finalizing" and not self._ended_elsewhere(id):
             self._stop(id, now := int(time.time()))
@@ -225,7 +226,7 @@ class Batches:
             write_atomically(self._folder / id / _CANCELLING, str(now), durable=True)
             stored = self._stored(id)
             if not self._ended_elsewhere(id) and stored is not None and stored.status == "finalizing":
-                self._known[id] = stored  # Whether that server still sees the file is not certain.
+                self._known[id] = stored  # That server may no longer look for the file.
                 self._stops[id].clear()
         if self._known[id].status not in _OPEN:
             raise ApiError(409, f"the batch is {self._known[id].status}", "batch_ended")
@@ -259,7 +260,8 @@ class Batches:
     def _begin(self, batch: schemas.BatchObject) -> None:
         self._stops[batch.id] = asyncio.Event()
         self._stop_if_cancelled(batch.id)
-        # Its questions belong neither to the request that started it nor to that request's span.
+        # The context is empty, because the batch's questions belong neither to the request that started the batch
+        # nor to that request's span.
         task = asyncio.get_running_loop().create_task(self._work(batch.id), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -378,18 +380,20 @@ class Batches:
 
     async def _finish(self, id: str, title: Titles) -> None:
         outputs = await asyncio.to_thread(self._write_out, self._known[id], self._folder / id, title)
-        # Only now: a server that cancels the batch after this look finds it finalizing.
+        # Check only now, because a server that cancels the batch later finds it finalizing.
         status: schemas.State = "cancelled" if self._stop_if_cancelled(id) else "completed"
         self._move(id, status, errors=None, **outputs)
 
     def _say(self, id: str, *faults: schemas.BatchFault) -> None:
-        """Tell clients, in memory only, why a batch cannot continue or, without a fault, that it continues."""
+        """Show clients why a batch cannot continue or, without a fault, that it continues. This is kept only in
+        memory."""
         self._set(id, errors=schemas.BatchFaults(object="list", data=list(faults)) if faults else None)
 
     async def _answer_run(self, id: str, folder: Path) -> None:
         service = self.service
         questions, kept = folder / "questions.jsonl", folder / "settings.json"
-        if self._known[id].model is None:  # A killed server may have left questions without what they share.
+        # A killed server may have written the questions without storing the fields that all lines share.
+        if self._known[id].model is None:
             shared, faults = await asyncio.to_thread(self._read_in, self._known[id], questions)
             if faults:
                 self._fail(id, *faults)
@@ -397,7 +401,7 @@ class Batches:
             self._move(id, **shared)
         batch = self._known[id]
         system, index = service.resolve(_model(batch))
-        if not kept.exists():  # A server started with other settings continues with these.
+        if not kept.exists():  # A server started later with other settings continues with these.
             described = service.described_settings(system, batch.settings)
             write_atomically(kept, orjson.dumps(described), durable=True)
         settings = orjson.loads(kept.read_bytes())
@@ -539,8 +543,8 @@ class Batches:
         ids of the two files (`output_file_id` and `error_file_id`) and how many results they contain. An empty
         file is not written, and its id is None. A repeated call writes the same files.
         """
-        # The journal may contain more answers: those that a killed server had not written, a cancelled run does
-        # not write either.
+        # The journal may contain more answers, which a killed server had not written yet. If the run was
+        # cancelled, nothing writes them any more.
         records, fields = Run(folder / "run").records, dict[str, Any](request_counts=_counts(batch, folder))
         for name in ("output_file_id", "error_file_id"):
             path = self.files.path(f"file-{_digest(f'{batch.id} {name}')}")

@@ -79,8 +79,8 @@ class _Stream(Response):
     """The answer as server-sent events: first the answer, as the LLM writes it, then its evidence. If the request
     asks for the trace, each of the system's steps is sent as it happens.
 
-    Only text that begins the answer is sent. If the LLM's reply proves unusable in the end, so that the answer
-    differs, the stream ends with an error.
+    The stream can only append text. If the LLM's reply proves unusable in the end, so that the answer differs from
+    the text already sent, the stream ends with an error.
 
     A slow client delays only its own stream, whose events wait in this object.
     """
@@ -153,12 +153,13 @@ class _Stream(Response):
             try:
                 async with asyncio.timeout(_ALIVE_S):
                     events: list[bytes | None] = [await ready.get()]
-                while not ready.empty():  # Send them all to the socket in one message.
+                while not ready.empty():  # Send all events that are ready in one message.
                     events.append(ready.get_nowait())
             except TimeoutError:
                 events = [b": working\n\n"]
             waiting = b"".join(filter(None, events))
-            # `send` waits for a client that reads slowly, but not for ever, and with little that it has not read.
+            # `send` waits for a slow client. The timeout limits this wait, and the size of a piece limits how much
+            # unread text is in memory.
             async with asyncio.timeout(self._service.limits.seconds):
                 for start in range(0, len(waiting), _PIECE):
                     piece = waiting[start : start + _PIECE]

@@ -43,11 +43,11 @@ class ApiError(Exception):
         self.kind = kind or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
 
     def body(self) -> dict[str, Any]:
-        """The JSON of the error reply."""
+        """Return the JSON of the error reply."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
     def response(self) -> Response:
-        """The HTTP response with the error."""
+        """Return the HTTP response with the error."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"

@@ -102,7 +102,8 @@ class Queue:
             yield
         finally:
             self.admitted -= 1
-            # This includes the time in the queue: a longer queue asks for more patience, up to a minute.
+            # This includes the time in the queue, so the longer the queue, the longer clients are asked to wait,
+            # up to a minute.
             self._seconds += 0.05 * (min(monotonic() - began, 60.0) - self._seconds)
 
 
@@ -118,7 +119,7 @@ class KeyUse:
     tokens: int = 0
 
     def add(self, tokens: int) -> None:
-        """Count prompt and completion tokens."""
+        """Count prompt and completion tokens, beginning at 0 on a new day."""
         today = int(time() // _DAY_S)
         self.day, self.tokens = today, tokens + (self.tokens if self.day == today else 0)
 
@@ -129,8 +130,7 @@ class ApiKey:
 
     key: str = field(repr=False)
     room: str = ""
-    """The name of the place that holds its files and batches. Empty: the one shared by all keys without a
-    filter"""
+    """The name of the folder with its files and batches. Empty: the folder shared by all keys without a filter"""
     filter: tuple[str, ...] = ()
     """Conditions for the documents that the requests see. Empty: they see all documents"""
     name: str = ""

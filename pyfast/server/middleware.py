@@ -1,5 +1,5 @@
-"""What each request passes through: checks of its host name, its API key, and the size and arrival time of its
-body; a shortcut to the functions that take a JSON body; and counting and logging."""
+"""The middleware of the server: it checks each request's host name, API key, and the size and arrival time of its
+body, calls the functions that take a JSON body directly, and counts and logs requests."""
 
 from __future__ import annotations
 

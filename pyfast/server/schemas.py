@@ -68,10 +68,10 @@ def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
         places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
         if isinstance(cause := fault.get("ctx", {}).get("error"), FieldError):  # It says more than the others.
             return ".".join(places), str(cause), ".".join([*places, cause.name])
-        # Of several possible types, one that fits says more than those that do not.
+        # A fault within a type that fits says more than the faults of types that do not fit.
         found.append((len(places), not fault["type"].endswith("_type"), places, fault["msg"]))
     first = found[0][2]
-    # A place within another one says more than "not a string".
+    # A fault at a deeper place says more than one such as "not a string".
     *_, places, said = max((one for one in found if one[2][: len(first)] == first), key=itemgetter(0, 1))
     return ".".join(places), said, ".".join(places)
 
@@ -104,7 +104,7 @@ class ChatMessage(_Request):
     content: StrictStr | list[TextPart] | None = None
 
     def text(self) -> str:
-        """The content as one string."""
+        """Return the content as one string."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""

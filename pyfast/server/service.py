@@ -98,7 +98,7 @@ class Metrics:
         return cache(Counter(name, meaning, labels, registry=self._registry).labels)
 
     def text(self) -> bytes:
-        """The metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -194,7 +194,7 @@ class Service:
 
     @property
     def status(self) -> Literal["ready", "waiting", "stopping"]:
-        """Whether the server accepts questions. While it is waiting for an LLM, it sends the LLM a test call from
+        """Whether the server accepts questions. If an LLM is out, reading this property sends it a test call from
         time to time."""
         if not self.is_ready:
             return "waiting" if self.down else "stopping"
@@ -250,8 +250,8 @@ class Service:
         return Asked(question, history, system, settings, index, narrowed, request.documents, key)
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return a system's settings, with those from a request. Raises `ApiError` if a request may not change one
-        of them, or its value is not valid."""
+        """Return a system's settings, changed by those in a request. Raises `ApiError` if requests may not change
+        one of these, or if a value is not valid."""
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
@@ -376,7 +376,7 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
 
 
 def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, Index]:
-    """The indexes by name. A single index is named after its folder."""
+    """Open the indexes, and return them by name. A single index is named after its folder."""
     if given is None:
         return {}
     many = given if isinstance(given, Mapping) else {"": given}
@@ -395,24 +395,24 @@ def _opened(given: GivenIndex | Mapping[str, GivenIndex] | None) -> dict[str, In
 
 
 def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, Any]]:
-    """The systems to serve, with their settings. If `given` is None: all systems that can run with their
-    default settings."""
+    """Return the systems to serve, with their settings. If `given` is None, these are all systems that can run
+    with their default settings."""
     served = names() if given is None else given
     settings = dict(served) if isinstance(served, Mapping) else {name: {} for name in served}
     for name, values in list(settings.items()):
         try:
-            _check(name, values, has_index)  # refused now rather than by the first request
+            _check(name, values, has_index)  # refuse it now rather than at the first request
         except InputError:
             if given is not None:
                 raise
-            del settings[name]  # graph_convqa, for one, needs what was trained
+            del settings[name]  # such as graph_convqa, which needs a trained encoder
     if not settings:
         raise InputError("no system was given")
     return settings
 
 
 def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[str]:
-    """Check the settings that requests may change."""
+    """Check the settings that requests may change, and return them. Raises `InputError` for an unknown one."""
     known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.model_fields}
     for one in given:
         if one not in known:

@@ -1,2 +1,2 @@
-"""Train models: the loop, LoRA, and the training on finished runs. What a system trains is in its folder. Needs
-the extra `train`."""
+"""Train models: the training loop, LoRA, and training on examples from finished runs. The training code of a
+single system is in that system's folder. Requires the extra `train`."""

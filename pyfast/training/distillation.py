@@ -30,7 +30,7 @@ from pyfast.utils.log import LOG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(LoraRecipe):
-    """What is trained. The examples and the length of the training are not part of it."""
+    """How an adapter is trained, apart from the examples and the schedule."""
 
     max_tokens: int = 2048
     """The maximum number of tokens of an example. Longer examples are left out"""
@@ -44,10 +44,10 @@ class Taught:
     tokens: int
     """The number of tokens in the examples, prompts and replies together"""
     too_long: int
-    """How many examples were left out because they have too many tokens"""
+    """How many examples were left out because they had too many tokens"""
     losses: Mapping[str, tuple[float, float]]
-    """The mean loss on held-out examples, by prompt: without and with the adapter. Empty if the training was
-    stopped before its end"""
+    """The mean loss on held-out examples without and with the adapter, by prompt. Empty if training stopped
+    early"""
 
 
 def train(
@@ -64,11 +64,12 @@ def train(
     on_step: Callable[[Point, int], None],
     on_estimate: Callable[[Estimate], None] | None,
 ) -> Taught:
-    """Train an adapter, or resume the training in the folder `out`. `described` states the origin of the examples
-    in recipe.json.
+    """Train an adapter, or resume training in the folder `out`. `described` states the origin of the examples in
+    recipe.json.
 
-    The folder `adapter` gets the adapter in peft's format, and as `adapter.gguf` for llama.cpp. Raises the errors
-    of `fit_adapter` and `open_with_lora`, and `InputError` if all examples are too long.
+    The adapter is written to the subfolder `adapter`, in peft's format and, if `write_gguf` supports the model, as
+    `adapter.gguf` for llama.cpp. Raises the errors of `fit_adapter` and `open_with_lora`, and `InputError` if all
+    examples are too long.
     """
     devices = open_devices()
     model, tokenizer = open_with_lora(model_folder, recipe, compute, schedule.seed, devices)

@@ -67,7 +67,7 @@ class Devices:
         """Set each parameter's gradient to the sum of its gradients in all processes, and return the sum of
         `value` over all processes.
 
-        A parameter for which no process has a gradient gets none. All processes must call this method.
+        A parameter that has a gradient in no process gets none. All processes must call this method.
         """
         if self.count == 1:
             return value
@@ -85,8 +85,8 @@ ALONE = Devices()
 
 
 def open_devices() -> Devices:
-    """Find the device of this process, and how many processes train together. The device is the CPU if the
-    machine has no GPU or the environment variable `ACCELERATE_USE_CPU` is set. Otherwise it is a GPU.
+    """Find the device of this process, and how many processes train together. The device is a GPU, unless the
+    machine has none or the environment variable `ACCELERATE_USE_CPU` is set.
     """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
@@ -102,13 +102,13 @@ class Estimate:
     steps: int
     """The number of remaining steps"""
     tokens: int
-    """The number of tokens in these steps in all processes, including padding"""
+    """The number of tokens in these steps over all processes, including padding"""
     longest: int
     """The number of tokens of the largest batch, including padding"""
     memory: int
     """The maximum memory of one process, in bytes: GPU memory, or main memory if it trains on the CPU"""
     seconds: float
-    """The time of all remaining steps"""
+    """The time for all remaining steps"""
 
     def __str__(self) -> str:
         return (
@@ -124,11 +124,11 @@ def estimated(
     size: Callable[[E], int],
     devices: Devices,
 ) -> Estimate:
-    """Estimate time and memory of training steps from two trials: with the largest batch, and with the batch
-    of median size.
+    """Estimate the time and memory of training steps from two trials, one with the largest batch and one with the
+    batch of median size.
 
-    A trial computes the gradients of a batch, and then removes them. `steps` has the batches of each step.
-    `size(example)` is the number of tokens of an example.
+    A trial computes the gradients of a batch, and then discards them. `steps` contains the batches of each step,
+    and `size(example)` returns the number of tokens of an example.
 
     Raises torch's error if the largest batch does not fit into memory.
     """
@@ -152,8 +152,8 @@ def estimated(
 
 
 def tokens_of(batch: Sequence[E], size: Callable[[E], int]) -> int:
-    """Return the number of tokens of a batch. Every example is padded to the length of the longest
-    example."""
+    """Return the number of tokens of a batch, in which every example is padded to the length of the longest
+    one."""
     return len(batch) * max(map(size, batch))
 
 
@@ -176,14 +176,14 @@ Parameters = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The length and the learning rate of a training with Adam.
+    """The length and the learning rate of training with Adam.
 
     The defaults come from table 4 of the graph_convqa paper.
     """
 
     epochs: int = 1
     accumulation: int = 4
-    """The number of examples for each step of the optimizer, in all processes together"""
+    """The number of examples per step of the optimizer, over all processes"""
     learning_rate: float = 5e-5
     rate: Literal["constant", "cosine"] = "constant"
     """How the learning rate changes after the warm-up. `constant`: it stays at `learning_rate`. `cosine`: it
@@ -198,18 +198,18 @@ class Schedule:
     """The maximum norm of a step's gradient. A larger gradient is scaled down"""
     seed: int = 0
     autocast: bool = False
-    """Whether torch's autocast computes in bfloat16 where it can. The trained weights are in float32"""
+    """Whether to compute in bfloat16 where torch's autocast supports it. The trained weights stay in float32"""
     save_every: int = 50
     """The number of steps between checkpoints. There is always a checkpoint after the last step"""
 
     def steps(self, examples: int) -> int:
-        """The number of steps of the whole training with this number of examples. The last step of an epoch
-        may have fewer examples than the other steps.
+        """Return the number of steps of the whole training for this number of examples. The last step of an epoch
+        may have fewer examples than the others.
         """
         return self.epochs * math.ceil(examples / self.accumulation)
 
     def learning_rate_of(self, step: int, total: int) -> float:
-        """The learning rate of step number `step` (from 0) of `total` steps."""
+        """Return the learning rate of step number `step` (from 0) of `total` steps."""
         rising = math.ceil(self.warmup * total)
         if step < rising:
             return self.learning_rate * (step + 1) / rising
@@ -220,17 +220,17 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Batches(Generic[E]):
-    """How the examples of a step are divided into batches. The examples of a batch have similar lengths."""
+    """How to divide the examples of a step into batches, each with examples of similar length."""
 
     size: Callable[[E], int]
-    """Returns an example's number of tokens"""
+    """A function that returns an example's number of tokens"""
     most: int = 1
     """The maximum number of examples in a batch"""
 
     def of(self, examples: Sequence[E]) -> list[list[int]]:
         """Divide the examples of a step into batches. A batch is a list of positions in `examples`.
 
-        If `most` is 1, the examples stay in order. Otherwise they are sorted by length, the longest first.
+        If `most` is 1, the examples stay in order; otherwise, they are sorted by length, the longest first.
         """
         places = list(range(len(examples)))
         if self.most > 1:
@@ -265,23 +265,30 @@ def fit(
     devices: Devices = ALONE,
     on_estimate: Callable[[Estimate], None] | None = None,
 ) -> list[Point]:
-    """Train, or resume from the checkpoint in the folder. Changes `parameters` in place, and returns the
-    learning curve.
+    """Train with Adam, or resume from the checkpoint in the folder.
 
-    - `loss(examples)` returns the sum of the losses of a batch.
-    - `described` contains everything else on which the training depends, such as the data and the model. A
-      training resumes only if `schedule`, `described` and the number of examples are the same as before.
-    - `stop` is called before each step. If it returns true, the training stops. You can resume it later.
-    - `on_step` is called after each step, with its point of the curve and the number of all steps.
-    - If `batches` is None, each example is a batch.
-    - If several processes train together (`devices`), each process computes its share of a step's batches.
-      The first process writes the files and calls `on_step` and `on_estimate`.
-    - `on_estimate` is called before the first step, with an estimate for the remaining steps. It is not
-      called if no step remains.
+    Args:
+        examples: The examples.
+        loss: A function that returns the sum of the losses of a batch.
+        parameters: The parameters to train, by name. They change in place.
+        folder: The folder of the checkpoint and the learning curve.
+        schedule: The length and the learning rate.
+        described: Everything else on which the training depends, such as the data and the model. Training resumes
+            only if `schedule`, `described` and the number of examples are the same as before.
+        stop: A function to call before each step. If it returns true, training stops, and can be resumed later.
+        on_step: A function to call after each step, with its point of the curve and the number of all steps.
+        batches: How to divide a step's examples into batches. None: each example is a batch.
+        devices: This process among those that train together. Each one computes its share of a step's batches, and
+            the first one writes the files and calls `on_step` and `on_estimate`.
+        on_estimate: A function to call before the first step, if any step remains, with an estimate for the
+            remaining steps.
 
-    Raises `InputError` if there is no example, or if the checkpoint is damaged or belongs to another
-    training. Raises `RunError` if the loss or its gradient is not finite, or if the processes have different
-    checkpoints.
+    Returns:
+        The learning curve.
+
+    Raises:
+        InputError: There is no example, or the checkpoint is damaged or belongs to another training run.
+        RunError: The loss or its gradient is not finite, or the processes have different checkpoints.
     """
     if not examples:
         raise InputError("there are no examples to train on")
@@ -354,8 +361,8 @@ def casting(
 
 
 def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]:
-    """Return the number of a step's epoch (from 0), and the positions of the step's examples. `examples` is
-    the number of all examples.
+    """Return (the number of a step's epoch, from 0; the positions of the step's examples). `examples` is the
+    number of all examples.
     """
     epoch, place = divmod(step, math.ceil(examples / schedule.accumulation))
     if schedule.order == "given":
@@ -369,8 +376,8 @@ def batch(examples: int, schedule: Schedule, step: int) -> tuple[int, list[int]]
 def steps_of(
     examples: Sequence[E], schedule: Schedule, batches: Batches[E], first: int = 0
 ) -> list[list[list[E]]]:
-    """List the steps of a training, beginning with step `first`. A step is a list of batches, and a batch is
-    a list of examples."""
+    """List the steps of a training run, beginning with step `first`. A step is a list of batches, and a batch is a
+    list of examples."""
     steps = []
     for step in range(first, schedule.steps(len(examples))):
         chosen = [examples[i] for i in batch(len(examples), schedule, step)[1]]
@@ -379,8 +386,8 @@ def steps_of(
 
 
 def _save(path: Path, parameters: Parameters, optimizer: torch.optim.Optimizer, digest: str, step: int) -> None:
-    """Write the checkpoint into a temporary file, and then rename it. The checkpoint contains all tensors that a
-    step changes: the parameters, and what Adam stores for each parameter that has ever had a gradient."""
+    """Write the checkpoint to a temporary file, and then rename it. The checkpoint contains all tensors that a
+    step changes: the parameters, and Adam's values for each parameter that has ever had a gradient."""
     tensors = {name: parameter.detach().contiguous() for name, parameter in parameters.items()}
     for name, parameter in parameters.items():
         stored = optimizer.state[parameter]
@@ -413,11 +420,11 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
 
 
 def _curve(path: Path, done: int) -> list[Point]:
-    """Read the learning curve up to the step of the checkpoint. Later points are cut off, because these steps
-    run again.
+    """Read the learning curve up to the step of the checkpoint. Later points are dropped, because their steps run
+    again.
 
-    If a line is damaged, for example by a power cut, this line and all lines after it are cut off too. So
-    points of steps before the checkpoint can be missing, and these steps do not run again.
+    If a line is damaged, for example by a power cut, it and all lines after it are dropped too, so the curve may
+    lack points of steps before the checkpoint, which do not run again.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     curve: list[Point] = []
@@ -439,6 +446,7 @@ def _line(point: Point) -> str:
 def write_recipe(
     folder: Path, recipe: Mapping[str, Any], schedule: Schedule, curve: Sequence[Point], **counts: int
 ) -> None:
-    """Write recipe.json: how a model was trained, in how many steps, and on how many examples."""
+    """Write recipe.json, which says how a model was trained, in how many steps, and on how many examples
+    (`counts`)."""
     summary = {"recipe": recipe, "schedule": asdict(schedule), "steps": len(curve), **counts}
     (folder / "recipe.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")

@@ -16,21 +16,20 @@ from pyfast.llm.transformers import open_model
 from pyfast.training.loop import Batches, Devices, Estimate, Point, Schedule, fit
 
 Precision = Literal["float32", "bfloat16"]
-"""The precision of the weights that are not trained. Trained weights are always in float32"""
+"""The precision of the weights that are not trained; trained weights are always in float32"""
 TARGETS = ("q_proj", "k_proj", "v_proj")
 ALL_PROJECTIONS = (*TARGETS, "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The projections of attention and MLP (HSEQ, A.3.4)"""
+"""The projections of attention and of the MLP (HSEQ, A.3.4)"""
 
 
 def with_lora(
     model: Any, *, rank: int = 128, alpha: int = 32, dropout: float = 0.05, targets: Sequence[str] = TARGETS
 ) -> Any:
-    """Add new low-rank updates to a model: to each layer with a name in `targets`. Only these updates are
+    """Add new low-rank updates to the layers of a model whose names are in `targets`. Only these updates are
     trained.
 
-    Raises `InputError` if the model changes the embedding of a token after the look-up, for example by a scale.
-    The training takes the embeddings of a prompt directly from the embedding table, and would miss such a
-    change.
+    Raises `InputError` if the model changes a token's embedding after the look-up, for example by a scale.
+    Training takes a prompt's embeddings directly from the embedding table, and would miss such a change.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -55,12 +54,12 @@ def completion_losses(
     completions: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Compute the mean cross-entropy of the tokens of each completion (int64[c]) after its prompt of embeddings
-    [p, hidden]. Tokens of the prompts do not count. The examples go through the model together. Each loss is the
-    sum of the losses of its tokens, weighted by `weights` (float32[c]), divided by c.
+    """Compute the loss of each completion (int64[c]) after its prompt of embeddings [p, hidden]: the sum of its
+    tokens' cross-entropies, weighted by `weights` (float32[c]), divided by c. Tokens of the prompts do not count.
+    The examples go through the model together.
 
-    Shorter examples are padded at the end. Padding does not change results, because a token of a causal model
-    sees only earlier tokens.
+    Shorter examples are padded at the end. This does not change results, because a causal model's tokens see only
+    earlier ones.
     """
     table = model.get_input_embeddings()
     inputs = torch.nn.utils.rnn.pad_sequence(
@@ -82,11 +81,11 @@ def completion_losses(
 
 
 def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
-    """Merge an adapter into its model, and write the merged model to `out`. Programs that cannot load
-    adapters can load this model.
+    """Merge an adapter into its model, and write the merged model to `out`, for programs that cannot load
+    adapters.
 
-    Raises `ModelNotFoundError` if there is no model or no adapter. Raises `InputError` if the adapter belongs
-    to another model, or if `out` exists and is not an empty folder.
+    Raises `ModelNotFoundError` if there is no model or no adapter, and `InputError` if the adapter belongs to
+    another model, or if `out` exists and is not an empty folder.
     """
     from peft import PeftModel
 
@@ -103,7 +102,7 @@ def merge_adapter(model_folder: Path, adapter: Path, out: Path) -> None:
 
 
 GGUF_NAMES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-"""The architecture in GGUF of each kind of model whose adapters `write_gguf` can write"""
+"""The GGUF architecture of each kind of model (`model_type`) whose adapters `write_gguf` can convert"""
 
 
 def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
@@ -143,8 +142,7 @@ def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
 
 
 def save_merged(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Merge the updates into the model, and write the model in the format of transformers, which vLLM reads
-    too.
+    """Merge the updates into the model, and write it in the format of transformers, which vLLM reads too.
 
     After this call, `model` can no longer be used.
     """
@@ -157,8 +155,8 @@ ADAPTER = "adapter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """Options for how the training is computed. Apart from rounding and dropout, they do not change the
-    trained weights. So you can resume a training with other values.
+    """Options for how training is computed. Apart from rounding and dropout, they do not affect the trained
+    weights, so you can resume training with other values.
     """
 
     batch: int = 1
@@ -183,8 +181,8 @@ class LoraRecipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One training example: the tokens of a step's prompt, and the tokens of the correct action. Each token
-    of the action has a weight in the loss."""
+    """One training example: the tokens of a prompt (int64[p]) and of the answer that the model learns (int64[c]),
+    each with its weight in the loss (float32[c])."""
 
     prompt: torch.Tensor
     answer: torch.Tensor
@@ -192,16 +190,15 @@ class Example:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens that the model reads: prompt and action, without the last token of the
-        action."""
+        """The number of tokens that the model reads: prompt and answer, without the answer's last token."""
         return len(self.prompt) + len(self.answer) - 1
 
 
 def open_with_lora(
     folder: Path, recipe: LoraRecipe, compute: Compute, seed: int, devices: Devices
 ) -> tuple[Any, Any]:
-    """Open a model with new low-rank updates of all projections, on the device of this process. Returns (the
-    model, its tokenizer). Raises the same errors as `open_model` and `with_lora`."""
+    """Open a model with new low-rank updates of all projections, on this process's device. Returns (the model, its
+    tokenizer). Raises the same errors as `open_model` and `with_lora`."""
     torch.manual_seed(seed)
     model, tokenizer = open_model(folder, compute.precision)
     if compute.checkpointing:
@@ -224,9 +221,9 @@ def fit_adapter(
     on_step: Callable[[Point, int], None],
     on_estimate: Callable[[Estimate], None] | None,
 ) -> list[Point]:
-    """Train the updates of a model, or resume the training in the folder `out`. The updates are written to its
-    subfolder `adapter` in peft's format, which vLLM loads with the original model. Returns the learning curve, and
-    raises the same errors as `fit`.
+    """Train the updates of a model, or resume training in the folder `out`, and write them to its subfolder
+    `adapter` in peft's format, which vLLM loads with the original model. Returns the learning curve, and raises
+    the same errors as `fit`.
     """
     curve = fit(
         examples, lambda batch: losses_of(batch, model).sum(), learning(model), out, schedule, described,
@@ -239,8 +236,8 @@ def fit_adapter(
 
 
 def losses_of(batch: Sequence[Example], model: Any) -> torch.Tensor:
-    """Compute the weighted cross-entropy of each example. Only the tokens of the action count, not the tokens
-    of the prompt (A.3.2 of HSEQ's paper).
+    """Compute the weighted cross-entropy of each example. Only the tokens of the answer count, not those of the
+    prompt (A.3.2 of HSEQ's paper).
     """
     table = model.get_input_embeddings().weight
     prompts = [torch.nn.functional.embedding(it.prompt.to(table.device), table) for it in batch]

@@ -1,4 +1,4 @@
-"""Collect training examples from finished runs. An example is one LLM call: the prompt and the reply."""
+"""Collect training examples from finished runs. An example is the prompt and the reply of one LLM call."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Collected:
     examples: list[RunExample] = field(default_factory=list)
     held_out: list[RunExample] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many calls gave no example, by reason"""
+    """How many calls yielded no example, by reason"""
     _known: set[tuple[str, tuple[Message, ...]]] = field(default_factory=set)
 
     def add(self, run: Path, ended: int, right: Collection[str], held_out: Collection[str]) -> int:
-        """Add the calls of a run's correctly answered questions. `right` has the ids of these questions, and
-        `held_out` the ids of questions that are held out. `ended` is the number of questions that have ended.
-        Returns the number of these questions.
+        """Add the calls of a run's correctly answered questions, whose ids are in `right`, and return the number
+        of these questions. `held_out` contains the ids of held-out questions, and `ended` is the number of
+        questions that have ended.
 
         Raises `InputError` if the run stores no prompts.
         """
@@ -102,21 +102,21 @@ class Collected:
 
 def reply_of(text: str) -> str:
     """Return the reply that a model learns: the JSON object in the text, on one line, as constrained decoding
-    writes it. If there is no JSON object, it is the text itself."""
+    writes it, or the text itself if it contains no JSON object."""
     found = next(objects_in(text), None)
     return text.strip() if found is None else json.dumps(json.loads(found), ensure_ascii=False)
 
 
 def is_held_out(question: str, share: float) -> bool:
-    """Return whether a question is held out. This depends only on its words, so a question is on the same side in
-    all runs and later trainings."""
+    """Return whether a question is held out. This depends only on its words, so a question is held out in all runs
+    and later training or in none."""
     made = blake2b(name_form(question).encode(errors="replace"), digest_size=8)
     return int.from_bytes(made.digest()) < share * 2**64
 
 
 def balanced(examples: Sequence[RunExample], size: int, seed: int) -> list[RunExample]:
-    """Draw at most `size` examples. Each prompt gets an equal share; if a prompt has fewer examples than its
-    share, the others get the rest. The examples stay in order."""
+    """Draw at most `size` examples at random, and keep their order. Each prompt gets an equal share; if a prompt
+    has fewer examples than its share, the others get the rest."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, example in enumerate(examples):
         places[example.prompt].append(place)

@@ -19,8 +19,8 @@ BLOCK = 1 << 18
 """The number of bytes in a block"""
 _SHIFT = 18
 _LAST = 64
-"""When at most this number of blocks of a file, and at most half of its blocks, are not checked yet, all of
-them are checked at once. After this, reading the file needs no more checks"""
+"""When at most this many blocks of a file, and at most half of its blocks, are still unchecked, pyfast checks all
+of them at once, so that reading the file needs no more checks"""
 CHECKSUMS = "checksums.bin"
 """A file with a checksum (XXH3, 64 bits) for each block of each other file in its folder. The checksums are sorted
 by file name"""
@@ -143,8 +143,8 @@ class MappedFile:
             raise IndexFormatError(f"{self.path} is damaged (wrong checksum); build the index again")
 
     def array(self, *dtypes: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-        """Memory-map the array of a `.npy` file. `dtypes` are the allowed types. Only the header of the file
-        is read and checked, not the items of the array.
+        """Return the array of a mapped `.npy` file. `dtypes` are the allowed types. Only the file's header is read
+        and checked, not the items of the array.
 
         Raises `IndexFormatError` if the header is not valid, or the array has another type or another number
         of dimensions.
@@ -170,7 +170,7 @@ class MappedFile:
         return self.data[begin:].view(wanted).reshape(shape)
 
     def checked(self, *dtypes: npt.DTypeLike) -> Any:
-        """Memory-map the array of a `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
+        """Return the array of a mapped `.npy` file as a `CheckedArray`, which checks blocks when they are read."""
         if dtypes not in self._checked:
             self._checked[dtypes] = CheckedArray(self.array(*dtypes), self)
         return self._checked[dtypes]
@@ -197,7 +197,8 @@ class ComputedFile(MappedFile):
 
 
 class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array in a memory-mapped file. You can use it like a NumPy array. It checks blocks when they are read.
+    """An array in a memory-mapped file, which you can use like a NumPy array, and which checks blocks when they
+    are read.
 
     Indexing checks only the blocks that it reads. All other operations read and check the whole array.
     """
@@ -228,7 +229,7 @@ class CheckedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         if key.__class__ is np.ndarray and key.dtype == np.int32:
-            key = key.astype(np.int64)  # For int32, NumPy gives up Python's lock, and then waits for it.
+            key = key.astype(np.int64)  # For int32, NumPy releases Python's lock, and then waits to get it back.
         if self._file.is_whole:
             return self.raw[key]
         size = self.raw.strides[0] if self.raw.ndim else 0  # bytes of a row
@@ -293,14 +294,14 @@ def checked(array: npt.NDArray[Any], file: MappedFile | None) -> Any:
 
 
 def raw(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as a NumPy array, without a check. If a native op will read it, check its items first,
-    for example with `check_lists`."""
+    """Return an array as a NumPy array, without a check. Before a native op reads it, check its items, for example
+    with `check_lists`."""
     return array.raw if isinstance(array, CheckedArray) else array
 
 
 def are_checked(offsets: npt.NDArray[Any], *values: npt.NDArray[Any]) -> bool:
-    """Return whether a ragged array (an array of lists) needs no more checks. An array in a file needs no
-    more checks after the whole array was checked. An array in memory never needs a check."""
+    """Return whether a ragged array (an array of lists) needs no more checks: it is in memory, or all of it has
+    been checked."""
     return not isinstance(offsets, CheckedArray) or (
         offsets.is_ordered and all(one.is_whole for one in values if isinstance(one, CheckedArray))
     )
@@ -363,7 +364,7 @@ def map_folder(folder: Path) -> MappedFolder:
 
 
 def _map(path: Path, size: int) -> npt.NDArray[np.uint8]:
-    """Return a file as an ordinary array of bytes, because a `numpy.memmap` takes longer to open and to
+    """Memory-map a file as an ordinary array of bytes, because a `numpy.memmap` takes longer to open and to
     slice."""
     with path.open("rb", buffering=0) as file:
         return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)

@@ -19,7 +19,7 @@ from pyfast.errors import InputError
 T = TypeVar("T")
 _PATIENCE_S = 5.0  # seconds for interrupted work to end
 # seconds between two checks for signals. The kernel may deliver a signal to any thread, but Python handles it in
-# this one. While it waits without a timeout, it would not see the signal.
+# the main thread, which would not notice it while waiting without a timeout.
 _LOOK_S = 0.1
 
 _lock = threading.Lock()
@@ -32,8 +32,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     coroutine.
 
     Raises:
-        InputError: The caller itself runs in this event loop, for example in a callback. Without this error,
-            the call would wait for ever.
+        InputError: The caller itself runs in this event loop, for example in a callback, so the call would wait
+            for ever.
     """
     loop = blocking_loop()
     assert _running is not None
@@ -56,7 +56,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
             pass
         return future.result()
     except BaseException:
-        # The caller was interrupted, the work was not. So the work ends in order, and releases what it holds.
+        # The caller was interrupted, but the work was not. Cancel it, and let it release what it holds.
         if not ended.is_set():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             ended.wait(_PATIENCE_S)

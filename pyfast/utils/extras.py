@@ -16,7 +16,7 @@ EXTRAS = {
     ),
     "embedded": ("xllamacpp",),
     "formats": ("bs4", "docx", "lxml", "openpyxl", "pptx", "pyoxigraph", "pypdfium2"),
-    # Messages name the last extra of a module.
+    # If several extras contain a module, messages name the last one.
     "dense": ("faiss", "safetensors", "sentence_transformers", "tokenizers"),
     "rerank": ("onnxruntime", "tokenizers"),
     "knowledge": (

@@ -20,8 +20,8 @@ from pyfast.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes | str, durable: bool = False) -> None:
-    """Write a file as a whole. If the process is killed before the end, the old content stays. Text is
-    written as UTF-8.
+    """Write a file as a whole. If the process is killed in the meantime, the old content stays. Text is written as
+    UTF-8.
 
     Args:
         path: The file, in an existing folder.
@@ -44,7 +44,7 @@ def written_aside(path: Path, durable: bool = False) -> Iterator[Path]:
 
     `durable` is as in `write_atomically`.
     """
-    # The suffix is random. Process ids are not unique: two containers may share the folder.
+    # The suffix is random, because process ids are not unique if two containers share the folder.
     aside = path.with_name(f"{path.name}.new-{secrets.token_hex(4)}")
     try:
         yield aside
@@ -69,10 +69,10 @@ def built_aside(folder: Path, unfinished: str | None = None) -> Iterator[Path]:
     `unfinished` names a file that marks unfinished work. If the block fails or the process is killed while the new
     folder contains this file, the folder is kept, and the next call yields it with its content.
 
-    At the end of the block, a first rename moves `folder` away, and a second rename gives its name to the new
-    folder. If the process is killed between these renames, both folders are still complete, under other
-    names. The next call empties the new folder and starts again. Raises `InputError` if the folder cannot be
-    made, or if another process is making it.
+    At the end of the block, a first rename moves `folder` away, and a second one gives its name to the new folder.
+    If the process is killed between them, both folders are still complete, under other names, and the next call
+    empties the new folder and starts again. Raises `InputError` if the folder cannot be made, or if another
+    process is making it.
     """
     aside = folder.with_name(f".{folder.name}.building")
     new_parents = [parent for parent in aside.parents if not parent.exists()]
@@ -151,7 +151,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None], *, made: bool = Fa
             except BlockingIOError:
                 on_waiting()
                 fcntl.flock(file, fcntl.LOCK_EX)
-            # Otherwise the folder was renamed or removed meanwhile.
+            # If this is false, the folder was renamed or removed in the meantime.
             if folder.exists() and os.path.samestat(folder.stat(), os.fstat(file)):
                 yield
                 return
@@ -162,7 +162,7 @@ def only_writer(folder: Path, on_waiting: Callable[[], None], *, made: bool = Fa
 def refuse_links(folder: Path) -> None:
     """Raise `InputError` if a name in the folder is a symbolic link.
 
-    Writing to a link would change a file outside of the folder.
+    Writing to a link would change a file outside the folder.
     """
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -192,7 +192,8 @@ def free_name(path: Path, suffix: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, if they do not exist. The names of new folders are safe from a power cut."""
+    """Make a folder and its parents, if they do not exist, and sync the names of new folders to disk, so that they
+    survive a power cut."""
     new = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in new:

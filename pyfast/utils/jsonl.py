@@ -47,15 +47,15 @@ def read_each_line(path: Path) -> Iterator[tuple[str, dict[str, Any] | InputErro
 
 
 def in_json(value: object) -> Any:
-    """Return the JSON form of a value for which JSON has no type: a number for a decimal, the Python value of a
-    NumPy array or number, or else a string."""
+    """Return the JSON form of a value for which JSON has no type: a float for a decimal, a list or number for a
+    NumPy value, and a string for anything else."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parse a JSON text. `NaN` and `Infinity`, which Python writes but JSON does not have, are null.
+    """Parse a JSON text. `NaN` and `Infinity`, which Python writes although JSON does not have them, become None.
 
     Raises `orjson.JSONDecodeError` for other faults.
     """
@@ -71,8 +71,8 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def parse_as_written(data: bytes | str) -> Any:
-    """Parse a JSON text, and keep fractions and integers of 18 or more digits as written, each as an
-    `orjson.Fragment`. As a number, `1.10` would become 1.1, and 12345678901234567890123 would lose digits."""
+    """Parse a JSON text, but keep fractions, and integers of 18 or more digits, as written, each as an
+    `orjson.Fragment`. As numbers, `1.10` would become 1.1, and 12345678901234567890123 would lose digits."""
     return json.loads(data, parse_constant=lambda _: None, parse_float=orjson.Fragment, parse_int=_int)
 
 

@@ -5,7 +5,7 @@ A package registers a plug-in as an entry point of the group `pyfast.KIND`, such
     [project.entry-points."pyfast.systems"]
     my_system = "my_package.my_module:SYSTEM"
 
-pyfast registers its own plug-ins in the same way. An object that no package registers is named by
+pyfast registers its own plug-ins in the same way. To name an object that no package registers, write
 `MODULE:NAME`.
 """
 

@@ -38,9 +38,11 @@ def process_of(
         stderr: The file for its error messages. None: that of this process.
     """
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # as this process imports
-    # In a session of its own, Ctrl-C in a terminal reaches only this process, which then ends the other one.
-    # Pipes have no buffer: to close a buffered pipe to a killed process would raise BrokenPipeError.
+    # The new process imports from the same places as this one.
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    # The new process has its own session, so that Ctrl-C in a terminal reaches only this process, which then ends
+    # the new one. Pipes are unbuffered, because closing a buffered pipe to a killed process would raise
+    # BrokenPipeError.
     own = {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYFAST_THREADS": "1"}
     own[_PARENT] = str(os.getpid())
     with Popen(command, 0, None, stdin, stdout, stderr, env=own, start_new_session=True) as process:
@@ -51,9 +53,9 @@ def process_of(
 
 
 def end_with_parent() -> None:
-    """Let the kernel kill this process when the thread that started it ends, for example because its process was
-    killed. Only Linux does this."""
+    """Have the kernel kill this process when the thread that started it ends, for example because that thread's
+    process was killed. This works only on Linux."""
     with suppress(AttributeError):  # Only Linux has this function.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(os.environ[_PARENT]):  # It has already ended.
+    if os.getppid() != int(os.environ[_PARENT]):  # The other process has already ended.
         sys.exit(1)

@@ -1,9 +1,8 @@
 """Open SQLite files safely, even if other people made them: such a file cannot run code or block the process.
 
-Views and triggers in a file can change what a statement does, so pyfast accepts only files that contain
-nothing but tables and indexes. The pages of a file can form cycles, so pyfast stops a statement that
-takes more steps than a valid file of the same size needs. During a statement, pyfast also checks for
-signals from time to time.
+Views and triggers in a file can change what a statement does, so pyfast accepts only files that contain nothing
+but tables and indexes. The pages of a file can form cycles, so pyfast stops a statement that takes more steps than
+a valid file of the same size needs. pyfast also checks for signals from time to time while a statement runs.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Any
 from pyfast.errors import InputError
 
 _STEPS = 100_000  # steps of SQLite's virtual machine between two checks: about a millisecond
-_ANY_FILE = 100_000_000  # the number of steps that any statement may take: a few seconds
+_ANY_FILE = 100_000_000  # the number of steps that a statement on any file may take: a few seconds
 _A_BYTE = 50  # additional steps for each byte of the file; a check of the whole file takes fewer than ten
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-# Definitions that are neither tables of plain columns nor indexes of columns.
+# Definitions of anything but tables of plain columns and indexes of columns.
 _ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
 _this_thread = threading.local()
 
@@ -30,10 +29,13 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 
     Args:
         path: The file.
-        mode: `rwc`: write. `ro`: read, even while another process writes, or on a disk that cannot be written.
-            `ro&immutable=1`: read while nobody writes.
+        mode: `rwc`: read and write, and create a missing file. `ro`: read, even while another process writes, or
+            on a read-only disk. `ro&immutable=1`: read while nobody writes.
         damaged: Whether to read a damaged file as far as possible.
-        options: See `sqlite3.connect`.
+        **options: Passed to `sqlite3.connect`.
+
+    Returns:
+        The connection. Its statements can take only a limited number of steps.
 
     Raises:
         InputError: The file has a view, a trigger, or anything else that pyfast does not write.
@@ -54,7 +56,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA cell_size_check = ON")
         if damaged:
-            # Without this, a file that was cut off gives nothing at all.
+            # Without this, nothing could be read from a file that was cut off.
             database.execute("PRAGMA writable_schema = ON")
         _refuse_what_acts(database, path)
     except BaseException as error:
@@ -63,7 +65,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
             raise
     else:
         return database
-    # To read a database in WAL mode, SQLite makes files beside it. They are needed only if changes wait there.
+    # To read a database in WAL mode, SQLite creates files beside it, which are needed only if they hold changes.
     for other in (path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")):
         if other.exists() and other.stat().st_size:
             unread = sqlite3.OperationalError(
@@ -77,14 +79,13 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
 def fault(error: sqlite3.Error) -> str:
     """Turn an error of SQLite into a message.
 
-    If Ctrl-C stopped the statement, SQLite reports an error too. In this case, the function raises
-    `KeyboardInterrupt`.
+    Raises `KeyboardInterrupt` if Ctrl-C stopped the statement, which SQLite also reports as an error.
     """
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_ERROR:  # pyfast's statements fit all files that it writes.
         return f"damaged or incomplete: {error}"
     if code != sqlite3.SQLITE_INTERRUPT:
-        # The rollback that followed has overwritten the first error: usually a full disk.
+        # The rollback that followed has overwritten the first error, usually that of a full disk.
         return "a write failed; is the disk full?" if str(error) == "not an error" else str(error)
     given_up, _this_thread.gave_up = getattr(_this_thread, "gave_up", False), False
     if given_up:
@@ -95,8 +96,8 @@ def fault(error: sqlite3.Error) -> str:
 class _Watched(sqlite3.Connection):
     """A connection whose statements may take only a limited number of steps of SQLite's virtual machine.
 
-    Threads take turns. Otherwise two of them could wait for each other for ever: one inside SQLite, with its lock,
-    for Python's lock to check the steps, and the other one, with Python's lock, for SQLite's.
+    Threads take turns. Otherwise, two of them could wait for each other for ever: one holds SQLite's lock and
+    waits for Python's to check the steps, while the other holds Python's and waits for SQLite's.
     """
 
     def watch(self, path: Path) -> None:
@@ -125,7 +126,7 @@ class _Watched(sqlite3.Connection):
 
     def _must_stop(self) -> bool:
         """Return True if the statement has taken too many steps, so that SQLite stops it. Python runs signal
-        handlers before this call. An exception in a handler stops the statement too."""
+        handlers before this call, and an exception in a handler stops the statement too."""
         self._steps += _STEPS
         gave_up = self._steps > _ANY_FILE and self._steps > _ANY_FILE + _A_BYTE * _size(self._path)
         _this_thread.gave_up = gave_up

@@ -34,6 +34,6 @@ ENGLISH = frozenset(
         "with within without would yet you your yours yourself yourselves",
     )
 )
-"""The list of the Glasgow Information Retrieval Group, which scikit-learn has too. TF-IDF weights, entities of
-questions and triples by rules ignore these words
+"""The list of the Glasgow Information Retrieval Group, which scikit-learn uses too. TF-IDF weights, the entities
+of questions and the triples extracted by rules leave these words out
 """

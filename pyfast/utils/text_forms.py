@@ -1,5 +1,5 @@
-"""The form in which words and names are compared in searches, graphs, links between facts, and filters. Stored
-texts never change."""
+"""The forms in which searches, graphs, links between facts, and filters compare words and names (stored texts
+never change), and forms of numbers and names in messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-# A part of a text that has another form than lower case, with the letter before it, to which a mark belongs.
+# Characters for which lower case is not enough, with the ASCII character before them, to which a mark may belong.
 _WITH_BASE = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 
@@ -34,16 +34,16 @@ def some(names: Sequence[str], most: int = 5, where: str = "") -> str:
 def compared(text: str, accents: bool = False) -> str:
     """Return the form of a text for comparisons: one Unicode form (NFKC), lower case, without accents.
 
-    Accents are the nonspacing marks of Latin, Greek, Cyrillic, Hebrew and Arabic letters, also the points of
-    Hebrew and Arabic. The signs of other scripts, such as the vowels of Devanagari and Thai, are letters for a
-    reader, and stay. Joiners and other invisible characters are left out.
+    Accents are the nonspacing marks of Latin, Greek, Cyrillic, Hebrew and Arabic letters, including the points of
+    Hebrew and Arabic. The signs of other scripts, such as the vowels of Devanagari and Thai, are kept, because
+    readers see them as letters. Joiners and other invisible characters are removed.
 
     Args:
         text: A text.
-        accents: True: keep the accents.
+        accents: Whether to keep the accents.
 
     Returns:
-        The form. For a text in ASCII, it is the text in lower case.
+        The form. For an ASCII text, this is the text in lower case.
 
     Example:
         >>> from pyfast.utils.text_forms import compared
@@ -62,7 +62,8 @@ def _form_of(text: str, accents: bool) -> str:
 
 
 def _encoded_form(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode the form of the characters that are not ASCII: the encoder finds them much faster than a pattern."""
+    """Encode the form of the characters that are not ASCII, which the encoder finds much faster than a pattern
+    does."""
     assert isinstance(error, UnicodeEncodeError)
     form = _form_of(error.object[error.start : error.end], False)
     return form.encode("utf-8", "surrogatepass"), error.end
@@ -71,7 +72,7 @@ def _encoded_form(error: UnicodeError) -> tuple[bytes, int]:
 codecs.register_error("pyfast.form", _encoded_form)
 
 
-# Powers and the marks of footnotes, apart from units such as `km²`: NFKC would make the number 106 of `10⁶`.
+# Powers and footnote marks, but not units such as `km²`. NFKC alone would turn `10⁶` into the number 106.
 _DIGITS = "\u2070\xb9\xb2\xb3\u2074-\u2079"
 _RAISED = re.compile(
     rf"(?:(?<!\bm)(?<!\b[kcdmn]m)(?<!\b(?:ft|in|mi|yd))[\xb2\xb3]|[\u2070\xb9\u2074-\u2079])[{_DIGITS}]*"
@@ -85,11 +86,12 @@ def _form(text: str, accents: bool) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-_short_form = lru_cache(1 << 14)(_form)  # Texts have few different ones: an accented letter, a dash.
+_short_form = lru_cache(1 << 14)(_form)  # Texts repeat the same short parts, such as an accented letter or a dash.
 
 
 def name_form(name: str) -> str:
-    """Return the form in which names are compared: that of words, with blanks for underscores, and single blanks.
+    """Return the form in which names are compared: that of `compared`, with blanks for underscores, and single
+    blanks.
 
     Example:
         >>> from pyfast.utils.text_forms import name_form
@@ -104,8 +106,8 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(answer: str) -> str:
-    """Normalise an answer as the official scripts do: lower case, no punctuation, no articles, single blanks.
-    Before that, compose letters and accents (NFC).
+    """Normalise an answer as the official scripts do, after composing letters and accents (NFC): lower case, no
+    punctuation, no articles, single blanks.
 
     Args:
         answer: Any text.
@@ -123,10 +125,10 @@ def normalise(answer: str) -> str:
 
 
 def shown_names(names: Sequence[str]) -> Sequence[str]:
-    """Write names of a graph for a reader: `Barack_Obama` becomes `Barack Obama`.
+    """Make the names of a graph readable: `Barack_Obama` becomes `Barack Obama`.
 
-    Where one of the names has a blank, underscores do not stand for blanks, and all names stay. So do addresses,
-    names of files, and identifiers such as `MAX_SIZE`.
+    If one of the names has a blank, underscores do not stand for blanks, so all names stay unchanged. Addresses,
+    file names and identifiers such as `MAX_SIZE` stay unchanged too.
 
     Example:
         >>> from pyfast.utils.text_forms import shown_names
@@ -142,7 +144,7 @@ _NO_NAME = re.compile(r"^_|__|_$|[@\s\\=]|://|\.[a-z][a-z0-9]{0,4}$|^[A-Z0-9_]+$
 
 
 _MAYBE_MARKS = re.compile("[\u0300-\u1fff\u20d0-\u20ff\u2c00-\u33ff\ua000-\uabff\uf900-\U000e01ef]")
-# The same as `_words` for texts without marks, and much faster. The first is for texts in ASCII.
+# Patterns that find the same words as `_words`, much faster, in texts without marks: `_ASCII_...` in ASCII texts.
 _ALONE = r"(?<![{0}][0-9][.,][0-9])(?!(?<=[0-9])[.,][0-9][{0}])"
 _OF_ASCII, _OF_PLAIN = "A-Za-z0-9", r"^\W_"
 _ASCII_WORDS = re.compile(rf"[{_OF_ASCII}](?:[{_OF_ASCII}]+|(?<![{_OF_ASCII}]'.){_ALONE.format(_OF_ASCII)})")
@@ -155,8 +157,8 @@ _PLAIN_WORDS = re.compile(
 def words(text: str) -> list[str]:
     """Divide a text into words: runs of letters, digits and their combining characters.
 
-    A word of one character must stand alone: it is no end of a word such as `it's`, and no part of a number that
-    has a longer part beside it, such as the 1 of `1.50`. The parts of `7.4` and `1.2.3` are words.
+    A single character is a word only if it stands alone, not as the end of a word such as `it's`, nor as a part of
+    a number next to a longer part, such as the 1 of `1.50`. The parts of `7.4` and `1.2.3` are words.
 
     Example:
         >>> from pyfast.utils.text_forms import words
@@ -164,7 +166,7 @@ def words(text: str) -> list[str]:
         ['It', 'AT', 'T', 'Apollo', '7', '3', '5', '50', 'C']
     """
     if text.isascii():
-        # Most questions have nothing that a character could belong to.
+        # Without these characters, as in most questions, every run is a word.
         return (_ASCII_WORDS if "." in text or "," in text or "'" in text else _ASCII_RUNS).findall(text)
     return (_words(marks()) if _MAYBE_MARKS.search(text) else _PLAIN_WORDS).findall(text)
 
@@ -186,14 +188,15 @@ def marks() -> str:
 
 @cache
 def _apart() -> dict[int, str | None]:
-    """What NFKC would glue to the word beside it: the letters of symbols such as `™`, and the digits of
-    fractions. What it leaves, although nobody sees it. And digits and apostrophes that it leaves apart."""
+    """Return replacements for what NFKC treats in another way than comparisons need: symbols such as `™` and
+    fractions, whose letters and digits it would join to the word beside them; invisible characters, which it
+    keeps; and variants of digits and apostrophes, which it keeps apart."""
     apart: dict[int, str | None] = dict.fromkeys(_UNSEEN)
     for code in (*range(0xBC, 0xBF), *range(0x2100, 0x2190), *range(0x2460, 0x2500), *range(0x3200, 0x3400)):
         plain = unicodedata.normalize("NFKC", chr(code))
         if (plain != chr(code) and unicodedata.category(chr(code)) == "So") or "\u2044" in plain:
             apart[code] = f" {plain} "
-    # Letters that look like an apostrophe, and are seldom on a keyboard; and the digits of other scripts.
+    # Characters that look like an apostrophe and that few keyboards have, then the digits of other scripts.
     apart |= dict.fromkeys((0x2BB, 0x2BC, 0x2018, 0x2019), "'")
     digits = (code for code in range(0x660, 0xABFA) if unicodedata.decimal(chr(code), None) is not None)
     return apart | {code: str(unicodedata.decimal(chr(code))) for code in digits}
@@ -203,19 +206,19 @@ def _codes(*ranges: tuple[int, int]) -> list[int]:
     return [code for first, last in ranges for code in range(first, last + 1)]
 
 
-# Soft hyphen, grapheme joiner, joiners and marks of direction, word joiner, variation selectors, byte order mark
+# Soft hyphen, grapheme joiner, joiners and direction marks, word joiner, variation selectors, byte order mark
 _UNSEEN = _codes((0xAD, 0xAD), (0x34F, 0x34F), (0x200C, 0x200F), (0x202A, 0x202E), (0x2060, 0x2064)) + _codes(
     (0x2066, 0x2069), (0x180B, 0x180D), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xE0100, 0xE01EF)
 )
-# Marks of Latin and Greek, Cyrillic, Hebrew, and Arabic; then those of all alphabets, and further Cyrillic ones
+# Marks of Latin and Greek, Cyrillic, Hebrew, and Arabic; then marks for all alphabets, and more Cyrillic ones
 _OF_LETTERS = _codes((0x300, 0x36F), (0x483, 0x489), (0x591, 0x5C7), (0x610, 0x6ED), (0x8CA, 0x8FF)) + _codes(
     (0x1AB0, 0x1AFF), (0x1DC0, 0x1DFF), (0x20D0, 0x20FF), (0x2DE0, 0x2DFF), (0xA66F, 0xA67D), (0xFE20, 0xFE2F)
 )
-_ACCENTS: dict[int, str | None] = {0x640: None}  # the sign that makes an Arabic word longer
+_ACCENTS: dict[int, str | None] = {0x640: None}  # the sign that stretches an Arabic word
 _ACCENTS.update((code, None) for code in _OF_LETTERS if unicodedata.category(chr(code)) in ("Mn", "Me"))
 # Persian yeh and keheh, which an Arabic keyboard lacks
 _ACCENTS.update({0x6CC: "\u064a", 0x6A9: "\u0643"})
-# Letters with a stroke, and ligatures, which Unicode does not divide
+# Letters with a stroke, and ligatures, which Unicode does not decompose
 _ACCENTS.update(
     (ord(letter), plain)
     for letter, plain in zip("øłđħŧıæœþð", ("o", "l", "d", "h", "t", "i", "ae", "oe", "th", "d"), strict=True)

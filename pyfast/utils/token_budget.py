@@ -1,6 +1,6 @@
 """Fit texts into a token budget: choose the texts to keep, and shorten them.
 
-Only the LLM has a tokenizer. So pyfast counts characters, and estimates the number of tokens from them. If the
+Only the LLM has a tokenizer, so pyfast counts characters and estimates the number of tokens from them. If the
 estimate is too low, the LLM refuses the call, and only that question fails.
 """
 
@@ -11,15 +11,14 @@ from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
-# Common tokens are whole words, names are split finer. With this number, a context fits in practice.
+# Common words are single tokens, and names are split into several. In practice, prompts fit with this number.
 CHARACTERS_PER_TOKEN = 3.0
-CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # Between names there are quotes and commas, and each is a token.
+CHARACTERS_PER_TOKEN_OF_LISTS = 2.0  # In lists of names, each quote and comma is a token too.
 _SHORTEST = 40  # the minimum number of characters of a text that is worth showing
 
 
 def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"] = "drop") -> list[str]:
-    """Return the first texts that fit into the budget together. A line end counts as one character of each
-    text.
+    """Return the first texts that fit into the budget together. Each text's line end counts as one more character.
 
     Args:
         texts: The texts, best first. The result ends before the first text that does not fit.
@@ -36,18 +35,19 @@ def fit(texts: Iterable[str], budget: int, first: Literal["whole", "cut", "drop"
 
 
 def fit_last(items: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return as many of the last items as fit into a budget together. `fits` says whether given items fit."""
+    """Return as many of the last items as fit into a budget together. `fits(items)` returns whether the items
+    fit."""
     return next((items[first:] for first in range(len(items)) if fits(items[first:])), items[len(items) :])
 
 
 def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str]:
-    """Shorten texts to about `budget` characters in total. A line end counts as one character of each text.
+    """Shorten texts to about `budget` characters in total. Each text's line end counts as one more character.
 
-    Short texts stay whole. The long texts share the remaining characters.
+    Short texts stay whole, and the long ones share the remaining characters.
 
     Args:
-        texts: A function for each text. Called with a number, the function returns the text in about this
-            many characters. Called with None, it returns the whole text.
+        texts: A function for each text, which returns the text in about as many characters as its argument says,
+            or the whole text if its argument is None.
         budget: The maximum number of characters.
     """
     sizes = [len(text(None)) for text in texts]
@@ -59,8 +59,8 @@ def share(texts: Sequence[Callable[[int | None], str]], budget: int) -> list[str
 
 
 def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
-    """Cut the longest texts to one length, so that all texts fit into `budget` characters. The last texts are
-    left out if fewer than 40 characters would be left for each text.
+    """Cut the longest texts to one length, so that all texts fit into `budget` characters. If fewer than 40
+    characters would remain for each text, the last texts are left out.
 
     Args:
         texts: The texts, best first.
@@ -81,8 +81,8 @@ def cut_evenly(texts: Sequence[str], budget: int, frame: int) -> list[str]:
 def join(values: Sequence[str], budget: int | None) -> str:
     """Join values with `; ` in about `budget` characters.
 
-    The first value always stays. If values are left out, the text says how many. If `budget` is None, all
-    values stay.
+    The first value is always included. If values are left out, the text says how many. If `budget` is None, none
+    are left out.
     """
     kept: list[str] = []
     for value in values:
