@@ -42,8 +42,8 @@ def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a JSON Lines file. Lines that are no documents are rows: together they become one
     table with this `uri`.
 
-    A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number.
-    A line that cannot be read comes as an `Unread`. A line that is a question or gold raises `GoldError`.
+    A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number. A
+    line that cannot be read is yielded as an `Unread`, and a line that is a question or gold raises `GoldError`.
     """
     refuse_binary(path)
     return documents_of_records(uri, path, read_each_line(path))
@@ -123,8 +123,8 @@ def documents_of_records(
     that cannot be read. The line is what the record was parsed from, or empty if there is no such line.
 
     The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
-    are no documents are rows: together they become one table with this `uri`. A record that cannot be
-    used is left out alone, as an `Unread`. A question or gold raises `GoldError`.
+    are no documents are rows: together they become one table with this `uri`. A record that cannot be used is
+    yielded as an `Unread`. A question or gold raises `GoldError`.
     """
     flat: Packed[dict[str, str]] = Packed()
     numbers = array("q")
@@ -226,7 +226,8 @@ def _kind_of(record: Mapping[str, Any]) -> object:
 def _key_of_text(record: Mapping[str, Any]) -> str:
     """Return the key of a record that has its text. Returns "" if it has none.
 
-    Other keys than `text` count only if all others tell about the text: else the record is a row of a table.
+    Keys other than `text` count only if all remaining keys describe the text; otherwise, the record is a row of a
+    table.
     """
     if "text" in record:
         return "text"

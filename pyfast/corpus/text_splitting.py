@@ -1,14 +1,14 @@
 """The rules that cut a text into paragraphs and sentences.
 
 A paragraph is a block of text between blank lines (or headings), without the whitespace around it. A paragraph of
-more than `LENGTH` characters is cut at sentence ends. If a sentence is too long, it is cut at whitespace. If
-there is none, it is cut after a mark such as a comma, or anywhere.
+more than `LENGTH` characters is cut at sentence ends. A sentence that is too long is cut at whitespace or, if it
+has none, after a mark such as a comma, or anywhere.
 
 A sentence ends after ``. ! ? …`` or ``。！？`` and up to three closing quotes or brackets. After ``. ! ? …``,
-whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up
-to two opening quotes or brackets may stand before this digit or letter. A full stop after a single letter
-("J. Smith", "e.g. Paris") or after a common abbreviation does not end a sentence. If the rules miss an end,
-two sentences become one, but no text is lost.
+whitespace must follow, and the next sentence must begin with a digit or a letter that is not lower case. Up to two
+opening quotes or brackets may stand before this digit or letter. A full stop after a single letter ("J. Smith",
+"e.g. Paris") or after a common abbreviation does not end a sentence. Where the rules miss an end, two sentences
+become one, but no text is lost.
 
 The rules are NumPy operations over the characters of many documents at once. A Python loop or a regular expression
 would take longer than all other steps of building a corpus.
@@ -175,8 +175,8 @@ def _pieces(text: str, start: int, end: int, breaks: Bounds, length: int) -> Ite
 
 
 def fitting_length(text: str, length: int) -> int:
-    """How many of the first `length` characters of a longer text are kept if it is cut: up to the last whitespace,
-    or else to the last mark, so that words and numbers stay whole. All of them if there is neither."""
+    """Return how many of the first `length` characters of a longer text to keep: those up to the last whitespace,
+    or else up to the last mark, so that words and numbers stay whole, or all of them if there is neither."""
     before = len((text[: length + 1].rsplit(None, 1) or [""])[0])
     if before <= length:
         return before

@@ -178,8 +178,7 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
 
     Raises:
         InputError: As in `read_questions`; or an id occurs twice, there is no question, or the file is not a
-        regular
-            file.
+            regular file.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise InputError(f"{path} must be a regular file, because pyfast reads it twice (first to check it)")

@@ -75,7 +75,7 @@ class Unanswered:
 
     @property
     def note(self) -> str:
-        """A remark for people, if questions failed. Otherwise empty."""
+        """A remark for readers if questions failed, otherwise empty."""
         if not self.failed:
             return ""
         because = " ".join(self.reason.partition(REPLY_BEGINS)[0].split())
@@ -118,7 +118,7 @@ class Report:
         return unanswered_of(self.questions)
 
     def as_json(self) -> dict[str, Any]:
-        """The report in JSON types, without the scores of single questions."""
+        """Return the report as JSON types, without the scores of single questions."""
         left_out = ("not_run", "without_gold", "whole_tables", "not_indexed")
         return {
             "rows": [asdict(row) for row in self.rows],

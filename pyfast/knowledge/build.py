@@ -69,7 +69,7 @@ def build_knowledge(
         llm: The LLM that reads the texts. None: pyfast reads them by rules.
         embedder: The embedding model.
         run_job: A function that carries out the extraction run described by a `Job` to its end, or raises an
-        error. It also sets the run's limits, such as the budget.
+            error. It also sets the run's limits, such as the budget.
         chunk_tokens: The maximum size of a chunk in tokens. None: the size of an earlier extraction. If there
             was none, `chunks.TOKENS`.
         packed: Let the LLM read several short chunks in one call, up to the size of one full chunk. Each chunk
@@ -77,7 +77,7 @@ def build_knowledge(
         passes: How often the LLM reads a chunk. In later passes, it looks for missing triples.
         limit: The maximum number of new chunks to read.
         restart: Start a new extraction instead of resuming a stopped one. The stopped extraction's folder is
-        renamed, and the store stays as it is.
+            renamed, and the store stays as it is.
         retry_failed: Retry chunks that failed in an earlier extraction.
         watch: Functions that follow and stop the reading by rules. `run_job` has its own.
 

@@ -1,8 +1,8 @@
-"""Check which triples of an LLM are supported by a text. The text must contain head and tail. The head must be a
-name. The tail may also be a value or a description, but not a pronoun.
+"""Check which of an LLM's triples a text supports. The text must contain head and tail. The head must be a name,
+and the tail a name, a value or a description, but not a pronoun.
 
-All other triples are dropped, for example those that an LLM invents. Pronouns are not allowed because in a
-graph, the entity "he" would stand for many people. pyfast counts the dropped triples by reason.
+All other triples, such as those that an LLM invents, are dropped, and counted by reason. Pronouns are not allowed,
+because in a graph, the entity "he" would stand for many people.
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ def supported_statements(triples: Iterable[TripleFields], *texts: Sequence[tuple
 
     Args:
         triples: The triples of an LLM.
-        texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that
-            names both head and tail. If no segment names both, the source is the first segment that names the
-            head.
+        texts: Each text as a list of segments, (id, text). The source of a triple is the first segment that names
+            both head and tail or, if none names both, the first one that names the head.
     """
     read = [[(segment, _Text(text)) for segment, text in segments] for segments in texts]
     supported, seen = Supported(), set()
@@ -125,8 +124,8 @@ def themes_of(keys: Iterable[str], segments: Sequence[tuple[int, str]], only: bo
     """Find for each theme of a text the first segment of the text that names the theme. `keys` are the
     themes: phrases that say what the text is about.
 
-    If no segment names a theme, the result depends on `only`. If it is True, the themes come only from this text,
-    so the text's first segment is used. Otherwise the theme is left out.
+    A theme that no segment names is left out, unless `only` is True, which means that the themes come from this
+    text alone; then it gets the text's first segment.
     """
     texts = [(segment, _Text(text)) for segment, text in segments]
     themes: dict[str, Theme] = {}
@@ -162,8 +161,8 @@ class _Text:
         return set(_dates(self._key))
 
     def names(self, name: str) -> bool:
-        """Return whether the text contains the name itself, or another form of the name. If the name is a date,
-        the text must contain the same date in any form. Otherwise it must contain the main words of the name.
+        """Return whether the text contains the name itself, or another form of it. If the name is a date, the text
+        must contain the same date in any form, and otherwise the main words of the name.
 
         In the text, accents, articles and middle names may be missing, and first names may be initials. A
         nationality may stand for its country. If the name contains commas, the text must contain each part.

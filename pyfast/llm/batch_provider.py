@@ -138,8 +138,8 @@ class BatchProvider:
         """Find the id of the batch that was submitted with this key. Returns None if the provider has no such
         batch.
 
-        A provider may list a new batch with a delay. So the method keeps looking for `settle_s` seconds. How long
-        ago an earlier session submitted the batch is unknown, because the clock may have been set.
+        A provider may list a new batch with a delay, so the method keeps looking for `settle_s` seconds. How long
+        ago an earlier session submitted the batch is unknown, because the clock may have been changed.
         """
         clock, settle_s = asyncio.get_running_loop().time, self._options.settle_s
         until = clock() + settle_s
@@ -189,8 +189,8 @@ class BatchProvider:
         return lines
 
     async def _ask(self, method: str, url: URL, sent: Callable[[], Mapping[str, Any]] = dict) -> Mapping[str, Any]:
-        """Send a request and return the JSON object of the reply. For each attempt, `sent` makes the arguments of
-        `exchange`, such as the body of the request."""
+        """Send a request and return the JSON object of the reply. For each attempt, `sent` creates the arguments
+        of `exchange`, such as the body of the request."""
         reply = await self._persist(lambda: self._send(method, url, **sent()))
         try:
             told = orjson.loads(reply)

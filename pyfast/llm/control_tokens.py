@@ -65,8 +65,7 @@ _BEGINS = re.compile(f"[{re.escape(''.join(_MARKS))}]")
 
 
 def plain(text: str) -> str:
-    """Put a space inside each control token in a text. The function knows the control tokens of all common chat
-    templates.
+    """Put a space inside each control token in a text, for the control tokens of all common chat templates.
 
     Args:
         text: Text from a document or a user. Brackets of other kinds, such as in `<p>`, `a < b` or `[NOTE]`, stay
@@ -84,11 +83,10 @@ def plain(text: str) -> str:
 
 
 def join_plain(parts: Sequence[str]) -> str:
-    """Join texts. Where two texts meet, a control token can arise that neither text contains. The function
-    then puts a space inside each control token of the joined text.
+    """Join texts. If a control token that no text contains arises where two of them meet, put a space inside each
+    control token of the joined text.
 
-    If no control token arises where texts meet, the joined text stays unchanged, even if one of the texts
-    contains a control token.
+    Otherwise, the joined text stays unchanged, even if one of the texts contains a control token.
     """
     text = "".join(parts)
     seam = 0
@@ -111,8 +109,8 @@ def _arises_at(text: str, seam: int) -> bool:
 
 
 def _marks(text: str) -> list[int]:
-    """Return the positions of all control tokens, ascending. There is one pattern for each character with which
-    control tokens begin: a search for one character is ten times faster here than a search for several."""
+    """Return the positions of all control tokens, ascending. Each character with which control tokens begin has
+    its own pattern, because a search for one character is ten times faster here than a search for several."""
     found = [
         match.start()
         for first, pattern in _MARKS.items()
@@ -134,8 +132,8 @@ def breaker(tokens: Iterable[str]) -> Callable[[str], str]:
     character.
 
     Args:
-        tokens: The control tokens of one tokenizer. Tokens that are single characters, white space or plain
-            words are ignored. Such tokens occur in many texts, and do not begin or end messages.
+        tokens: The control tokens of one tokenizer. Those that are single characters, white space or plain words
+            are ignored, because they occur in many texts, and do not begin or end messages.
     """
     marks = {token for token in tokens if len(token.strip()) > 1 and not token.isalnum()}
     if not marks:

@@ -1,7 +1,7 @@
 """Run llama.cpp in this process, with any GGUF file or with the small model from PyPI.
 
-The small model, SmolLM2-135M, is for demonstrations and tests. Its answers are too bad to judge the quality
-of a system.
+The small model, SmolLM2-135M, is for demonstrations and tests, because its answers are too poor to judge the
+quality of a system.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ _TOKENS_AT_ONCE = 256  # of prompts; llama.cpp's 2,048 can take half a minute, a
 def _grammar(schema: Schema) -> str:
     """Convert a JSON schema to a grammar of llguidance, which llama.cpp enforces.
 
-    With the field `response_format`, llama.cpp would itself make a grammar (GBNF) for each request. This
-    takes 20 ms for a nested schema, and decoding then has a fifth of the speed. If llguidance cannot read a
-    schema, the answer need not match the schema.
+    With the field `response_format`, llama.cpp would make its own grammar (GBNF) for each request, which takes 20
+    ms for a nested schema, and would decode at a fifth of the speed. If llguidance cannot read a schema, the
+    answer may not match it.
     """
     return str(import_runtime().json_schema_to_grammar(compact(schema)))
 
@@ -103,10 +103,9 @@ class LlamaCpp:
 
     `threads` is the number of cores to use (default: all cores that this process may use). `adapter` is the GGUF
     file of a LoRA adapter, such as `pyfast distill` writes, which changes the model's weights. With greedy
-    decoding (temperature 0), the same batch of requests always gets the same replies. But a reply can depend
-    on the other requests that run at the same time: llama.cpp then adds numbers in another order. If two
-    tokens have nearly equal scores, this can change which of the two the model chooses. To see llama.cpp's
-    own log on stderr, set the environment variable `PYFAST_LLM_LOG`.
+    decoding (temperature 0), the same batch of requests always gets the same replies. Together with other
+    requests, however, llama.cpp adds numbers in another order, so the model may choose another token where two
+    have nearly equal scores. To see llama.cpp's own log on stderr, set the environment variable `PYFAST_LLM_LOG`.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ class LlamaCpp:
         """Run one request, in a thread of the executor. The call blocks until the answer is complete, but it
         does not hold Python's global lock (GIL).
 
-        The method asks for a stream of events, because only the callback after an event can stop a request.
+        It asks for a stream of events, because only the callback after an event can stop a request.
         """
         events: list[bytes] = []
         read = None if tell is None else text_reader(tell)
@@ -277,10 +276,9 @@ def _slot_context(address: str, key: str) -> int:
 def import_runtime() -> Any:
     """Import the module xllamacpp. Before that, set OpenMP's wait policy so that waiting threads sleep.
 
-    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin (they keep their
-    core busy). Spinning is about a seventh faster on an idle machine. But if two spinning threads share a
-    core, a token takes a second instead of 20 ms. If the user has set a policy, the function does not change
-    it.
+    OpenMP reads its wait policy once, when it is loaded. By default, waiting threads spin (keep their core busy),
+    which is about a seventh faster on an idle machine; but if two spinning threads share a core, a token takes a
+    second instead of 20 ms. If the user has set a policy, it stays.
     """
     name = "OMP_WAIT_POLICY"
     ours = name not in os.environ and "GOMP_SPINCOUNT" not in os.environ
@@ -304,8 +302,8 @@ _LARGEST = 1 << 28
 
 
 def control_tokens(path: Path) -> list[str]:
-    """Return the control tokens and added tokens of the vocabulary in a GGUF file. The result is empty if the
-    header of the file cannot be read."""
+    """Return the control tokens and added tokens of the vocabulary in a GGUF file. The list is empty if the file's
+    header cannot be read."""
     fields: dict[bytes, Any] = {}
     try:
         with path.open("rb") as file:

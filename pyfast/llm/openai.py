@@ -59,20 +59,20 @@ class OpenAI:
     """A model on one server. The environment variable `OPENAI_API_KEY` can hold the API key.
 
     pyfast removes the key from every text that the server sends. The variables `HTTP_PROXY`, `HTTPS_PROXY`,
-    `ALL_PROXY` and `NO_PROXY` apply to all servers except servers on this machine.
+    `ALL_PROXY` and `NO_PROXY` apply to all servers except those on this machine.
 
     - `concurrency`: how many requests run at the same time.
     - `timeout_s`: how many seconds all attempts at one request may take together. Waiting for a rate limit does
       not count.
-    - `attempts`: how often pyfast sends a request if the server is busy or the connection fails. After the
-      last attempt the request fails with `OutageError`. Before a further attempt, pyfast waits for a random
-      time: at most `backoff_s` seconds after the first attempt. This maximum doubles after each further
-      attempt, up to 20 seconds. A refusal because of a rate limit counts as an attempt only if the server has
-      answered no call since pyfast first sent this one.
-    - `requests_per_minute`, `tokens_per_minute`: rate limits. Tokens of prompts and tokens of completions
-      count. pyfast spreads all attempts evenly over time. All models on the same server share the limits, if
-      the same event loop calls them. If the server says when to try again, all calls wait until then. If this
-      time is more than a minute away, the call fails with `OutageError`.
+    - `attempts`: how often pyfast sends a request while the server is busy or the connection fails, before the
+      request fails with `OutageError`. Between attempts, pyfast waits for a random time, of at most `backoff_s`
+      seconds after the first attempt; this maximum doubles after each further attempt, up to 20 seconds. A refusal
+      because of a rate limit counts as an attempt only if the server has answered no call since pyfast first sent
+      this one.
+    - `requests_per_minute`, `tokens_per_minute`: rate limits, where tokens are those of prompts and completions.
+      pyfast spreads all attempts evenly over time. All models on the same server that the same event loop calls
+      share the limits. If the server says when to try again, all calls wait until then or, if this is more than a
+      minute away, fail with `OutageError`.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
     - `query`, `headers`: the query parameters and HTTP headers of every request, such as
@@ -117,7 +117,7 @@ class OpenAI:
         """A string that identifies the model: its name, the fields of `extra`, and `reasoning_tokens` if it is
         set.
 
-        The text does not contain the host and port. So a run can resume with the same model on another
+        The text does not contain the host and port, so that a run can resume with the same model on another
         server.
         """
         extra = {name: value for name, value in self._fields.items() if name != "model"}
@@ -139,7 +139,7 @@ class OpenAI:
         self._session = aiohttp.ClientSession(
             connector=http.connector(),
             max_field_size=LARGEST_HEADER,  # Policies and cookies of gateways can be long.
-            # The time of a call covers all its attempts. aiohttp would measure each attempt alone.
+            # The time of a call covers all its attempts. aiohttp would time each attempt separately.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=PROBE_TIMEOUT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
@@ -212,7 +212,7 @@ class OpenAI:
         """
         is_probe = request == PROBE
         request = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
-        # Calls that hang hold all slots, and the probe is to find out whether the server answers others.
+        # Hanging calls hold all slots, and the probe must find out whether the server answers others.
         async with nullcontext() if is_probe else self._free_slots:
             fallbacks = kept = self._fallbacks.kept
             while True:
@@ -304,7 +304,7 @@ class OpenAI:
             except http.Again as again:
                 self.fault = last = again.error
                 is_limited = last.kind == "busy" and last.retry_after > 0
-                # If other calls get replies, it is a rate limit, and else the server may refuse all of them.
+                # If other calls get replies, this is a rate limit; otherwise, the server may refuse all calls.
                 failures += not (is_limited and self._answered > began)
                 nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
                 if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
@@ -477,13 +477,11 @@ class OpenAIServers:
     """A model on several servers. Each call goes to the server with the fewest running calls relative to its
     weight.
 
-    If a call fails on one server, it goes to another server.
-
-    After a failure, a server gets no calls for some time, unless no other server is left. The time grows with
-    each failure. Then pyfast tries the server with one call. If no server answers a call, pyfast waits and
-    tries all servers again, up to `attempts` times in total. Then the call fails. Each server has the same
-    options as an `OpenAI` model. In addition, `weights` is a list with one number for each server: a server
-    with twice the weight gets twice as many calls.
+    If a call fails on one server, it goes to another. After a failure, a server gets no calls for some time
+    (longer after each failure), unless no other server is left. Then pyfast tries it with one call. If no server
+    answers a call, pyfast waits and tries all servers again, up to `attempts` times in total, before the call
+    fails. Each server has the same options as an `OpenAI` model. In addition, `weights` is a list with one number
+    for each server: a server with twice the weight gets twice as many calls.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class OpenAIBatches(OpenAI):
         """
         if request.embeds is not None:
             raise CallError("a Batch API accepts text, not embeddings")
-        if request.messages == PROBE.messages:  # Who sends it waits for seconds.
+        if request.messages == PROBE.messages:  # The sender of a probe waits only a few seconds.
             return await super().complete(request)
         asked = replace(request, max_tokens=request.max_tokens + self._options.reasoning_tokens)
         kept, failures = self._fallbacks.kept, 0
@@ -213,7 +213,7 @@ class OpenAIBatches(OpenAI):
             except LLMUnavailableError:
                 return LLMUnavailableError(str(refusal))
             except CallError:
-                pass  # It was this call that the server did not like, so the server works.
+                pass  # The server refused only this call, so it works.
         return CallError(refusal.said)
 
     def _completion_in(self, line: Line | None) -> Completion:

@@ -15,8 +15,8 @@ from pyfast.errors import InputError
 
 HIDDEN = "***"
 SHORTEST = 8  # characters; shorter keys, such as "EMPTY", occur in ordinary texts
-_BEGINS = 6  # by so many characters a text is taken for the beginning of a secret
-_ROUNDS = 4  # rounds of decoding: a text may be escaped several times
+_BEGINS = 6  # how many of a secret's first characters make a text count as its beginning
+_ROUNDS = 4  # rounds of decoding, because a text may be escaped several times
 
 # Escapes of URLs, JSON, Python, HTML and mail; then invisible characters, which may split a key.
 _ESCAPE = re.compile(
@@ -49,7 +49,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
     of the encoded text. It ignores case, and white space and invisible characters inside a secret.
 
     Args:
-        *secrets: The secrets. The function ignores secrets of fewer than 8 characters.
+        *secrets: The secrets. Those of fewer than 8 characters are ignored.
 
     Example:
         >>> hider("sk-test-4711")("key sk%2dtest-4711 refused")
@@ -67,7 +67,7 @@ def hider(*secrets: str) -> Callable[[str], str]:
         return any(form in text for form in lower)
 
     def hidden(text: str) -> str:
-        bare = "".join(text.split())  # White space may split a key, so the text is searched without it too.
+        bare = "".join(text.split())  # White space may split a key, so the text is also searched without it.
         seen = is_in(text) or is_in(bare)
         for _ in range(_ROUNDS if _MAY_ESCAPE.search(bare) else 0):
             if seen or (further := _ESCAPE.sub(_meaning, bare)) == bare:

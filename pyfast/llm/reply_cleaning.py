@@ -102,10 +102,10 @@ _TEMPLATE = 4096
 def bounded(completion: Completion, sent: int, max_tokens: int) -> Completion:
     """Limit the token counts of a completion to possible values.
 
-    A token stands for at least one byte of text. So the limit for prompt tokens is `sent`, the number of
-    bytes that were sent, plus some tokens for the chat template. The limit for completion tokens is the
-    larger of two numbers: the bytes of the answer, and `max_tokens`. The answer can have fewer bytes than
-    tokens, because the server may leave out the reasoning.
+    A token stands for at least one byte of text, so the limit for prompt tokens is `sent`, the number of bytes
+    that were sent, plus some tokens for the chat template. The limit for completion tokens is the number of bytes
+    in the answer or, if that is larger, `max_tokens`, because the server may leave the reasoning out of the
+    answer.
     """
     prompt = min(completion.prompt_tokens, sent + _TEMPLATE)
     received = max(max_tokens, len(completion.text.encode(errors="replace")))

@@ -1,11 +1,11 @@
 """Fallbacks for servers that refuse parts of a request.
 
-vLLM and llama.cpp accept every field of a request, and the whole schema improves their answers. OpenAI's
-newer models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other
-servers do not know `seed` or `response_format`. pyfast cannot find out in advance what a server refuses. So
-it first sends the whole request. If the server's error names a field, pyfast sends the request again, without
-this field or with a simpler form of it. If the server then answers, pyfast changes later requests in this way too
-(see `LearnedFallbacks`).
+vLLM and llama.cpp accept every field of a request, and the whole schema improves their answers. OpenAI's newer
+models refuse `max_tokens` and `temperature`, and OpenAI's strict mode refuses `maxLength`. Other servers do not
+know `seed` or `response_format`. pyfast cannot find out in advance what a server refuses, so it first sends the
+whole request. If the server's error names a field, pyfast sends the request again without this field, or with a
+simpler form of it, and if the server then answers, changes later requests in the same way (see
+`LearnedFallbacks`).
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def strict(schema: Any) -> Any:
     """Reduce a schema to the keywords that OpenAI's strict mode supports. Additional fields are forbidden,
     and all fields are required.
 
-    The reduced schema allows some answers that the whole schema forbids. So pyfast must also check answers
-    with the whole schema.
+    The reduced schema allows some answers that the whole schema forbids, so pyfast must check answers with the
+    whole schema too.
     """
     if not isinstance(schema, Mapping):
         return schema

@@ -111,7 +111,7 @@ class RateLimit:
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
         """Wait until a request of about `tokens` tokens may start. Returns how many seconds the wait took.
 
-        The method calls `check` before each wait. If `check` raises an error, the method raises it.
+        The method calls `check` before each wait, and raises any error that `check` raises.
         """
         clock = asyncio.get_running_loop().time
         came = clock()
@@ -121,7 +121,7 @@ class RateLimit:
             while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
                 check()
                 await asyncio.sleep(rest)
-            # The sum makes up for late timers. Without it, a thousand requests per minute would become fewer.
+            # The sum makes up for late timers; without it, a thousand requests per minute would become fewer.
             self._requests = max(self._requests, clock() - self._request_s) + self._request_s
             self._tokens = max(self._tokens, clock() - self._request_s) + self._token_s * tokens
         return clock() - came
@@ -197,8 +197,7 @@ class Again(Exception):
 class Refused(Exception):
     """Raised if the server refuses a part of a request. `complaint` is the server's message.
 
-    pyfast then looks for a change of the request that the server accepts. If there is none, pyfast raises the
-    exception `error`.
+    pyfast then looks for a change of the request that the server accepts, and raises `error` if there is none.
     """
 
     def __init__(self, error: CallError | RefusalError, complaint: str) -> None:

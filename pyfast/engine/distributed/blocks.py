@@ -109,11 +109,14 @@ def cut(
     block's questions are in memory.
 
     Args:
-        run: The folder of the run. questions: All questions of the run. done: The number of questions that have
-        been merged. total: The number of all questions. existing: Blocks that were started before. Some of the
-        first block's questions may have been merged. workers: The number of workers that answer the blocks. asked:
-        The run's journal may contain LLM calls of the first `asked` questions, which are copied to the blocks
-            of these questions.
+        run: The folder of the run.
+        questions: All questions of the run.
+        done: The number of questions that have been merged.
+        total: The number of all questions.
+        existing: Blocks that were started before. Some of the first block's questions may have been merged.
+        workers: The number of workers that answer the blocks.
+        asked: The run's journal may contain LLM calls of the first `asked` questions, which are copied to the
+            blocks of these questions.
     """
     place = min([done, *(block.first for block in existing)])
     units = by_conversation(islice(questions, place, None))
@@ -208,9 +211,9 @@ def take(block: Path, free: Lease | None) -> Holding | None:
     the old name.
 
     Args:
-        block: The folder of the block. free: The lease that the driver saw when it found the block free. If the
-        block has a different lease by now,
-            another worker took the block while this worker stood still, and the function returns None.
+        block: The folder of the block.
+        free: The lease that the driver saw when it found the block free. If the block has a different lease by
+            now, another worker took it while this worker stood still, and the function returns None.
 
     Raises `OSError`, and `InputError` if the block's journal cannot be read.
     """
