@@ -1,7 +1,7 @@
 """Turn documents into one sequence of segments, and back.
 
-This module works on batches of documents. NumPy operations handle all documents of one kind in a batch
-together, as one joined text. Then the segments of the batch are put into the order of its documents.
+This module works on batches of documents. NumPy operations handle all documents of one kind in a batch together,
+as one joined text, before the segments of the batch are put into the order of its documents.
 
 A text is: document > section? > paragraph > sentence. Tables (table > table_row > table_cell) and knowledge graphs
 (document > subgraph > triplet) are both trees of three levels with strings as leaves, so the same code handles

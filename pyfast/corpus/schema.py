@@ -297,8 +297,8 @@ def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
     """Append a text to the buffer. Returns a function that converts positions in the text (characters) to
     positions in the buffer (bytes).
 
-    The function takes and returns int64 arrays. A position in the text is a number from 0 to `len(text)`.
-    Raises UnicodeEncodeError if the text has a lone surrogate.
+    That function takes and returns int64 arrays. A position in the text is a number from 0 to `len(text)`. Raises
+    UnicodeEncodeError if the text has a lone surrogate.
     """
     utf8 = text.encode()
     base = len(buffer)

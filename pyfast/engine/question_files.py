@@ -111,8 +111,8 @@ _LONGEST_PART = 40
 def gold_field(records: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the name of the field with the gold answers of all records (in conversations, of their turns): the
     first of `answers`, `expected`, `gold`, `golden_answers` and `answer` that any of them has, even without a
-    value. So a record without gold never uses another field instead. An object without `text` is not gold. Returns
-    None if no record has such a field."""
+    value. A record without gold therefore never uses another field instead. An object without `text` is not gold.
+    Returns None if no record has such a field."""
     found = set[str]()
     for record in records:
         turns = record.get("turns")

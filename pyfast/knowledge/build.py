@@ -59,10 +59,10 @@ def build_knowledge(
     retry_failed: bool = False,
     watch: Watch = UNWATCHED,
 ) -> Knowledge:
-    """Extract triples from the documents of an index, or resume an extraction. Skips chunks whose triples
-    are already in the store.
+    """Extract triples from the documents of an index, or resume an extraction, skipping chunks whose triples are
+    already in the store.
 
-    Before the extraction, the function repairs a damaged store.
+    A damaged store is repaired first.
 
     Args:
         index: The index.
@@ -163,9 +163,8 @@ def update_knowledge(
 ) -> Knowledge:
     """Update the knowledge of an index without an LLM.
 
-    The function adds the triples that a stopped extraction has already extracted, and the triples that rules
-    find in new documents. It removes the triples of deleted documents. Triples that were merged from runs or
-    other indexes stay.
+    Triples that a stopped extraction has already extracted, and those that rules find in new documents, are added,
+    and the triples of deleted documents are removed. Triples that were merged from runs or other indexes stay.
 
     Args:
         index: The index.

@@ -356,8 +356,8 @@ def _write_rest(
 ) -> Knowledge:
     """Write the vectors and the manifest of a new snapshot, whose database is already in the folder `aside`.
 
-    The function takes known vectors from `base`, the previous snapshot, and computes the others with `encode`.
-    Returns the snapshot, opened without an embedding model.
+    Known vectors come from `base`, the previous snapshot, and `encode` computes the others. Returns the snapshot,
+    opened without an embedding model.
     """
     fresh = Knowledge(aside, {})
     before = base if base is not None and base.manifest["embedder"] == embedder.fingerprint else None

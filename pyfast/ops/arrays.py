@@ -318,11 +318,10 @@ in error messages, and a function that tests if a value has the type"""
 def thread_count(threads: int | None) -> int:
     """Return the number of threads that an op may use.
 
-    The function takes the first of these numbers that is set: `threads`, the environment variable
-    PYFAST_THREADS, the first number in the environment variable OMP_NUM_THREADS, or torch's number of threads
-    (if torch is imported). If no such number is set, it takes the number of cores that this process may use.
-    The maximum is 16, or the number of the machine's cores if that is larger. The native core has the same
-    limit.
+    This is the first of the following numbers that is set: `threads`, the environment variable PYFAST_THREADS, the
+    first number in the environment variable OMP_NUM_THREADS, torch's number of threads (if torch is imported), and
+    finally the number of cores that this process may use. The maximum is 16, or the number of the machine's cores
+    if that is larger, as in the native core.
 
     Raises:
         ArrayError: `threads` or PYFAST_THREADS is not an integer of at least 1. (A bad value of

@@ -105,11 +105,10 @@ def bm25(
     """Find the `k` best documents for each query with Lucene's variant of BM25, exactly.
 
     A document's score is a sum over the terms of the query. A term that occurs twice in the query counts twice.
-    Each term adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N
-    is the number of documents, df how many of them have the term, and tf how often this document has it. N,
-    df and the average length count all parts together, without deleted documents. So the result does not
-    depend on how the documents are divided into parts. The result leaves out documents without a term of the
-    query.
+    Each term adds `ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * length / average))`. N is
+    the number of documents, df how many of them have the term, and tf how often this document has it. N, df and
+    the average length count all parts together, without deleted documents, so the result does not depend on how
+    the documents are divided into parts. It leaves out documents without a term of the query.
 
     Args:
         parts: The parts of the corpus. Documents are numbered through all parts, in their order.

@@ -24,10 +24,10 @@ def bridge_expand(
     """For each seed (a document of a pool), find the `k` most similar documents of the corpus. Terms of the
     question do not count for the similarity.
 
-    A question rarely contains the words that link a document of the first hop to a document of the second
-    hop. So the similarity of a seed s and a document j is the sum of x_st * x_jt over the terms t that are
-    not in the question, where x_st is the weight of term t in document s. The result leaves out the seed
-    itself, and documents that share with it only terms of the question or no term at all.
+    A question rarely contains the words that link a document of the first hop to one of the second hop. The
+    similarity of a seed s and a document j is therefore the sum of x_st * x_jt over the terms t that are not in
+    the question, where x_st is the weight of term t in document s. The result leaves out the seed itself, and
+    documents that share with it only terms of the question or no term at all.
 
     Args:
         X: The forward index, documents x terms.

@@ -17,10 +17,9 @@ def fuse(
 ) -> tuple[Int64, Int32, Float32]:
     """Join the pools of each group into one ranked list of the `k` best documents, without duplicates.
 
-    Scores of different queries are not comparable. So the op first min-max normalises the scores of each
-    pool. If all scores of a pool are equal, they become 1. A document that is in several pools keeps its best
-    score. Documents with equal scores are in the order of the pools, and within a pool in the order of that
-    pool.
+    Scores of different queries are not comparable, so the op first min-max normalises the scores of each pool. If
+    all scores of a pool are equal, they become 1. A document that is in several pools keeps its best score.
+    Documents with equal scores are in the order of the pools, and within a pool in the order of that pool.
 
     Args:
         list_offsets: int64[G + 1]. Group g has the pools list_offsets[g] to list_offsets[g + 1].

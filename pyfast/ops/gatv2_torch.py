@@ -208,7 +208,7 @@ def _equations(
     """Compute the result of `_gatv2` with torch operations, which can be differentiated any number of times.
 
     `features` is (x_src, x_dst, att), and `graph` is (indptr, indices). A minus sign in `attention` marks an
-    attention that dropout dropped. The function needs memory for edges x heads x channels numbers.
+    attention that dropout dropped. This needs memory for edges x heads x channels numbers.
     """
     (x_src, x_dst, att), (indptr, indices), (slope, self_loops, dropout) = features, graph, settings
     sources, nodes = indices.long(), torch.arange(x_dst.shape[0], device=x_dst.device)

@@ -154,9 +154,9 @@ def graph_rank(semantic: Any, structural: Any, pool_offsets: Any, alpha: float) 
 def pagerank(graph: Any, damping: float, shares: Any, tolerance: float, max_iterations: int) -> tuple[Any, Any]:
     """Compute each node's rank (an array on the GPU) and whether each pool converged (an array on the CPU).
 
-    To find out which pools converged, the function waits until the stream has finished. If `max_iterations`
-    is large enough for `tolerance`, every pool surely converges. The function then does not wait, and the
-    second array is empty.
+    To find out which pools converged, the function waits until the stream has finished. If `max_iterations` is
+    large enough for `tolerance`, every pool is certain to converge, so the function does not wait, and the second
+    array is empty.
     """
     dtypes = {"pool_offsets": "int64", "indptr": "int64", "indices": "int32", "weights": "float32"}
     given = {name: getattr(graph, name) for name in dtypes}

@@ -28,10 +28,10 @@ def maxsim(
     """Compute the late-interaction score of each pair (query, document): a sum over the query's tokens. Each
     token adds its largest product with a token of the document.
 
-    The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT,
-    equation 3). The vectors of tokens are float32, or int8 with one scale for each token. With int8, the op
-    first finds the best d with q rounded to 7 or 8 bits. Then it computes ⟨q, d⟩ in float32 from q itself. The op
-    chooses the processor's instructions at run time, which changes no bit of the result.
+    The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
+    3). The vectors of tokens are float32, or int8 with one scale for each token. With int8, the op first finds the
+    best d with q rounded to 7 or 8 bits, and then computes ⟨q, d⟩ in float32 from q itself. The op chooses the
+    processor's instructions at run time, which changes no bit of the result.
 
     Args:
         queries: float32[Q, D], the vectors of all queries' tokens.
@@ -43,10 +43,10 @@ def maxsim(
         scales: float32[T], only with int8 tokens, at least 0. A vector is its scale times its int8 numbers.
         threads: See `pyfast.ops`.
         backend: As in `evidence_graph`.
-        precision: With "bf16", a GPU rounds float32 vectors to bfloat16 and multiplies them on its tensor cores.
-            Then a product ⟨q, d⟩ differs by at most Σ|qᵢ·dᵢ|/127. For vectors of length 1 this is less than 0.008,
-            and with 128 random dimensions 0.0002 on average. With "float32", the result has the same bits as
-            on the CPU.
+        precision: With "bf16", a GPU rounds float32 vectors to bfloat16 and multiplies them on its tensor cores. A
+            product ⟨q, d⟩ then differs by at most Σ|qᵢ·dᵢ|/127, which is less than 0.008 for vectors of length 1,
+            and 0.0002 on average with 128 random dimensions. With "float32", the result has the same bits as on
+            the CPU.
 
     Returns:
         float32[N], a score for each pair. -inf if the document has no tokens, 0 if the query has none.

@@ -77,8 +77,8 @@ def cite(index: Index, items: Sequence[ScoredSegments]) -> list[bytes]:
     """Write lists of segments as JSON. Each object has `segment`, `uri`, `offsets`, `snippet` and `score` (see
     `ops.cite`).
 
-    The snippet of a segment of a table has only cells. So the object of this segment also has the `title`,
-    the `header` and, if there is one, the `section` of the table.
+    The snippet of a table's segment contains only cells, so its object also has the `title`, the `header` and, if
+    there is one, the `section` of the table.
 
     Args:
         index: The index.

@@ -29,8 +29,8 @@ _LEAST = 1 << 17
 _RANGES = 8
 """In one pass over all counts, `_entries` finds the entries of this many ranges of passages"""
 _SHARES = 64
-"""`_entries` divides the passages into this many ranges. But a range has at least `_LEAST` and at most `_AT_ONCE`
-values, so there can be fewer or more ranges
+"""`_entries` divides the passages into this many ranges, or into fewer or more, because a range has at least
+`_LEAST` and at most `_AT_ONCE` values
 """
 
 
@@ -171,7 +171,7 @@ def save_weights(folder: Path, counts: TermCounts, terms: Sequence[str], analysi
     """Compute the forward index X, with the weights of `weigh`. Write X and the weights of its transpose into the
     folder of a part.
 
-    X has no entries of stop words. The transpose has these entries, with the weight 0. So its entries have the
+    X has no entries of stop words. The transpose has these entries, with the weight 0, so its entries have the
     same positions as the term counts, and these positions are not written again.
     """
     (folder / WEIGHTS).mkdir()

@@ -37,14 +37,15 @@ TOGETHER: frozenset[Callable[..., Any]] = frozenset(
 )
 """The functions that `together` can call"""
 _MOST = 192
-"""An index with more passages is used alone: it would make a batch slow. 128 indexes, as many as a batch can have,
-have fewer than 25,000 passages. So `expand` reads as many entries for a seed as in each index alone
+"""An index with more passages is used alone, because it would slow down a batch. 128 indexes, as many as a batch
+can have, then have fewer than 25,000 passages, so that `expand` reads as many entries for a seed as in each index
+alone
 """
 
 
 class OwnDocuments(Index):
-    """An index of some documents of another index: the same as `Index.within`. But most of it is made only when it
-    is first read, because `together` does not need it."""
+    """An index of some documents of another index, the same as `Index.within`, except that most of it is made only
+    when it is first read, because `together` does not need it."""
 
     def __init__(self, base: Index, uris: Sequence[str], begins: Int64, starts: Int64, rows: Int64) -> None:
         """`begins` has the first segment of each document in the corpus of `base`, and `starts` in this corpus,

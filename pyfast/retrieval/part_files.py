@@ -124,7 +124,7 @@ def take_rows(x: csr_array, rows: Int32) -> csr_array:
 
 
 def save_documents(folder: Path, passages: Int64, documents: pa.RecordBatch) -> None:
-    """Write the segments of a part's passages into the part's folder. Also the sorted hashes of its uris, and the
+    """Write the segments of a part's passages into the part's folder, with the sorted hashes of its uris and the
     document of each hash.
     """
     save_array(folder / PASSAGES, passages)
@@ -149,8 +149,8 @@ def shared_document(corpus: Corpus, files: MappedFolder) -> str:
 
 
 def find_documents(corpus: Corpus, files: MappedFolder | None, uris: Sequence[str]) -> dict[str, int]:
-    """Find the documents of a part that have these uris. Returns their numbers in the part, by uri. Unknown
-    uris are left out. The function reads only a few blocks of the files.
+    """Find the documents of a part that have these uris. Returns their numbers in the part, by uri. Unknown uris
+    are left out. Only a few blocks of the files are read.
     """
     if files is None:
         return {uri: at for uri in uris if (at := corpus.find(uri)) is not None}

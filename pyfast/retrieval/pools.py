@@ -1,7 +1,7 @@
 """Pools, and how to make one list from several. A pool is the list of passages that a search found for a query.
 
-Also the interfaces of retrievers and rerankers, and how to open one by its name. The name of a registered plug-in
-is `NAME` or `NAME:PARAMETERS`. The name of any other plug-in is `MODULE:NAME`.
+This module also contains the interfaces of retrievers and rerankers, and opens them by name: `NAME` or
+`NAME:PARAMETERS` for a registered plug-in, and `MODULE:NAME` for any other.
 """
 
 from __future__ import annotations
@@ -71,10 +71,9 @@ def split(offsets: Int64, passages: Int32, scores: Float32) -> list[Pool]:
 def fuse(groups: Sequence[Sequence[Pool]], k: int) -> list[Pool]:
     """Join the pools of each group into one list of the `k` best passages, without duplicates, in one native call.
 
-    Scores of different queries are not comparable. So the scores of each pool are min-max normalised. If all
-    scores of a pool are equal, they become 1. A passage that is in several pools keeps its best score. Of
-    passages with equal scores, a passage of an earlier pool comes first. Passages of one pool keep their
-    order.
+    Scores of different queries are not comparable, so the scores of each pool are min-max normalised; if all are
+    equal, they become 1. A passage that is in several pools keeps its best score. Among passages with equal
+    scores, those of an earlier pool come first, and those of the same pool keep their order.
 
     Args:
         groups: The groups of pools. Each group becomes one list.

@@ -2,8 +2,8 @@
 N2N-GQA's bridge-aware selector. Describe evidence graphs for the trace of a question: passages with scores, the
 strongest edges, and their terms.
 
-The arguments of each function are the index, the items of many questions, and parameters. So `Context.call`
-can join the calls of many questions into one call.
+The arguments of each function are the index, the items of many questions, and parameters, so that `Context.call`
+can join the calls of many questions into one.
 """
 
 from __future__ import annotations
@@ -416,12 +416,11 @@ def bridge_select(index: Index, pools: Sequence[Pool], beta: float) -> list[Sele
 def reranked_scores(
     index: Index, offsets: Int64, passages: Int32, scores: Float32, queries: Sequence[str]
 ) -> Float32:
-    """Compute new scores for each pool. The rerankers of the index score the 30 best passages of
-    the pool again.
+    """Compute new scores for each pool, whose 30 best passages the rerankers of the index score again.
 
-    The function joins the pool's list and the list of each reranker by reciprocal ranks. All lists count
-    equally. The passages after the 30 best follow in their old order. A model's scores of texts and of table
-    rows are not comparable. So texts change places only with texts, and table rows only with table rows.
+    The pool's list and the list of each reranker are joined by reciprocal ranks, and all lists count equally. The
+    passages after the 30 best follow in their old order. A model's scores of texts and of table rows are not
+    comparable, so texts change places only with texts, and table rows only with table rows.
     """
     orders = [begin + np.argsort(-scores[begin:end], kind="stable") for begin, end in pairwise(offsets.tolist())]
     heads = [order[:READ] for order in orders]
@@ -497,8 +496,8 @@ def rerank_lists(index: Index, items: Sequence[tuple[Pool, str]]) -> list[Pool]:
 def search(index: Index, queries: Sequence[str], k: int) -> list[Pool]:
     """Find the `k` best passages of the index for each query, by the index's retriever.
 
-    If the index has rerankers, the retriever's list is first expanded (`expand`) and ranked by `bridge_rank`. Then
-    the rerankers score the best passages of this list again.
+    If the index has rerankers, the retriever's list is first expanded (`expand`) and ranked by `bridge_rank`, and
+    the rerankers then score its best passages again.
 
     Args:
         index: The index.

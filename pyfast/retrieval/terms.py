@@ -342,8 +342,8 @@ def open_terms(files: MappedFolder, passages: int) -> tuple[Terms, TermCounts, C
 def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCounts:
     """Memory-map the term counts of a part.
 
-    The function reads and checks only the lengths of passages. Check the columns of the other arrays with
-    `check_columns` before you read them.
+    Only the lengths of passages are read and checked. Check the columns of the other arrays with `check_columns`
+    before you read them.
     """
     opened = {name: files.file(f"{TERM_COUNTS}/{name}.npy") for name in _COUNTS}
     indptr, documents, counts, lengths = (file.array(*_COUNTS[name]) for name, file in opened.items())
@@ -358,11 +358,11 @@ def _open_term_counts(files: MappedFolder, passages: int, terms: int) -> TermCou
 
 
 def check_columns(files: MappedFolder, columns: Int32, *others: npt.NDArray[Any]) -> None:
-    """Compare the term counts of some terms with their checksums. `columns` are the numbers of the terms in
+    """Compare the term counts of some terms with their checksums. `columns` contains the numbers of the terms in
     the part.
 
-    The arrays `others` have an entry for each term count. The function also compares the entries of these
-    terms with their checksums. Raises `IndexFormatError` if an entry is damaged.
+    The arrays `others` have an entry for each term count, and the entries of these terms are compared too. Raises
+    `IndexFormatError` if an entry is damaged.
     """
     indptr, documents, counts = (
         files.file(f"{TERM_COUNTS}/{name}.npy").checked(*_COUNTS[name])

@@ -207,8 +207,8 @@ def take(block: Path, free: Lease | None) -> Holding | None:
     """Take a free block for this worker, and return the block's new lease.
 
     If the driver considers the block free only because the lease has not changed for `LEASE_S` seconds, the old
-    worker may still exist. In this case, the function renames the block's folder, and this worker gets a copy with
-    the old name.
+    worker may still exist. The function then renames the block's folder, and this worker gets a copy with the old
+    name.
 
     Args:
         block: The folder of the block.
@@ -358,7 +358,8 @@ class Worker:
         self._work: Work | None = None
         self._stop = threading.Event()
         self._full = threading.Lock()
-        """A block holds this lock until it has few questions left. Then this worker's next block starts"""
+        """A block holds this lock until it has few questions left, so that this worker's next block can start
+        then"""
 
     def start(self) -> Told:
         """Open the index and load the models. Returns the run's configuration, or an error."""

@@ -223,8 +223,8 @@ class _Build:
         """Make parts from the documents that were not read yet. `memory` is how many MB all processes may use.
         `encode` is `vectors_of` with its last arguments.
 
-        While this process encodes the documents of a part, another process completes the part before. But
-        vectors take most of the time of a part, so parts with vectors are made here, one after the other.
+        While this process encodes the documents of a part, another process completes the part before. Parts with
+        vectors, however, are all made in this process, one after the other, because vectors take most of the time.
 
         Raises `InputError` if no document has a passage.
         """

@@ -444,8 +444,8 @@ class _Writer:
 
     def merge_full_tiers(self) -> None:
         """For each tier, from the lowest, look at the last parts of the index that belong to this tier or to lower
-        ones. If more than `_TIER` of them belong to the tier itself, merge these last parts. So a large part is
-        not written again for a few small ones after it.
+        ones. If more than `_TIER` of them belong to the tier itself, merge these last parts. In this way, a large
+        part is not written again for a few small ones after it.
         """
         tier = 0
         while tier <= max(map(_tier, self._parts)):

@@ -63,8 +63,8 @@ def parse_filter(given: str | Sequence[str]) -> tuple[Condition, ...]:
     A condition is `KEY OPERATOR VALUE`. Keys: `source` (the uri), `title`, `level` (paragraph, table_row or
     subgraph), `time` (of a triple), `meta.NAME` (an entry of the document's metadata). The operators are `=`,
     `!=`, `<`, `<=`, `>` and `>=`. After `=` and `!=`, `*` stands for any text, `?` for any character, and `|`
-    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else as text,
-    without regard to case and accents. So they can compare dates such as 2024-05-01.
+    separates alternatives. `<`, `<=`, `>` and `>=` compare numbers as numbers and everything else, such as the
+    date 2024-05-01, as text, without regard to case and accents.
 
     Raises `InputError` if a condition cannot be read.
     """
@@ -229,7 +229,7 @@ class Commit:
 def open_commit(folder: Path, number: int | None) -> Commit:
     """Open a commit of an index. None: the current commit.
 
-    If files vanish while they are opened, another process has erased earlier commits. The function then opens
+    If files vanish while they are opened, because another process has erased earlier commits, the function opens
     the new current commit.
     """
     while True:

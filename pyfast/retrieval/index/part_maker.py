@@ -102,7 +102,7 @@ def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
     """Return the text of a passage for BM25. It is the text that the LLM reads, but a paragraph always gets
     its title and headings in front, even if the paragraph begins with the title.
 
-    So if the paragraph begins with the title, the words of the title count twice. This is useful, because the
+    If the paragraph begins with the title, the title's words thus count twice, which is useful, because the
     paragraph is about them.
     """
     if corpus.level[i] == _PARAGRAPH:

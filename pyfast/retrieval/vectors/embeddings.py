@@ -42,9 +42,9 @@ _TEXTS_ON_GPU = 128
 """The maximum number of texts in a batch of a model of sentence-transformers on a GPU"""
 _PIECE = 1024  # texts: while a GPU encodes a piece, the next pieces are tokenized
 _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
-"""The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a
-vector can depend on the other texts. So pyfast tries these minimums in order, and uses the first that
-prevents this. Batches above the maximum are no faster
+"""The minimum and the maximum number of tokens in a batch on a CPU. In a small batch, the last bits of a vector
+can depend on the other texts, so pyfast tries these minimums in order, and uses the first that prevents this.
+Batches above the maximum are no faster
 """
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
@@ -473,7 +473,8 @@ class Bert:
 
         The tokens of all texts are the rows of one matrix. Only the attention is computed for each text
         separately: in one call for all texts where `_varlen` can, otherwise in one call for consecutive texts with
-        the same number of tokens. So the method is fastest if the texts are sorted by their number of tokens.
+        the same number of tokens. The method is therefore fastest if the texts are sorted by their number of
+        tokens.
         """
         import torch
         from torch.nn import functional

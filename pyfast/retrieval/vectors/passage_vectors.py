@@ -198,8 +198,8 @@ def encode_tokens(folder: Path, encode: Encode, offsets: Int64, text: UInt8, dim
     """Compute the vectors of the tokens of passages, and write them into files in `folder`, a batch at a
     time. If the process is killed, the finished batches stay, and the next call continues after them.
 
-    Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages
-    and the encoder. The function removes all other folders with vectors of tokens from the parent folder.
+    Passage i is the UTF-8 in text[offsets[i]:offsets[i + 1]]. The folder's name must identify the passages and the
+    encoder. All other folders with vectors of tokens are removed from the parent folder.
     """
     kinds = {"codes": (np.int8, dimensions), "scales": (np.float32,)}
     (codes, scales), lengths = _store(folder, kinds, encode, (offsets, text), _PASSAGES)

@@ -247,8 +247,8 @@ def places_among(marks: Int64, known: Int64) -> Int32:
 def make_codes(matrix: Float32) -> Any:
     """Compress many vectors to product-quantisation codes. A search compares a query with all codes.
 
-    The codes are trained with a fixed seed, so the same vectors always give the same codes. faiss's inverted files
-    would be faster, because they skip most vectors. But they would miss a third of the facts that a question
+    The codes are trained with a fixed seed, so the same vectors always give the same codes. faiss's inverted
+    files, which skip most vectors, would be faster, but they would miss a third of the facts that a question
     needs, because the vector of a question is far from the vectors of its facts.
     """
     faiss = _faiss()
