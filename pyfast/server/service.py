@@ -413,7 +413,7 @@ def _served(given: Systems | None, has_index: bool) -> dict[str, Mapping[str, An
 
 def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[str]:
     """Check the settings that requests may change, and return them. Raises `InputError` for an unknown one."""
-    known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.model_fields}
+    known = {f"{system}.{name}" for system in systems for name in load_system(system).settings.offered()}
     for one in given:
         if one not in known:
             raise InputError(f"client_settings: {one!r} is not a setting of a served system; use SYSTEM.NAME")

@@ -55,9 +55,8 @@ def inert_fault(settings: BaseModel, given: Collection[str], table: Sequence[Ine
         value = getattr(settings, row.where)
         name = next((name for name in row.names if name in given), None)
         if name is not None and value in row.values:
-            others = _others(row, type(settings).model_fields[row.where].annotation)
-            way_out = f", or use {' or '.join(others)}" if others else ""
-            return f"{name} has no effect with {row.where}={as_text(value)}: leave it out{way_out}"
+            others = " or ".join(_others(row, type(settings).model_fields[row.where].annotation))
+            return f"{name} has no effect with {row.where}={as_text(value)}: leave it out, or use {others}"
     return None
 
 

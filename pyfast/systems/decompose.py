@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from pyfast.systems import n2n
 from pyfast.systems.system import System
 
 
 class Settings(n2n.Settings):
-    """The settings of n2n. `graph` is always off."""
+    """The settings of n2n that need no graph."""
 
-    graph: Literal[False] = Field(
-        default=False, description=("Always off. The same system with evidence graphs is `n2n`.")
-    )
+    graph: Literal[False] = False
 
 
 SYSTEM = System(

@@ -155,7 +155,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
         system: A system, its name, or `MODULE:NAME`.
 
     Returns:
-        The settings of the system, in the order of its settings class.
+        The settings of the system, in the order of its settings class, without those that have only one value.
 
     Raises:
         InputError: There is no such system.
@@ -169,7 +169,7 @@ def describe_settings(system: str | System) -> list[SettingDescription]:
     loaded = load_system(system) if isinstance(system, str) else system
     settings = loaded.settings
     otherwise = OWN if settings.__module__.startswith("pyfast.") else "none"
-    return [_described(name, field, settings.inert, otherwise) for name, field in settings.model_fields.items()]
+    return [_described(name, field, settings.inert, otherwise) for name, field in settings.offered().items()]
 
 
 def settings_table(system: str | System) -> str:
@@ -257,7 +257,7 @@ def _in_words(annotation: Any) -> str:
 
 
 def _one_of(values: list[str]) -> str:
-    return f"always {values[0]}" if len(values) == 1 else f"one of: {', '.join(values)}"
+    return f"one of: {', '.join(values)}"
 
 
 def _bounds(field: FieldInfo) -> str:

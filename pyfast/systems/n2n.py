@@ -63,7 +63,7 @@ class Settings(system.Reading, system.Abstaining):
     graph: bool = Field(
         default=True,
         description="Build an evidence graph at each hop and at the end, and rank passages with it. Off: use the"
-        " retrieved list, up to the maximum number of nodes.",
+        " retrieved list, up to `hop_max` or `final_max` passages and rows.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )
     ranking: Rank = Field(
@@ -75,8 +75,8 @@ class Settings(system.Reading, system.Abstaining):
     expand: bool = Field(
         default=True,
         description="Add passages from the whole corpus that share terms with the best passages of a pool, and"
-        " also search for the answer with the names that the hops found. Always off with `ranking=graph_rank`,"
-        " which cannot use the added passages.",
+        " add to the final search a query with the names that the hops found. Always off with"
+        " `ranking=graph_rank`, which cannot use the added passages.",
     )
     alpha: float = Field(
         default=0.85,
@@ -119,7 +119,7 @@ class Settings(system.Reading, system.Abstaining):
         default=10,
         ge=1,
         le=10_000,
-        description="Maximum number of nodes of a hop's graph after pruning.",
+        description="Maximum number of passages and rows that remain from a hop after pruning.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_k: int = Field(
@@ -134,7 +134,8 @@ class Settings(system.Reading, system.Abstaining):
         default=50,
         ge=1,
         le=10_000,
-        description="Number of passages and rows in the final graph before pruning, without duplicates.",
+        description="Maximum number of passages and rows, without duplicates, from which those for the final"
+        " answer are chosen.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_min: int = Field(
@@ -148,7 +149,7 @@ class Settings(system.Reading, system.Abstaining):
         default=25,
         ge=1,
         le=10_000,
-        description="Maximum number of nodes of the final graph after pruning.",
+        description="Maximum number of passages and rows for the final answer, after pruning.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
 

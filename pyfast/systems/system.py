@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import blake2b
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -45,6 +45,18 @@ class Settings(BaseModel):
     inert: ClassVar[tuple[Inert, ...]] = ()
     """Settings that have no effect if another setting has a certain value. If a user combines such a setting
     with that value, pyfast raises an error"""
+
+    @classmethod
+    def offered(cls) -> dict[str, FieldInfo]:
+        """Return the settings that a user can change: all except those that have only one value (the type is a
+        `Literal` with a single argument), and those that have no effect with this value."""
+        kinds = {name: field.annotation for name, field in cls.model_fields.items()}
+        fixed = {
+            it: get_args(of)[0] for it, of in kinds.items() if get_origin(of) is Literal and len(get_args(of)) == 1
+        }
+        rows = [row for row in cls.inert if row.where in fixed and fixed[row.where] in row.values]
+        without = {*fixed, *(name for row in rows for name in row.names)}
+        return {name: field for name, field in cls.model_fields.items() if name not in without}
 
 
 class Abstaining(Settings):
@@ -90,9 +102,9 @@ class Sparing(Settings):
     effort: Effort = Field(
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
-        " allow. `auto`: at most as many, in order of expected evidence relative to length, stopping when too"
-        " little evidence is expected in the rest. A number N above 0: as `auto`, but the rest may contain only"
-        " 1/N as much evidence.",
+        " allow. `auto`: at most as many, in order of expected evidence relative to length, until little evidence"
+        " is expected in the passages left out. A number N above 0: like `auto`, but the passages left out may"
+        " contain only 1/N as much evidence. With a larger N, the LLM reads more.",
     )
 
 
@@ -194,7 +206,7 @@ class System:
             InputError: A setting or preset does not exist, a value is invalid, or a setting has no effect
                 because of another setting's value.
         """
-        known = self.settings.model_fields
+        known = self.settings.offered()
         values = dict(given)
         preset = self._preset(values.pop(PRESET)) if self.presets and PRESET in values else {}
         for name, value in values.items():

@@ -258,10 +258,13 @@ async def test_a_client_changes_only_the_settings_that_the_server_allows(tmp_pat
         ]:
             status, body, _ = await served.ask(model, settings=given_)
             assert (status, body["error"]["param"]) == (400, param), body
-    for wrong in ("k", "rag.nothing", "hseq.steps"):
+    for wrong in ("k", "rag.nothing", "hseq.steps", "decompose.graph"):
         with pytest.raises(InputError, match="client_settings"):
             async with serving(
-                index, "instant", systems=["rag"], options=pyfast.ServerOptions(client_settings=[wrong])
+                index,
+                "instant",
+                systems=["rag", "decompose"],
+                options=pyfast.ServerOptions(client_settings=[wrong]),
             ):
                 pass
 

@@ -463,9 +463,6 @@ def test_the_table_names_settings_that_there_are(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "told"),
     [
-        ("decompose", {"ranking": "graph_rank"}, "ranking has no effect with graph=off: leave it out"),
-        ("decompose", {"beta": "1"}, "beta has no effect with graph=off: leave it out"),
-        ("decompose", {"expand": "on"}, "expand has no effect with graph=off: leave it out"),
         (
             "n2n",
             {"graph": "off", "hop_min": "2"},

@@ -6,7 +6,7 @@ import pytest
 
 from pyfast.corpus import Level
 from pyfast.errors import InputError
-from pyfast.systems import load_system, names
+from pyfast.systems import describe_settings, load_system, names
 
 BAD = [
     (
@@ -71,10 +71,21 @@ def test_what_would_change_nothing_is_refused() -> None:
         match=r"^n2n: alpha has no effect with ranking=bridge_rank: leave it out, or use ranking=graph_rank$",
     ):
         load_system("n2n").configure({"alpha": "0.5"})
-    with pytest.raises(InputError, match=r"^decompose: alpha has no effect with graph=off: leave it out$"):
-        load_system("decompose").configure({"alpha": "0.5"})
     with pytest.raises(InputError, match=r"^n2n: expand has no effect with ranking=graph_rank: leave"):
         load_system("n2n").configure({"ranking": "graph_rank", "expand": "on"})
+
+
+@pytest.mark.parametrize(
+    "name", ["graph", "ranking", "expand", "alpha", "centrality", "beta", "hop_min", "final_min"]
+)
+def test_a_setting_that_can_have_no_effect_is_no_setting(name: str) -> None:
+    """`decompose` has no graphs, so it has none of the settings for graphs."""
+    of_n2n, decompose = ({it.name: it for it in describe_settings(of)} for of in ("n2n", "decompose"))
+    assert name in of_n2n and name not in decompose and "hop_max" in decompose
+    given = {name: of_n2n[name].default if name != "graph" else "off"}
+    told = rf"^decompose has no setting '{name}'; its settings are: {', '.join(decompose)}$"
+    with pytest.raises(InputError, match=told):
+        load_system("decompose").configure(given)
 
 
 @pytest.mark.parametrize("iterator", ["lexical", "off"])
@@ -137,7 +148,6 @@ VALUES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("rag", {"k": 5.0}, {"k": "5"}),
     ("n2n", {"graph": False, "decompose": True}, {"graph": "off", "decompose": "on"}),
     ("n2n", {"ranking": "graph_rank", "alpha": 1}, {"ranking": "graph_rank", "alpha": "1"}),
-    ("decompose", {"graph": False}, {}),
     ("hseq", {"order": ["table_row", "paragraph"]}, {"order": "table_row,paragraph"}),
     ("hseq", {"order": (Level.TABLE_ROW, Level.PARAGRAPH)}, {"order": "table_row,paragraph"}),
     ("mtqa", {"weights": [[0, 0.5, 1, 1]], "rows": 2}, {"weights": "[[0,0.5,1,1]]", "rows": "2"}),
@@ -167,7 +177,6 @@ def test_values_are_taken_as_python_has_them(system: str, values: dict[str, Any]
         ("n2n", "beta", True),
         ("n2n", "beta", float("nan")),
         ("n2n", "ranking", 1),
-        ("decompose", "graph", True),
         ("hseq", "order", []),
         ("hseq", "order", ["page"]),
         ("hseq", "order", 7),

@@ -119,9 +119,9 @@ class Settings(Thinking):
     )
     earlier_units: bool = Field(
         default=False,
-        description="Let a prompt begin with knowledge units from an earlier prompt for the same question,"
-        " including units that its own retrieval did not return (at most as much text as its own units contain)."
-        " The LLM reads more, but a server with a prefix cache computes less.",
+        description="Start a prompt with the knowledge units of an earlier prompt for the same question, even"
+        " those that were not retrieved for this prompt. The added text is at most as long as the prompt's own"
+        " units. The LLM reads more, but a server with a prefix cache computes less.",
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",

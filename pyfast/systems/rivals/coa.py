@@ -50,9 +50,7 @@ class Settings(Units):
 
     inert: ClassVar[tuple[Inert, ...]] = Units.inert[1:]  # retrieval is always on.
 
-    retrieval: Literal[True] = Field(
-        default=True, description="Always on: without knowledge units, the agents read nothing."
-    )
+    retrieval: Literal[True] = True  # Without knowledge units, the agents would read nothing.
     part: int = Field(
         default=2,
         ge=1,

@@ -71,8 +71,8 @@ class Settings(system.WithKnowledge, system.Sparing):
         ge=1,
         le=10_000,
         description="If a sub-question refers to several answers, it becomes one question per answer, up to this "
-        "maximum. The trace counts those that are left out. The paper uses 1. Knowledge graphs need more, "
-        "because their questions can have dozens of answers.",
+        "maximum. The trace counts those that are left out. The paper uses 1, but in a knowledge graph, a "
+        "sub-question can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(
