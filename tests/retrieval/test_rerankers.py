@@ -92,9 +92,11 @@ def test_a_score_is_computed_once(backwards: Index) -> None:
     assert [list(pool) for pool in first] == [list(pool) for pool in again]
 
 
-@pytest.mark.parametrize(
-    "system", ["rag", "hseq", "n2n", "decompose", "graph_convqa", "iter_retgen", "ircot", "self_ask", "react"]
-)
+SEARCHING = ["rag", "hseq", "n2n", "decompose", "graph_convqa", "iter_retgen", "ircot", "self_ask", "react"]
+SEARCHING += ["flare", "adaptive_rag", "cascade", "raptor", "searchain", "slimplm", "rowen", "ttqa_rs"]
+
+
+@pytest.mark.parametrize("system", SEARCHING)
 def test_every_system_honours_a_retriever_and_a_reranker(system: str, small: Index, tmp_path: Path) -> None:
     """Each asks both that it was given, and run.toml names them."""
     asked: list[str] = []

@@ -3,8 +3,9 @@ passages."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import ceil
@@ -18,7 +19,7 @@ from pydantic import BaseModel, Field, create_model
 from pyfast.corpus import TextDocument
 from pyfast.engine import Answer, Context, Prompt, Question
 from pyfast.errors import AnswerError
-from pyfast.retrieval import Pool
+from pyfast.retrieval import Pool, fuse
 from pyfast.systems.prompts import (
     INSUFFICIENT,
     AnswerFields,
@@ -59,6 +60,12 @@ def _reasoned_prompt(most: int) -> Prompt[ReasonedFields]:
 
 REASONED = _reasoned_prompt(_SHORT)
 """The prompt of a reader that writes its reasoning before its answer, for answers that are not a list"""
+
+
+async def retrieve_each(queries: Sequence[str], k: int, ctx: Context) -> Pool:
+    """Search for each query, and join the results (each reranked if the index has rerankers) into one list of the
+    `k` best passages."""
+    return fuse([await asyncio.gather(*(ctx.retrieve(query, k) for query in queries))], k)[0]
 
 
 def reasoned_prompt(ctx: Context, pool: Pool) -> Prompt[ReasonedFields]:

@@ -22,7 +22,7 @@ from pyfast.systems.rivals.checked.rowen_prompts import (
     WORDINGS,
     SayFields,
 )
-from pyfast.systems.rivals.common import NOTHING, unstreamed, usable
+from pyfast.systems.rivals.common import NOTHING, retrieve_each, unstreamed, usable
 from pyfast.systems.together import together
 
 
@@ -91,7 +91,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     told = {"question": question.text, "reasoning": first.reasoning, "answer": first.answer}
     wanted = await usable(ctx, SEARCH, **told)
     queries = tidied(wanted.queries if wanted else []) or [question.text]
-    pool = await ctx.retrieve_all(queries, settings.k)
+    pool = await retrieve_each(queries, settings.k, ctx)
     trace["steps"] = [{"query": "; ".join(queries), **traced(pool)}]
     prompt = unless_known(REPAIR, settings.abstain)
     reply = await ctx.generate(prompt, context=await ctx.narrative(pool, prompt), **told)

@@ -12,7 +12,7 @@ from pyfast.retrieval import traced
 from pyfast.systems import system
 from pyfast.systems.combinations import Inert
 from pyfast.systems.prompts import ANSWER, DIRECT, final_text, tidied, unless_known
-from pyfast.systems.rivals.common import NOTHING, answer_from, usable
+from pyfast.systems.rivals.common import NOTHING, answer_from, retrieve_each, usable
 from pyfast.systems.together import together
 
 
@@ -130,7 +130,7 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
     queries = [question.text]
     if settings.query == "rewritten":
         queries = await rewritten(question, heuristic, ctx, settings)
-    pool = await ctx.retrieve_all(queries, settings.k)
+    pool = await retrieve_each(queries, settings.k, ctx)
     trace["steps"] = [{"query": "; ".join(queries), **traced(pool)}]
     text = await answer_from(pool, question, ctx, settings.abstain)
     return Answer(text, ctx.evidence(pool), trace)
