@@ -194,7 +194,7 @@ def evaluate(
             there = shorten(", ".join(sorted(own)), 200, placeholder=" ...")
             fault = (
                 f"there are no `answers` to the {counted(len(without), 'finished question')}, only the columns"
-                f" {there}; if one of them has the gold, repeat `pyfast answer` with --column answers=COLUMN"
+                f" {there}; if one of them has the gold, add --gold FILE --column answers=COLUMN"
             )
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
     named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
