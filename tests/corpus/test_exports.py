@@ -423,3 +423,23 @@ def test_periods_of_pandas(tmp_path: Path) -> None:
         (one,), said = found(tmp_path / name)
         assert isinstance(one, Table) and dict(zip(one.header, one.rows[0], strict=True)) == shown
         assert not any(one.rows[1]) and not said
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_column_of_midnights_is_a_column_of_dates(kind: str, tmp_path: Path) -> None:
+    """As in the CSV file that pandas writes of the same frame; a single other time, in a late batch, is enough."""
+    days = pandas.Series(pandas.date_range("2024-05-01", periods=5000))
+    at = days.where(days.index < 4999, days + pandas.Timedelta(hours=10))
+    zone = days.dt.tz_localize("UTC")
+    frame = pandas.DataFrame({"day": days.where(days.index != 1), "at": at, "zone": zone})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    getattr(frame, f"to_{kind}")(tmp_path / f"a.{kind}")
+    written = pandas.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    (one,), said = found(tmp_path / f"a.{kind}")
+    assert isinstance(one, Table) and not said
+    assert [row[0] for row in one.rows] == written["day"].to_list()
+    assert one.rows[0][1:] == ("2024-05-01T00:00:00", "2024-05-01T00:00:00+00:00")
+    assert one.rows[4999][1] == "2038-01-07T10:00:00"
+    frame[["day"]].assign(id=[f"d{k}" for k in frame.index], text="Rain.").iloc[:3].to_parquet(tmp_path / "t.parquet")
+    with_day = pyfast.build_index(tmp_path / "t.parquet", tmp_path / "IDX")
+    assert with_day.corpus.metadata(int(with_day.passages[2]))["day"] == "2024-05-03"
