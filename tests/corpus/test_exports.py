@@ -443,3 +443,21 @@ def test_a_column_of_midnights_is_a_column_of_dates(kind: str, tmp_path: Path) -
     frame[["day"]].assign(id=[f"d{k}" for k in frame.index], text="Rain.").iloc[:3].to_parquet(tmp_path / "t.parquet")
     with_day = pyfast.build_index(tmp_path / "t.parquet", tmp_path / "IDX")
     assert with_day.corpus.metadata(int(with_day.passages[2]))["day"] == "2024-05-03"
+
+
+def test_the_number_of_a_row_counts_the_header_if_the_file_has_one(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"name": ["Ann", "Bob"], "age": [1, 2]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_excel(tmp_path / "b.xlsx", index=False)
+    frame.to_html(tmp_path / "c.html", index=False)
+    frame.to_parquet(tmp_path / "p.parquet")
+    frame.to_feather(tmp_path / "q.arrow")
+    frame.to_json(tmp_path / "r.json", orient="records")
+    frame.to_json(tmp_path / "s.jsonl", orient="records", lines=True)
+    table = {"kind": "table", "id": "t.jsonl", "title": "", "header": ["name"], "rows": [["Ann"], ["Bob"]]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(table))
+    tables = [one for one in found(tmp_path)[0] if isinstance(one, Table)]
+    assert {one.uri[0]: one.number_of(one.rows.index(("Bob", "2")[: len(one.header)])) for one in tables} == {
+        **dict.fromkeys("abc", 3),
+        **dict.fromkeys("pqrst", 2),
+    }
