@@ -339,8 +339,14 @@ def _by_id(answers: Answers) -> dict[str, Record]:
     for number, record in enumerate(given, start=1):
         if record.id in records:
             raise InputError(f"{where}, line {number}: the id {record.id!r} occurs twice")
-        records[record.id] = record
+        records[record.id] = as_scored(record)
     return records
+
+
+def as_scored(record: Record) -> Record:
+    """Return a record as metrics see it. A failed question counts as wrong in all figures, so what it found before
+    it failed is not evidence."""
+    return replace(record, evidence_json=b"[]") if record.state == "failed" else record
 
 
 def read_answers(path: Path) -> Iterator[Record]:
