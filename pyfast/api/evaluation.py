@@ -59,7 +59,7 @@ def evaluate(
         gold: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow), a DataFrame, or mappings with the same keys:
             `id`, `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the
             gold evidence). With `"answer_mode": "all"`, `answers` lists several answers, and a correct answer must
-            name all of them. Mappings with `turns` are conversations. If a file has other column names, pass a pair
+            name all of them. Mappings with `turns` are conversations. For a file with other column names: a pair
             such as `("gold.xlsx", {"answers": "Antwort"})`. None: the file gold.jsonl in the folder of the
             questions or, if there is no such file, the question file.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).

@@ -371,9 +371,7 @@ def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
         yield Unread(path, f"column {column}: values left out because they are bytes but not UTF-8: {times}")
 
 
-def records(
-    path: Path, no_text: Counter[str] | None = None, with_dates: bool = False
-) -> Iterator[dict[str, Any]]:
+def records(path: Path, no_text: Counter[str] | None = None, with_dates: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather).
 
     Values of bytes become strings, and numbers of less than 64 bits keep the digits with which they were written.

@@ -50,7 +50,9 @@ def write_predictions(path: Path, format: str, records: Sequence[Record], gold: 
         told = "%s: %s no prediction, but the official script expects all of them"
         LOG.warning(told, path, counted(missing, "question of the data set has", "questions of the data set have"))
     if format == "musique":
-        lines = (_of_musique(as_scored(one), ids.get(one.id, one.id), published.get(one.id, {})) for one in records)
+        lines = (
+            _of_musique(as_scored(one), ids.get(one.id, one.id), published.get(one.id, {})) for one in records
+        )
         write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
         return
     known = Gold(id="", sentence_starts=starts)

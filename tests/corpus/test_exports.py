@@ -440,7 +440,9 @@ def test_a_column_of_midnights_is_a_column_of_dates(kind: str, tmp_path: Path) -
     assert [row[0] for row in one.rows] == written["day"].to_list()
     assert one.rows[0][1:] == ("2024-05-01T00:00:00", "2024-05-01T00:00:00+00:00")
     assert one.rows[4999][1] == "2038-01-07T10:00:00"
-    frame[["day"]].assign(id=[f"d{k}" for k in frame.index], text="Rain.").iloc[:3].to_parquet(tmp_path / "t.parquet")
+    frame[["day"]].assign(id=[f"d{k}" for k in frame.index], text="Rain.").iloc[:3].to_parquet(
+        tmp_path / "t.parquet"
+    )
     with_day = pyfast.build_index(tmp_path / "t.parquet", tmp_path / "IDX")
     assert with_day.corpus.metadata(int(with_day.passages[2]))["day"] == "2024-05-03"
 

@@ -431,4 +431,5 @@ def test_positions_apply_to_all_questions_of_the_file(tmp_path: Path, caplog: py
     why = "the supporting facts are not scored, because no question of the gold has `sentence_starts`"
     assert caplog.messages == [f"the run: {why}"]
     evaluate(answers, tmp_path / "gold.jsonl", ["em_f1", "evidence"])
+    evaluate(answers, tmp_path / "gold.jsonl", ["2wiki"], figures=["em", "f1"])
     assert len(caplog.messages) == 1
