@@ -62,6 +62,9 @@ class Estimate:
     (while all its slots were taken), `search` (searches and other batched calls), `engine` (pyfast's own process).
     The sum can exceed 1 if a question makes several calls at once
     """
+    in_progress: float | None = None
+    """How many questions are in progress at once, on average, for `seconds` and `hours`: on each worker as many as
+    on a worker of the earlier run. With another `concurrency`, these times differ. None: `hours` is None"""
 
 
 def estimate(
@@ -159,6 +162,8 @@ def estimate(
     timed = [one for one in used if not one.reused]
     seconds = [one.seconds for one in timed if one.seconds is not None]
     whose = f"times come only from {len(timed)} of them" if seconds else "there are no times"
+    # Each worker is assumed to have as many questions in progress as a worker of the earlier run.
+    at_once = None if service is None else service.in_progress / _workers_of(folder) * workers
     reused = f"{len(used) - len(timed)} of {len(used)} questions reused replies of other questions or runs"
     return Estimate(
         count,
@@ -169,9 +174,10 @@ def estimate(
         _priced(used, roles, of_role, count) if of_role else None,
         _expected(seconds, count) if len(seconds) == len(timed) > 0 else None,
         None if known is None else known.currency,
-        None if service is None else _hours(service, _workers_of(folder), workers, count),
+        None if service is None or at_once is None else _hours(service, at_once, count),
         f"{whose}, because {reused}" if len(timed) < len(used) and based_on is not None else "",
         {} if service is None else service.shares,
+        at_once,
     )
 
 
@@ -181,12 +187,9 @@ def _workers_of(run: Path) -> int:
     return int(recorded) if isinstance(recorded, str) and recorded.isdigit() and int(recorded) else 1
 
 
-def _hours(service: ServiceTimes, had: int, workers: int, count: int) -> Expected:
+def _hours(service: ServiceTimes, at_once: float, count: int) -> Expected:
     """Return the hours until `count` questions are answered, by Little's law: the total time of the questions
-    divided by the number of questions in progress. Each worker is assumed to have as many questions in progress as
-    a worker of the earlier run. `had` is the number of workers in the earlier run, and `workers` that in the new
-    run."""
-    at_once = service.in_progress / had * workers
+    divided by the number of questions in progress."""
     return _expected([seconds / at_once / 3600 for seconds in service.seconds], count)
 
 

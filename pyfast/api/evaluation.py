@@ -59,8 +59,9 @@ def evaluate(
         gold: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow), a DataFrame, or mappings with the same keys:
             `id`, `answers` (accepted forms of one answer), and optionally `type` and `supporting` (the uris of the
             gold evidence). With `"answer_mode": "all"`, `answers` lists several answers, and a correct answer must
-            name all of them. Mappings with `turns` are conversations. None: the file gold.jsonl in the folder of
-            the questions or, if there is no such file, the question file.
+            name all of them. Mappings with `turns` are conversations. For a file with other column names: a pair
+            such as `("gold.xlsx", {"answers": "Antwort"})`. None: the file gold.jsonl in the folder of the
+            questions or, if there is no such file, the question file.
         metrics: Metrics, as functions or by name (`pyfast.utils.plugins.names("metrics")`, or `MODULE:NAME`).
             None: the metrics that the gold file names, and `evidence` if a question with metrics has
             `supporting`; if the file names none, `em_f1` and `evidence`, or `hits` for

@@ -202,15 +202,16 @@ def sources_of(
 
 
 def _documents(
-    sources: Iterable[DocumentSource], unread: list[Unread] | None, files: set[str]
+    sources: Iterable[DocumentSource], unread: list[Unread] | None, files: set[str], partial: set[str]
 ) -> Iterator[Document]:
-    """Yield the documents. The uri of each file that was read completely is added to `files`."""
+    """Yield the documents. The uri of each file that was read completely is added to `files`, and that of any
+    other file to `partial`."""
     unread = [] if unread is None else unread
     for source in sources:
         before = len(unread)
         yield from source.documents()
-        if source.path is not None and not any(it.missing for it in unread[before:]):
-            files.add(source.uri)
+        if source.path is not None:
+            (partial if any(it.missing for it in unread[before:]) else files).add(source.uri)
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
@@ -298,7 +299,7 @@ def add_documents(
     roots = changes.roots_of(Path(index))
     read = readers, ignore, _columns(index, columns), strict, on_unread, roots
     with sources_of(documents, *read) as (sources, unread):
-        return changes.add_documents(Path(index), _documents(sources, unread, set()), roots=roots)
+        return changes.add_documents(Path(index), _documents(sources, unread, set(), set()), roots=roots)
 
 
 def update_documents(
@@ -332,8 +333,8 @@ def update_documents(
         on_unread: As in `build_index`.
 
     Returns:
-        The commit's number, and how many documents were added, replaced, deleted, and left unchanged. If nothing
-        changed, there is no new commit.
+        The commit's number, and how many documents were added, replaced, deleted, left unchanged, and kept in an
+        earlier version because a part of their file cannot be read. If nothing changed, there is no new commit.
 
     Raises:
         InputError: A source does not exist or, with `strict`, cannot be read.
@@ -347,12 +348,7 @@ def update_documents(
         >>> pyfast.update_documents("IDX", [{**titan, "text": "It is the largest moon of Saturn."}]).replaced
         1
     """
-    roots = changes.roots_of(Path(index))
-    files: set[str] = set()
-    read = readers, ignore, _columns(index, columns), strict, on_unread, roots
-    with sources_of(documents, *read) as (sources, unread):
-        found = _documents(sources, unread, files)
-        return changes.add_documents(Path(index), found, replace=True, roots=roots, files=files)
+    return _changed(index, documents, readers, ignore, columns, strict, on_unread)
 
 
 def sync_documents(
@@ -402,29 +398,49 @@ def sync_documents(
         >>> pyfast.sync_documents("IDX", "corpus", dry_run=True).deleted
         0
     """
-    given = [Path(one) for one in ([sources] if isinstance(sources, str | Path) else sources)]
-    roots, files, stay = changes.roots_of(Path(index)), set[str](), set[str]()
+    given = [sources] if isinstance(sources, str | Path) else list(sources)
+    return _changed(index, given, readers, ignore, columns, strict, on_unread, sync=True, dry_run=dry_run)
+
+
+def _changed(
+    index: str | Path,
+    given: Source | Iterable[Source],
+    readers: Iterable[Reader | str],
+    ignore: str | Iterable[str],
+    columns: int | None,
+    strict: bool,
+    on_unread: Callable[[Unread], None] | None,
+    sync: bool = False,
+    dry_run: bool = False,
+) -> Change:
+    """Update an index. With `sync`, also delete the documents that the given paths no longer contain."""
+    roots, files, partial = changes.roots_of(Path(index)), set[str](), set[str]()
     records: list[str] = []
     options = readers, ignore, _columns(index, columns), strict, on_unread, roots
     with sources_of(given, *options) as (found, unread):
-        listed = list(found)
-        for one in given:
-            if not any(it.path is not None and it.path.is_relative_to(one) for it in listed):
-                raise InputError(f"{one} contains no files; to delete all its documents, use delete")
-        beginnings = beginnings_of(given, roots)
+        every = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else ()
+        paths = [Path(one) for one in every if isinstance(one, str | Path)]
+        if sync:
+            found = list(found)
+            for one in paths:
+                if not any(it.path is not None and it.path.is_relative_to(one) for it in found):
+                    raise InputError(f"{one} contains no files; to delete all its documents, use delete")
+            beginnings_of(paths, roots)  # raises before any file is read
 
-        def within() -> list[str]:
+        def within() -> Sequence[str]:
             unknown = {it.path for it in unread or () if it.missing}
-            stay.update(it.uri for it in listed if it.path in unknown)
             without_reader = {it.path for it in unread or () if it.reason == NO_READER}
             records.extend(str(path) for path in sorted(unknown - without_reader) if readers or has_records(path))
-            return beginnings
+            try:
+                return beginnings_of(paths, roots) if sync or records else ()
+            except InputError:  # An update deletes no documents of missing files, so it need not know all of them.
+                return ()
 
         def stays(uri: str) -> bool:
-            return bool(records) or uri in stay
+            return bool(records) or uri in partial
 
-        read = _documents(listed, unread, files)
-        change = changes.add_documents(Path(index), read, True, roots, files, within, stays, dry_run)
+        read = _documents(found, unread, files, partial)
+        change = changes.add_documents(Path(index), read, True, roots, files, partial, within, stays, dry_run)
         if records and change.kept:
             told = "%s: the documents of missing files are kept, because %s cannot be read and may contain them"
             LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))

@@ -43,7 +43,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
 
-GoldLike = str | Path | Iterable[Mapping[str, Any]]
+GoldLike = str | Path | tuple[str | Path, Mapping[str, str]] | Iterable[Mapping[str, Any]]
 
 
 class Run:
@@ -438,13 +438,16 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     `InputError` if `gold` is None and the run's question file is unknown or does not exist.
     """
     if gold is not None:
+        columns = dict[str, str]()
+        if isinstance(gold, tuple) and len(gold) == 2 and isinstance(gold[0], str | Path):
+            gold, columns = gold[0], dict(gold[1])
         if not isinstance(gold, str | Path):
             return list(rows_of_table(gold))
         path = folder_of(run)
-        columns = None if path is None else recorded_value(path, "places", COLUMNS)
-        if not columns:
+        of_run = None if path is None else recorded_value(path, "places", COLUMNS)
+        if not (of_run or columns):
             return Path(gold)
-        return [record for _, record in records_of_gold(Path(gold), json.loads(columns))]
+        return [record for _, record in records_of_gold(Path(gold), json.loads(of_run or "{}"), columns)]
     asked = run._questions if isinstance(run, Run) and run.path is None else None
     given = [record for _, record in asked.records()] if asked and asked.records else []
     if gold_field(given):

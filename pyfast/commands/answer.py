@@ -69,7 +69,8 @@ def answer(
         given = {name: value for name, value in given.items() if name not in ("llm_options", "concurrency")}
         opened = None if index is None else searched.open(index, hardware)
         given |= {"limit": options.sample or limit, "based_on": based_on, "prices": prices}
-        _show_estimate(pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given))
+        expected = pyfast.api.estimate.estimate(questions, index=opened, columns=options.columns, **given)
+        _show_estimate(expected, asked.concurrency)
         if options.reused:
             say("this estimate counts replies reused with --reuse as new LLM calls")
         return
@@ -86,8 +87,8 @@ def answer(
         print(plain(f"to see which answers changed: pyfast compare {earlier} {run} --answers"))
 
 
-def _show_estimate(expected: Estimate) -> None:
-    """Print an estimate."""
+def _show_estimate(expected: Estimate, concurrency: int | None = None) -> None:
+    """Print an estimate. If `concurrency` is not that of the earlier run, say that it does not count."""
     from pyfast.evaluation.tables import shown
 
     asked = counted(expected.questions, "question")
@@ -103,6 +104,9 @@ def _show_estimate(expected: Estimate) -> None:
     for name, one in rows.items():
         if one is not None:
             say(f"  {name}: {shown(one.value)} ({shown(one.low)} to {shown(one.high)})")
+    if (at_once := expected.in_progress) is not None:
+        other = f", not for --concurrency {concurrency}" if concurrency not in (None, round(at_once)) else ""
+        say(f"  these times are for {shown(at_once, 1)} questions at once, as the earlier run implies{other}")
     if expected.note:
         say(f"  {expected.note}")
     if expected.shares:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -121,10 +121,15 @@ class ReadingAgain(Reading):
 class Scoring(Options):
     """What the answers of runs are scored against, and how."""
 
-    gold: Path | None = None
+    gold: Annotated[Path | tuple[Path, Mapping[str, str]] | None, Option(typed=Path | None)] = None
     """A file with `id` and `answers` (for conversations, `id` and `turns`, each with `answers`), in JSON lines,
     CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the same folder as the run's questions or, if there is
     none, the question file itself."""
+    columns: Annotated[Mapping[str, str] | None, Option(flag="--column", typed=list[str] | None, read="pairs")] = (
+        None
+    )
+    """With --gold: map a column name that pyfast expects to the one in the gold file, such as answers=Antwort or
+    id=Nr; repeatable. The mappings that the run was started with still apply."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus evidence
     if the file contains `supporting`. If the gold file names no metrics, the
@@ -133,6 +138,14 @@ class Scoring(Options):
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
     """A price list. If given, costs are also shown in money."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Create the object. A gold file and its columns become one value, as API functions expect it."""
+        gold, columns = given.get("gold"), given.get("columns")
+        if columns and gold is None:
+            raise InputError("--column: can only be used with --gold")
+        return cls(**{**given, "gold": (gold, columns) if columns else gold, "columns": None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

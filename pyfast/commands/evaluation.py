@@ -202,7 +202,7 @@ def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
 @with_options
 def export(
     runs: RunFolders,
-    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
+    scoring: Annotated[Scoring, "gold", "columns", "metrics", "prices"],
     *,
     out: Path,
     wide: bool = False,

@@ -85,6 +85,13 @@ def _show_comparison(result: Experiment, baseline: str | None, out: Path) -> Non
     from pyfast.api.experiments.writing import COMPARISONS
     from pyfast.evaluation.tables import difference_cells
 
+    if len(ran := {cell.row for cell in result.cells}) < 2:
+        say(
+            f"nothing to compare: only the row {plain(*ran)} was run"
+            if ran
+            else "nothing to compare: no row was run"
+        )
+        return
     files = [out / name for name in COMPARISONS]
     differences = result.compare(baseline, files)
     rows, row = list[tuple[str, ...]](), ""

@@ -185,13 +185,14 @@ def _change(
     reading: ReadingAgain,
     in_full: bool = False,
 ) -> None:
-    """Change an index to match files, and print what changed (with `in_full`, document by document)."""
+    """Change an index to match files, and print what changed (with `in_full`, document by document).
+    Documents that were kept are always named."""
     with unread_listed() as unread, console().status("reading and indexing"):
         change = change_by(index, sources, on_unread=unread.append, **asdict(reading))
+    for name, uris in change.uris.items():
+        for uri in uris if in_full or name == "kept" else ():
+            print(plain(f"{name}: {uri}"))
     if in_full:
-        for name, uris in change.uris.items():
-            for uri in uris:
-                print(plain(f"{name}: {uri}"))
         for old, new in change.renamed:
             print(plain(f"renamed: {old} -> {new}"))
     _tell_change(index, change)

@@ -116,7 +116,7 @@ def _duration(seconds: float) -> str:
 @with_options
 def report(
     runs: RunFolders,
-    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
+    scoring: Annotated[Scoring, "gold", "columns", "metrics", "prices"],
     *,
     out: Path,
     single: str | None = None,
@@ -143,7 +143,7 @@ def report(
 @with_options
 def view(
     runs: RunFolders,
-    scoring: Annotated[Scoring, "gold", "metrics", "prices"],
+    scoring: Annotated[Scoring, "gold", "columns", "metrics", "prices"],
     *,
     port: Annotated[int, Option(min=0, max=65_535)] = 0,
 ) -> None:
@@ -166,7 +166,7 @@ def show(
     run: RunFolder,
     id: str | None = None,
     *,
-    scoring: Annotated[Scoring, "gold"],
+    scoring: Annotated[Scoring, "gold", "columns"],
     wrong: bool = False,
     prompts: bool = False,
     all: bool = False,

@@ -117,9 +117,10 @@ class Table:
     """The metadata, as a JSON object"""
 
     def number_of(self, row: int) -> int:
-        """Return the number of a row in the table's file: in a sheet, the number next to it; in a CSV or JSONL
-        file, its line number; in another file, its place in the table, counting the header. If the file has no
-        such number, rows are counted from 1, without the header. `row` is counted from 0."""
+        """Return the number of a row in the table's file, counted from 1. All that is above the row in the file
+        counts, also a header: it is the row's number in the sheet, its line in a CSV or JSONL file, and otherwise
+        its place in the table. In JSON, Parquet and Arrow, no row is a header, so the first record (or the first
+        of a record's `rows`) has the number 1. `row` is counted from 0, without the header."""
         first, number = (
             self.numbers[place - 1] if (place := bisect_right(self.numbers, (row, row + (1 << 62)))) else (0, 1)
         )

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -364,47 +365,75 @@ def _json(value: object) -> str:
 def read_columnar(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a file. If the rows of the file are not documents, the whole file is one table."""
     no_text: Counter[str] = Counter()
-    placed = ((f"{path}, row {number}", row, b"") for number, row in enumerate(records(path, no_text), start=1))
+    rows = enumerate(records(path, no_text, with_dates=True), start=1)
+    placed = ((f"{path}, row {number}", row, b"") for number, row in rows)
     yield from documents_of_records(uri, path, placed)
     for column, times in no_text.items():
         yield Unread(path, f"column {column}: values left out because they are bytes but not UTF-8: {times}")
 
 
-def records(path: Path, no_text: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
+def records(path: Path, no_text: Counter[str] | None = None, with_dates: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet or Arrow file (file format, stream format or Feather).
 
     Values of bytes become strings, and numbers of less than 64 bits keep the digits with which they were written.
-    `no_text` counts for each column the values that are bytes but not UTF-8, which become None.
+    `no_text` counts for each column the values that are bytes but not UTF-8, which become None. `with_dates`:
+    values of a timestamp column without a time zone become dates if all of them are midnights.
 
     Raises `InputError` if the file is damaged or too large.
     """
     import pyarrow as pa
-    from pyarrow import parquet
 
     try:
-        if path.suffix.lower() == ".parquet":
-            with parquet.ParquetFile(path) as file:
-                check_cells(path, file.metadata.num_rows * file.metadata.num_columns)
-                for batch in file.iter_batches(batch_size=4096):
-                    yield from _rows(batch, no_text)
-            return
-        with pa.memory_map(str(path)) as source:
-            if source.read(4) == b"FEA1":
-                raise InputError(f"{path}: pyfast cannot read Feather version 1; save the file in version 2")
-            source.seek(0)
-            try:
-                file = pa.ipc.open_file(source)
-                batches = (file.get_batch(number) for number in range(file.num_record_batches))
-            except pa.ArrowInvalid:
-                source.seek(0)
-                batches = iter(pa.ipc.open_stream(source))
-            cells = 0
-            for batch in batches:
-                cells += batch.num_rows * batch.num_columns
-                check_cells(path, cells)
-                yield from _rows(batch, no_text)
+        dates = _columns_of_dates(path) if with_dates else set[str]()
+        for batch in _batches(path):
+            yield from _rows(batch, no_text, dates)
     except pa.ArrowException as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _batches(path: Path, of_type: Callable[[Any], bool] | None = None) -> Iterator[Any]:
+    """Yield the record batches of a file. Of a Parquet file, only columns `of_type` are read."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if path.suffix.lower() == ".parquet":
+        with parquet.ParquetFile(path) as file:
+            check_cells(path, file.metadata.num_rows * file.metadata.num_columns)
+            chosen = None if of_type is None else [one.name for one in file.schema_arrow if of_type(one.type)]
+            yield from file.iter_batches(4096, columns=chosen) if chosen != [] else ()
+        return
+    with pa.memory_map(str(path)) as source:
+        if source.read(4) == b"FEA1":
+            raise InputError(f"{path}: pyfast cannot read Feather version 1; save the file in version 2")
+        source.seek(0)
+        try:
+            file = pa.ipc.open_file(source)
+            batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        except pa.ArrowInvalid:
+            source.seek(0)
+            batches = iter(pa.ipc.open_stream(source))
+        cells = 0
+        for batch in batches:
+            cells += batch.num_rows * batch.num_columns
+            check_cells(path, cells)
+            yield batch
+
+
+def _columns_of_dates(path: Path) -> set[str]:
+    """Return the names of the timestamp columns in which all values are midnights."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    def has_no_zone(kind: Any) -> bool:
+        return pa.types.is_timestamp(kind) and kind.tz is None
+
+    dates, other = set[str](), set[str]()
+    for batch in _batches(path, has_no_zone):
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if has_no_zone(field.type) and field.name not in other:
+                is_date = compute.all(compute.equal(column, compute.floor_temporal(column, unit="day"))).as_py()
+                (other if is_date is False else dates).add(field.name)
+    return dates - other
 
 
 _NAME_OF_TYPE, _ABOUT_TYPE = b"ARROW:extension:name", b"ARROW:extension:metadata"
@@ -432,7 +461,7 @@ def _period(number: int, freq: str) -> str | int:
     return str(np.datetime64(number * (60 if unit in "hH" else 1), _UNITS[unit])).replace("T", " ")  # type: ignore
 
 
-def _rows(batch: Any, no_text: Counter[str] | None) -> list[dict[str, Any]]:
+def _rows(batch: Any, no_text: Counter[str] | None, dates: Collection[str]) -> list[dict[str, Any]]:
     import pyarrow.types as kinds
 
     rows: list[dict[str, Any]] = batch.to_pylist()
@@ -444,6 +473,9 @@ def _rows(batch: Any, no_text: Counter[str] | None) -> list[dict[str, Any]]:
             freq = getattr(kind, "freq", None) or orjson.loads(meta[_ABOUT_TYPE])["freq"]
             for row in rows:
                 row[name] = None if row[name] is None else _period(row[name], freq)
+        elif name in dates:
+            for row in rows:
+                row[name] = row[name].date() if isinstance(row[name], datetime) else row[name]
         elif kinds.is_float32(kind) or kinds.is_float16(kind):
             for row in rows:
                 if row[name] is not None:

@@ -130,12 +130,14 @@ def _until_bad(records: Iterator[T]) -> Iterator[T]:
         yield from records
 
 
-def records_of_gold(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the same as `read_question_records`. `columns` are those of the question file; the gold file may use
-    pyfast's names instead of some of them, or lack them."""
-    known = {name for _, record in _records(path, columns) for name in record}
-    theirs = {name: column for name, column in columns.items() if known & {column, _key(column)}}
-    for place, record in read_question_records(path, theirs):
+def records_of_gold(
+    path: Path, of_questions: Mapping[str, str], columns: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the same as `read_question_records` with `columns` and those of the question file. The gold file may
+    use pyfast's names instead of some of the question file's, or lack them."""
+    known = {name for _, record in _records(path, {**of_questions, **columns}) for name in record}
+    theirs = {name: column for name, column in of_questions.items() if known & {column, _key(column)}}
+    for place, record in read_question_records(path, {**theirs, **columns}):
         if _is_nothing(record.get("id")):
             raise InputError(f"{place}: no `id`, and no `question` to make one from")
         yield place, record

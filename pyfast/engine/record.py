@@ -175,7 +175,7 @@ class Record:
     def evidence(self) -> tuple[Evidence, ...]:
         """The evidence of the answer. If the system ranks evidence, the best comes first."""
         try:
-            here = self.beside is None
+            here = self.beside is None or self.evidence_json == b"[]"
             items = orjson.loads(self.evidence_json) if here else self._details["evidence"]
             return tuple(map(Evidence.read, items))
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -319,10 +319,15 @@ class RunFolder:
                 LOG.warning("%s is damaged: %d of its replies cannot be reused", run, damaged)
             one, other = before.get("index", {}), described.get("index", {})
             if one.get("corpus") != other.get("corpus"):
-                commits = one.get("commit", "none"), other.get("commit", "none")
-                LOG.warning(
-                    "%s: the index of this run was at commit %s, but the new run uses commit %s", run, *commits
-                )
+                told = "%s: the index of this run was at commit %s, but the new run uses commit %s"
+                facts = [str(table.get("commit", "none")) for table in (one, other)]
+                if facts[0] == facts[1]:  # Every new index begins with commit 1.
+                    told = "%s: the index of this run (%s) has other documents than that of the new run (%s)"
+                    facts = [
+                        f"{it.get('places', {}).get('index', '')}, corpus {it['index']['corpus'][:8]}"
+                        for it in (before, described)
+                    ]
+                LOG.warning(told, run, *facts)
 
     def answered(self, questions: Iterable[Question]) -> int:
         """Return how many questions, counted from the first, have an intact answer in answers.jsonl.

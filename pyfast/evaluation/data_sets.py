@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, chain, groupby
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -90,15 +91,34 @@ def records(path: Path, kind: type[R], content: Any = None) -> Iterator[R]:
     """
     content = load(path) if content is None else content
     if not isinstance(content, list):
-        raise InputError(f"{path}: expected a list of records")
+        raise InputError(f"{path}: expected a list of records, found {_described(content)}")
     for number, record in enumerate(content, start=1):
-        yield checked(record, kind, f"{path}, record {number}")
+        yield _record(record, kind, f"{path}, record {number}")
 
 
 def lines(path: Path, kind: type[R]) -> Iterator[R]:
     """Read the records of a JSONL file. If the layout of a line is not that of `kind`, an `InputError` names the
     line."""
-    return (checked(line, kind, place) for place, line in read_lines(path))
+    return (_record(line, kind, place) for place, line in read_lines(path))
+
+
+def _record(record: Any, kind: type[R], place: str) -> R:
+    """Convert a record as `checked` does. If it lacks keys, the error names those that it has."""
+    try:
+        return checked(record, kind, place)
+    except InputError:
+        keys = [field.alias or name for name, field in kind.model_fields.items() if field.is_required()]
+        if isinstance(record, dict) and record.keys() >= {*keys}:
+            raise
+        found = _described(record)
+        raise InputError(f"{place}: expected an object with the keys {', '.join(keys)}; found {found}") from None
+
+
+def _described(value: Any) -> str:
+    """Describe a JSON value that is not what was expected."""
+    if isinstance(value, dict):
+        return f"an object with the keys {shorten(', '.join(value), 200, placeholder=' ...') or '(none)'}"
+    return "a list" if isinstance(value, list) else shorten(orjson.dumps(value).decode(), 40, placeholder="...")
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -742,7 +762,7 @@ def triviaqa(source: Path) -> Pieces:
     """Yield the converted lines of a TriviaQA file, such as unfiltered-web-dev.json."""
     path = one_file(source, "*.json", "questions")
     content = load(path)
-    for record in records(path, _Trivia, content.get("Data", []) if isinstance(content, dict) else content):
+    for record in records(path, _Trivia, content.get("Data", content) if isinstance(content, dict) else content):
         answers = () if record.answer is None else (record.answer.value, *record.answer.aliases)
         yield from _pieces(record.id, record.question, answers)
 
@@ -752,7 +772,11 @@ def popqa(source: Path) -> Pieces:
     path = one_file(source, "*.tsv", "questions")
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, dialect=csv.excel_tab):
+            rows = csv.DictReader(file, dialect=csv.excel_tab)
+            if not {"id", "question", "possible_answers"} <= {*(names := rows.fieldnames or ())}:
+                found = shorten(", ".join(names), 200, placeholder=" ...") or "an empty file"
+                raise InputError(f"{path}: expected the columns id, question and possible_answers; found {found}")
+            for row in rows:
                 answers = [str(answer) for answer in orjson.loads(row["possible_answers"]) if answer is not None]
                 yield from _pieces(f"popqa-{row['id']}", row["question"], answers, row.get("prop"))
     except (OSError, UnicodeDecodeError, KeyError, TypeError, csv.Error, orjson.JSONDecodeError) as error:
@@ -770,6 +794,24 @@ _OTHERS = (musique, hybridqa, metaqa, tatqa, convmix, ottqa, nq, triviaqa, popqa
 CONVERTERS: dict[str, Callable[[Path], Pieces]] = {"hotpotqa": hotpotqa, "2wiki": hotpotqa}
 CONVERTERS |= {one.__name__: one for one in _OTHERS}
 """The converter of each set, which yields the converted lines of a published file"""
+
+_SOURCES = {
+    "hotpotqa": "hotpot_dev_distractor_v1.json",
+    "2wiki": "dev.json of 2WikiMultihopQA",
+    "musique": "musique_ans_v1.0_dev.jsonl",
+    "hybridqa": "released_data/dev.json with WikiTables-WithLinks in the same folder or above",
+    "metaqa": "qa_test.txt with kb.txt in the same folder or above",
+    "tatqa": "tatqa_dataset_dev.json",
+    "convmix": "dev_set.json or dev_ers.jsonl",
+    "ottqa": "released_data/dev.json with data/traindev_tables.json and data/traindev_request_tok.json",
+    "nq": "NQ-open.dev.jsonl",
+    "triviaqa": "unfiltered-web-dev.json",
+    "popqa": "test.tsv of PopQA",
+    "hipporag": "NAME_corpus.json with NAME.json in the same folder",
+    "beir": "a folder with corpus.jsonl, queries.jsonl and qrels",
+    "flashrag": "test.jsonl of a data set of FlashRAG",
+}
+"""An example of the source of each set, as docs/data.md lists them"""
 
 CORPUS, QUESTIONS, GOLD = "corpus.jsonl", "questions.jsonl", "gold.jsonl"
 _FILES: dict[Kind, str] = {"document": CORPUS, "question": QUESTIONS, "gold": GOLD}
@@ -819,13 +861,16 @@ def convert(name: str, source: Path, out: Path) -> Converted:
     told: Counter[str] = Counter()
     with built_aside(out) as aside, ExitStack() as opened:
         files = {kind: opened.enter_context((aside / file).open("wb")) for kind, file in _FILES.items()}
-        for kind, line in _takeable(converter(source), told, name in _TITLES_SUFFICE):
-            kept = {key: value for key, value in line.items() if value is not None}
-            files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
-            counts[kind] += len(kept.get("turns", (None,)))
+        try:
+            for kind, line in _takeable(converter(source), told, name in _TITLES_SUFFICE):
+                kept = {key: value for key, value in line.items() if value is not None}
+                files[kind].write(orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE))
+                counts[kind] += len(kept.get("turns", (None,)))
+            if not counts["question"]:
+                raise InputError(f"{source} contains no questions")
+        except InputError as error:
+            raise InputError(f"{error}; the source of {name} is, for example, {_SOURCES[name]}") from None
         opened.close()
-        if not counts["question"]:
-            raise InputError(f"{source} contains no questions")
         for kind in ("document", "gold"):
             if not counts[kind]:
                 (aside / _FILES[kind]).unlink()

@@ -22,7 +22,7 @@ from pyfast.errors import InputError
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evidence import Rows, with_rows
 from pyfast.evaluation.gold import Gold, Lines, read_gold
-from pyfast.evaluation.metrics import Metric, Scored, Share, measured, open_metric
+from pyfast.evaluation.metrics import FIGURES, Metric, Scored, Share, measured, open_metric
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
@@ -194,11 +194,15 @@ def evaluate(
             there = shorten(", ".join(sorted(own)), 200, placeholder=" ...")
             fault = (
                 f"there are no `answers` to the {counted(len(without), 'finished question')}, only the columns"
-                f" {there}; if one of them has the gold, repeat `pyfast answer` with --column answers=COLUMN"
+                f" {there}; if one of them has the gold, add --gold FILE --column answers=COLUMN"
             )
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
-    named = [*(_chosen(list(names), conversations[0]) if metrics is None else metrics), *also]
-    if has_facts and cited is None and any(one in ("hotpotqa", "2wiki") for one in named):
+    chosen = _chosen(list(names), conversations[0]) if metrics is None else metrics
+    rows = rows if any(_reads_rows(metric, figures) for metric in chosen) else None
+    named = [*chosen, *also]
+    only_answers = bool(figures) and {*figures}.issubset(FIGURES["em_f1"])
+    of_facts = not only_answers and any(one in ("hotpotqa", "2wiki") for one in named)
+    if has_facts and cited is None and of_facts:
         told = "%s: the supporting facts are not scored, because no question of the gold has `sentence_starts`"
         LOG.warning(told, where)
     # The gold is read a second time: all of it would take more memory than the rest.
@@ -307,6 +311,12 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 
+def _reads_rows(metric: str | Metric, figures: Sequence[str]) -> bool:
+    """Return whether a metric may need the rows of gold tables for these figures (empty: for any figure)."""
+    own = FIGURES.get(metric) if isinstance(metric, str) else None
+    return own is None or (metric in ("evidence", "selection") and not (figures and {*figures}.isdisjoint(own)))
+
+
 def _opened(metric: str | Metric) -> tuple[str, Metric]:
     """Return (the name of the metric, its function). `metric` is a name or a function."""
     if isinstance(metric, str):
@@ -339,8 +349,14 @@ def _by_id(answers: Answers) -> dict[str, Record]:
     for number, record in enumerate(given, start=1):
         if record.id in records:
             raise InputError(f"{where}, line {number}: the id {record.id!r} occurs twice")
-        records[record.id] = record
+        records[record.id] = as_scored(record)
     return records
+
+
+def as_scored(record: Record) -> Record:
+    """Return a record as metrics see it. A failed question counts as wrong in all figures, so what it found before
+    it failed is not evidence."""
+    return replace(record, evidence_json=b"[]") if record.state == "failed" else record
 
 
 def read_answers(path: Path) -> Iterator[Record]:

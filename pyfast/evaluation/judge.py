@@ -388,7 +388,8 @@ def judged_by(folder: str | Path) -> Metric:
             return None
         said, values = one.trace, dict[str, float | tuple[float, float]]()
         if gold.has_answer and (record.answer is None or "correct" in said or not gold.answers):
-            correct = float(not gold.answerable if record.answer is None else said.get("correct") == "yes")
+            abstains = not gold.answerable and record.state == "abstained"
+            correct = float(abstains if record.answer is None else said.get("correct") == "yes")
             values["judged_correct"] = correct
             if record.answer is not None and gold.answers and gold.answer_mode != "all":
                 exact = any(exact_match(record.answer, answer) for answer in gold.answers)

@@ -10,6 +10,7 @@ import orjson
 
 from pyfast.engine import Record
 from pyfast.errors import InputError
+from pyfast.evaluation.evaluate import as_scored
 from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.utils.files import write_atomically
 from pyfast.utils.log import LOG
@@ -49,11 +50,13 @@ def write_predictions(path: Path, format: str, records: Sequence[Record], gold: 
         told = "%s: %s no prediction, but the official script expects all of them"
         LOG.warning(told, path, counted(missing, "question of the data set has", "questions of the data set have"))
     if format == "musique":
-        lines = (_of_musique(one, ids.get(one.id, one.id), published.get(one.id, {})) for one in records)
+        lines = (
+            _of_musique(as_scored(one), ids.get(one.id, one.id), published.get(one.id, {})) for one in records
+        )
         write_atomically(path, b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
         return
     known = Gold(id="", sentence_starts=starts)
-    facts = {record.id: _facts(record, published.get(record.id, {}), known) for record in records}
+    facts = {record.id: _facts(as_scored(record), published.get(record.id, {}), known) for record in records}
     # pyfast's systems return no evidence triples. Without them, 2WikiMultihopQA's script leaves out joint figures.
     triples: dict[str, Any] = {"evidence": {}} if format == "2wiki" else {}
     write_atomically(path, orjson.dumps({"answer": answers, "sp": facts, **triples}))

@@ -152,12 +152,23 @@ def scores_of(run: Path, scoring: Scoring) -> Scores:
         return Scores()
     report, lines = scored
     figures = {one.id: one.figures for one in report.questions}
-    known = {}
+    known, starts = dict[str, str](), dict[str, tuple[int, ...]]()
+    lacking = {uri for one in read_gold(lines) if one.id in figures for uri in _without_sentences(one)}
+    for one in read_gold(lines) if lacking else ():  # As in `evaluate`, those of another question count too.
+        starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in lacking}
     for one in read_gold(lines):
         if one.id in figures:
             (one.model_extra or {}).clear()  # No page shows it, and it can be most of the gold.
+            others = {uri: starts[uri] for uri in _without_sentences(one) & starts.keys()}
+            if others:
+                one = one.model_copy(update={"sentence_starts": {**(one.sentence_starts or {}), **others}})
             known[one.id] = one.model_dump_json(exclude_defaults=True)
     return Scores(report.as_json()["rows"], report.not_run, list(report.rows[0].figures), figures, known)
+
+
+def _without_sentences(gold: Gold) -> set[str]:
+    """Return the documents of a question's supporting facts whose sentences its own gold does not have."""
+    return {uri for uri, _ in gold.supporting_facts or ()} - (gold.sentence_starts or {}).keys()
 
 
 def wrongness(figures: Mapping[str, float | None]) -> float:

@@ -423,3 +423,43 @@ def test_periods_of_pandas(tmp_path: Path) -> None:
         (one,), said = found(tmp_path / name)
         assert isinstance(one, Table) and dict(zip(one.header, one.rows[0], strict=True)) == shown
         assert not any(one.rows[1]) and not said
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_column_of_midnights_is_a_column_of_dates(kind: str, tmp_path: Path) -> None:
+    """As in the CSV file that pandas writes of the same frame; a single other time, in a late batch, is enough."""
+    days = pandas.Series(pandas.date_range("2024-05-01", periods=5000))
+    at = days.where(days.index < 4999, days + pandas.Timedelta(hours=10))
+    zone = days.dt.tz_localize("UTC")
+    frame = pandas.DataFrame({"day": days.where(days.index != 1), "at": at, "zone": zone})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    getattr(frame, f"to_{kind}")(tmp_path / f"a.{kind}")
+    written = pandas.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
+    (one,), said = found(tmp_path / f"a.{kind}")
+    assert isinstance(one, Table) and not said
+    assert [row[0] for row in one.rows] == written["day"].to_list()
+    assert one.rows[0][1:] == ("2024-05-01T00:00:00", "2024-05-01T00:00:00+00:00")
+    assert one.rows[4999][1] == "2038-01-07T10:00:00"
+    frame[["day"]].assign(id=[f"d{k}" for k in frame.index], text="Rain.").iloc[:3].to_parquet(
+        tmp_path / "t.parquet"
+    )
+    with_day = pyfast.build_index(tmp_path / "t.parquet", tmp_path / "IDX")
+    assert with_day.corpus.metadata(int(with_day.passages[2]))["day"] == "2024-05-03"
+
+
+def test_the_number_of_a_row_counts_the_header_if_the_file_has_one(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"name": ["Ann", "Bob"], "age": [1, 2]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_excel(tmp_path / "b.xlsx", index=False)
+    frame.to_html(tmp_path / "c.html", index=False)
+    frame.to_parquet(tmp_path / "p.parquet")
+    frame.to_feather(tmp_path / "q.arrow")
+    frame.to_json(tmp_path / "r.json", orient="records")
+    frame.to_json(tmp_path / "s.jsonl", orient="records", lines=True)
+    table = {"kind": "table", "id": "t.jsonl", "title": "", "header": ["name"], "rows": [["Ann"], ["Bob"]]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(table))
+    tables = [one for one in found(tmp_path)[0] if isinstance(one, Table)]
+    assert {one.uri[0]: one.number_of(one.rows.index(("Bob", "2")[: len(one.header)])) for one in tables} == {
+        **dict.fromkeys("abc", 3),
+        **dict.fromkeys("pqrst", 2),
+    }

@@ -199,3 +199,21 @@ def test_runs_that_cannot_be_reused(tmp_path: Path) -> None:
     refused("format", old, kind=OtherBuildError)
     with pytest.raises(InputError, match="reuse need the folder of a run"):
         pyfast.answer(["Who?"], llm="instant", system="direct", options=RunOptions(reuse=old))
+
+
+def test_an_index_that_was_built_again_is_told_by_its_documents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are at commit 1, so their numbers say nothing."""
+    asked = tmp_path / "q.jsonl"
+    asked.write_text('{"id": "1", "question": "Where did rain fall?"}\n')
+    options: dict[str, Any] = {"index": tmp_path / "IDX", "llm": "instant", "system": "rag"}
+    corpora = []
+    for name, town in (("old", "Oslo"), ("new", "Rome")):
+        index = pyfast.build_index([{"id": "a", "text": f"In {town}."}], tmp_path / "IDX", overwrite=True)
+        corpora.append(f"{tmp_path / 'IDX'}, corpus {index.manifest['corpus'][:8]}")
+        reuse = [tmp_path / "old"] if name == "new" else []
+        pyfast.answer(asked, **options, run=tmp_path / name, options=RunOptions(reuse=reuse))
+    first, second = corpora
+    told = f"the index of this run ({first}) has other documents than that of the new run ({second})"
+    assert first != second and f"{tmp_path / 'old'}: {told}" in caplog.messages

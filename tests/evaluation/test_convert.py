@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyfast.commands.cli import app
 from pyfast.corpus.formats.files import published_set
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
-from pyfast.evaluation.data_sets import names
+from pyfast.evaluation.data_sets import _SOURCES, names
 
 HOTPOT = {
     "_id": "h1",
@@ -282,6 +283,37 @@ def test_real_samples_are_as_somebody_else_normalised_them(name: str, tmp_path: 
 
 def turns(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [turn for line in found for turn in line.get("turns", [line])]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("hotpotqa", '[{"question": "Who?"}]', "1: expected an object with the keys question, _id, context; "
+         "found an object with the keys question; the source of hotpotqa is, for example, hotpot_dev_dist"),
+        ("tatqa", '{"a": 1}', "a list of records, found an object with the keys a; .* tatqa_dataset_dev.json"),
+        ("triviaqa", '{"a": 1}', "expected a list of records, found an object with the keys a; "),
+        ("2wiki", "[7]", "record 1: expected an object with the keys .*; found 7; the source of 2wiki"),
+        ("popqa", "id\tquestion\n", "the columns id, question and possible_answers; found id, question; the"),
+        ("popqa", "", "the columns id, question and possible_answers; found an empty file; the source of"),
+        ("metaqa", "hello", "there is no kb.txt in its folder .*; the source of metaqa is, for example, qa_"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused_by_what_it_has(name: str, content: str, told: str, tmp_path: Path) -> None:
+    source = tmp_path / "a" / "b" / "c" / "file.json"
+    source.parent.mkdir(parents=True)
+    source.write_text(content)
+    with pytest.raises(InputError, match=f"file.json[:,] .*{told}"):
+        pyfast.convert(name, source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_data_set_has_an_example_of_its_source() -> None:
+    """Those of the docs."""
+    rows = (Path(__file__).resolve().parents[2] / "docs/data.md").read_text(encoding="utf-8").splitlines()
+    documented = {row.split("`")[1]: row for row in rows if row.startswith("| `")}
+    for name in names():
+        for word in re.findall(r"[\w/.-]+\.(?:jsonl?|tsv|txt)", _SOURCES[name]):
+            assert word in documented[name], name
 
 
 def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:

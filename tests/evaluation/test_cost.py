@@ -287,8 +287,17 @@ def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path
     took = run(160, "second")
     assert one.hours is not None and one.hours.value * 3600 == pytest.approx(took, rel=0.25)
     assert max(one.shares.values()) == one.shares["llm"] > 0.8
+    assert one.in_progress == pytest.approx(8, rel=0.2)
+    asked = tmp_path / "asked.csv"
+    asked.write_text("question\n" + "Who?\n" * 160)
+    dry = ["answer", str(asked), "--system", "direct", "--dry-run", "--from", str(tmp_path / "first")]
+    for concurrency, is_other in (([], False), (["--concurrency", "32"], True)):
+        told = CliRunner().invoke(app, [*dry, *concurrency]).stdout
+        assert f"times are for {one.in_progress:.1f} questions at once, as the earlier run implies" in told
+        assert (", not for --concurrency 32" in told) == is_other
     four = pyfast.estimate(160, system="direct", based_on=tmp_path / "first", workers=4)
     assert four.hours is not None and four.hours.value == pytest.approx(one.hours.value / 4)
+    assert four.in_progress == pytest.approx(4 * one.in_progress)
     with pytest.raises(InputError, match="together with an earlier run"):
         pyfast.estimate(10)
     with pytest.raises(InputError, match="workers: expected"):

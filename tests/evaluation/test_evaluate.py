@@ -18,9 +18,10 @@ from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, TraceWriter
 from pyfast.errors import InputError
 from pyfast.evaluation import Gold, Row, bootstrap_interval, evaluate, of_each
-from pyfast.evaluation.evaluate import ratio_intervals
+from pyfast.evaluation.evaluate import ratio_intervals, read_answers
 from pyfast.evaluation.gold import answer_type
 from pyfast.evaluation.metrics import FIGURES
+from pyfast.evaluation.predictions import write_predictions
 from pyfast.evaluation.texts import bertscore_of, rouge_l
 
 
@@ -88,6 +89,32 @@ def test_means_by_type_and_over_all(tmp_path: Path) -> None:
     assert all(f.low <= f.value <= f.high for row in report.rows for f in row.figures.values())
     assert report.questions[1].figures["f1"] == pytest.approx(2 / 3)
     assert orjson.loads(orjson.dumps(report.as_json()))["not_run"] == ["f"]
+
+
+def test_what_a_failed_question_found_is_no_evidence(tmp_path: Path) -> None:
+    """All figures are those of a failure that had found nothing; its trace stays readable for metrics."""
+    traced = list[Any]()
+
+    @of_each
+    def reached(record: Record, gold: Gold) -> dict[str, float]:
+        traced.append(record.trace)
+        return {}
+
+    gold = {"answers": ["Io"], "supporting": ["x"], "supporting_facts": [["x", 0]], "sentence_starts": {"x": [0]}}
+    asked = lines(tmp_path / "gold.jsonl", *({"id": id, **gold} for id in "ab"))
+    metrics = ["em_f1", "evidence", "selection", "hotpotqa", "musique", reached]
+    reports, predicted = [], []
+    for name, uris in (("with", ["x"]), ("without", [])):
+        failed = {**answered("a", None, *uris, state="failed", hops=2), "reason": "?", "error": "internal"}
+        folder = run(tmp_path / name, failed, answered("b", "Io"))
+        reports.append(pyfast.evaluate(folder, asked, metrics=metrics))
+        records = list(read_answers(folder / "answers.jsonl"))
+        write_predictions(tmp_path / f"{name}.json", "hotpotqa", records, asked)
+        assert len(records[0].evidence) == len(uris)  # It is still there for people.
+        predicted.append(json.loads((tmp_path / f"{name}.json").read_text()))
+    assert reports[0].rows == reports[1].rows and reports[0].rows[0]["evidence_recall"].value == 0
+    assert reports[0].questions[0].figures == reports[1].questions[0].figures
+    assert predicted[0] == predicted[1] and traced[0] == {"hops": 2}
 
 
 def test_abstention_and_selection_are_shares(tmp_path: Path) -> None:
@@ -404,4 +431,5 @@ def test_positions_apply_to_all_questions_of_the_file(tmp_path: Path, caplog: py
     why = "the supporting facts are not scored, because no question of the gold has `sentence_starts`"
     assert caplog.messages == [f"the run: {why}"]
     evaluate(answers, tmp_path / "gold.jsonl", ["em_f1", "evidence"])
+    evaluate(answers, tmp_path / "gold.jsonl", ["2wiki"], figures=["em", "f1"])
     assert len(caplog.messages) == 1

@@ -104,6 +104,29 @@ def test_gold_of_columns_needs_an_id(tmp_path: Path) -> None:
         pyfast.evaluate(run, tmp_path / "gold.csv")
 
 
+def test_the_columns_of_a_gold_file_are_named(tmp_path: Path) -> None:
+    """The names that the run was started with still apply; those of the gold file come first."""
+    asked, gold = tmp_path / "q.csv", tmp_path / "gold.csv"
+    asked.write_text("No,Ask\n15,Where?\n9,When?\n")
+    options = pyfast.RunOptions(columns={"id": "No", "question": "Ask"})
+    run = pyfast.answer(asked, index=None, llm="instant", system="direct", run=tmp_path / "R", options=options)
+    right = {record.id: record.answer for record in run.records}
+    gold.write_text(f"No,Antwort,answers\n15,{right['15']},Rome\n9,1971,1900\n")
+    report = pyfast.evaluate(run, (gold, {"answers": "Antwort"}))
+    assert {one.id: one.figures["em"] for one in report.questions} == {"15": 1, "9": 0}
+    for command in (["evaluate", "--json"], ["show", "15"], ["export", "--out", str(tmp_path / "out.jsonl")]):
+        name, *more = command
+        given = [name, str(run.path), *more, "--gold", str(gold), "--column", "answers=Antwort"]
+        done = CliRunner().invoke(app, given)
+        assert done.exit_code == 0 and (name != "evaluate" or '"em":{"value":0.5' in done.output), done.output
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert first["gold"] == [right["15"]] and first["em"] == 1
+    refused = CliRunner().invoke(app, ["evaluate", str(run.path), "--column", "answers=Antwort"])
+    assert isinstance(refused.exception, InputError) and "only be used with --gold" in str(refused.exception)
+    with pytest.raises(InputError, match="there is no column 'Anwort'; did you mean Antwort"):
+        pyfast.evaluate(run, (gold, {"answers": "Anwort"}))
+
+
 def test_values_of_pandas_in_mappings(tmp_path: Path) -> None:
     days = [datetime(2026, 1, 22), pd.Timestamp(2026, 1, 22), pd.NA, pd.NaT]
     asked = [{"id": str(n), "question": ASKED, "answers": day, "team": np.nan} for n, day in enumerate(days)]

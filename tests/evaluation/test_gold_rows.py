@@ -52,7 +52,9 @@ QUESTIONS = [
 RIGHT = {"right row", "no row", "right triple", "text", "named row", "named cell", "named in triple"}
 
 
-def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> None:
+def test_the_row_with_the_answer_counts(
+    index: pyfast.Index, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     questions = tmp_path / "q.jsonl"
     questions.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
     run = pyfast.answer(
@@ -81,7 +83,18 @@ def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> 
             words = normalise(record.evidence[0].snippet)
             assert any(normalise(answer) in words for answer in gold["answers"]) == (record.id in RIGHT)
     shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--metric", "evidence"]).stdout
-    assert "1 question is scored with any row, as no gold row has the answer" in shown
+    note = "1 question is scored with any row, as no gold row has the answer"
+    assert note in shown
+    for only in (["--metric", "em_f1"], ["--figure", "em"]):  # without a figure of evidence
+        assert note not in CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), *only]).stdout
+    assert (
+        note in CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--figure", "evidence_recall"]).stdout
+    )
+    (tmp_path / "moved").mkdir()
+    index.folder.rename(tmp_path / "moved" / "IDX")
+    pyfast.evaluate(tmp_path / "run", figures=["em"])
+    assert not any("any row of a gold table counts" in message for message in caplog.messages)
+    (tmp_path / "moved" / "IDX").rename(index.folder)
 
 
 def test_a_part_of_a_word_is_no_answer(index: pyfast.Index, tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from scripted import KINDS, Scripted
 
 import pyfast
 from pyfast.api.judgement import judge_answers
+from pyfast.engine import Record
 from pyfast.errors import InputError
-from pyfast.evaluation import exact_match
+from pyfast.evaluation import evaluate, exact_match
 from pyfast.evaluation.judge import PROMPTS, judged_by
 from pyfast.llm import Request
 
@@ -138,6 +139,16 @@ def test_a_failed_judgement_is_left_out(answered: tuple[Path, Any], tmp_path: Pa
     assert figures["judged_correct"].questions == 1  # the abstention
     with pytest.raises(InputError, match="not a run folder"):
         judged_by(tmp_path / "nowhere")
+
+
+def test_a_failure_is_no_right_abstention(answered: tuple[Path, Any], tmp_path: Path) -> None:
+    judge_answers(answered[0], judged=tmp_path / "J", llm=judge())
+    (silent,) = [one for one in pyfast.Run(answered[0]).records if one.answer is None]
+    gold = [{"id": silent.id, "answerable": False}]
+    failed = Record(silent.id, "failed", reason="?")
+    for record, right in ((silent, 1), (failed, 0)):
+        report = evaluate([record], gold, ["em_f1", judged_by(tmp_path / "J")])
+        assert report.rows[0]["judged_correct"].value == report.rows[0]["em"].value == right
 
 
 def test_the_figures_of_judges_are_compared(answered: tuple[Path, Any], tmp_path: Path) -> None:

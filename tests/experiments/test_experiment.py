@@ -461,6 +461,15 @@ BROKEN = System("broken", _broken, Settings, (), needs_index=False)
 LOST = System("lost", _lost, Settings, (), needs_index=False)
 
 
+def test_a_single_row_is_compared_with_nothing(data: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('sets = ["moons"]\nmetrics = ["em_f1"]\n[[rows]]\nname = "RAG"\nsystem = "rag"\n')
+    given = [str(plan), "--data", str(data), "--out", str(tmp_path / "E"), "--llm", "instant", "--limit", "4"]
+    done = CliRunner().invoke(app, ["experiment", *given, "--compare"])
+    assert done.exit_code == 0 and done.output.endswith("nothing to compare: only the row RAG was run\n")
+    assert "p (Holm)" not in done.output and not list((tmp_path / "E").glob("comparisons.*"))
+
+
 def test_failed_questions_are_seen_everywhere(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

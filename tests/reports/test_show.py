@@ -187,12 +187,14 @@ def test_gold_sentences_mark_their_passage_alone(tmp_path: Path) -> None:
     run = pyfast.answer([question], index=index, llm="instant", system="rag", run=tmp_path / "run")
     starts = sorted(item.offsets[0] for item in run.records[0].evidence if item.uri == "titan")
     assert len(starts) == 3
-    facts = {"supporting_facts": [["titan", 1]], "sentence_starts": {"titan": starts}}
+    facts, of_titan = {"supporting_facts": [["titan", 1]]}, {"sentence_starts": {"titan": starts}}
+    other = {"id": "other", "answers": ["y"], **of_titan}  # A question need not repeat the sentences of another.
     for given, marks in (
-        (question, {"1655": "*", "1671": "*"}),
-        ({**question, **facts}, {"1655": "o", "1671": "*"}),
+        ([question], {"1655": "*", "1671": "*"}),
+        ([{**question, **facts, **of_titan}], {"1655": "o", "1671": "*"}),
+        ([{**question, **facts}, other], {"1655": "o", "1671": "*"}),
     ):
-        shown = pyfast.show(run, "q0", [given]).splitlines()
+        shown = pyfast.show(run, "q0", given).splitlines()
         assert {year: line[3] for line in shown for year in marks if year in line} == marks
         assert [line[3] for line in shown if "Io is not" in line] == [" "]
 

@@ -212,6 +212,28 @@ def test_nothing_is_deleted_that_may_be_there(corpus: Path, caplog: pytest.LogCa
         pyfast.sync_documents(index, [corpus, corpus.parent / "e"])
 
 
+def test_an_update_names_the_same_stale_documents_as_a_sync(tmp_path: Path) -> None:
+    folder, index = tmp_path / "d", tmp_path / "IDX"
+    write(folder, "a.csv", "gone.txt")
+    (folder / "r.jsonl").write_text('{"id": "x", "text": "Rain fell."}\n{"id": "y", "text": "Snow fell."}\n')
+    pyfast.build_index(folder, index)
+    shutil.copytree(index, tmp_path / "COPY")
+    (folder / "a.csv").write_bytes(b"PK\x03\x04" + bytes(40))
+    (folder / "r.jsonl").write_text('{"id": "x", "text": "Hail fell."}\n{"id": "y", "te\n')
+    (folder / "gone.txt").unlink()
+    shown = {}
+    for name, made in (("update", index), ("sync", tmp_path / "COPY")):
+        done = CliRunner().invoke(app, ["corpus", name, str(made), str(folder)])
+        shown[name] = {line for line in done.stdout.splitlines() if line.startswith("kept: ")}
+        assert done.exit_code == 2 and "1 replaced, 3 kept" in done.stdout
+    assert shown["update"] == shown["sync"] == {"kept: a.csv", "kept: gone.txt", "kept: y"}
+    # Without the broken records, only the broken file's documents are known to be stale.
+    assert pyfast.update_documents(index, folder / "a.csv").uris["kept"] == ["a.csv"]
+    write(tmp_path / "e", "other.txt")
+    pyfast.update_documents(index, tmp_path / "e")
+    assert pyfast.update_documents(index, folder).uris["kept"] == ["a.csv"]  # "y" may now come from "e".
+
+
 @pytest.mark.parametrize("broken", [b"PK", None])
 def test_only_documents_of_a_file_that_cannot_be_read_stay(corpus: Path, broken: bytes | None) -> None:
     """Also of a part of it, here a formula without a value. What they are called, its own name says."""

@@ -67,8 +67,8 @@ class Change:
     unchanged: int = 0
     """The number of given documents that the index already contains, and that therefore change nothing"""
     kept: int = 0
-    """The number of documents that `sync_documents` kept because their files, or parts of these files, cannot be
-    read. Searches still find them"""
+    """The number of documents that stayed in an earlier version because their files, or parts of these files,
+    cannot be read. Searches still find them"""
     renamed: tuple[tuple[str, str], ...] = ()
     """The old and the new uri of each renamed file, if `sync_documents` made the change. The other numbers do not
     count their documents"""
@@ -163,6 +163,7 @@ def add_documents(
     replace: bool = False,
     roots: Mapping[Root, str] | None = None,
     files: Set[str] = frozenset(),
+    partial: Set[str] = frozenset(),
     within: Callable[[], Sequence[str]] = tuple,
     stays: Callable[[str], bool] = lambda uri: False,
     dry_run: bool = False,
@@ -178,6 +179,7 @@ def add_documents(
         files: The uris of the files whose documents are all among `documents`. Documents of an earlier version of
             such a file that the file no longer contains are deleted. After all documents are read, the set must
             be complete.
+        partial: The uris of files that were not read completely, likewise. Their earlier documents are kept.
         within: A function that is called after all documents are read. All other documents whose uris begin with
             one of the strings that it returns are deleted.
         stays: A function that is called after `within`, with the uri of a document that would be deleted, or of
@@ -204,9 +206,10 @@ def add_documents(
             changed, parameters = [k for k, uri in enumerate(uris) if uri not in same], writer.parameters
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
-        kept = [uri for uri in lost if stays(uri) or stays(_file_of(uri))]
+        earlier = [uri for uri in (writer.of_files(partial) if partial else ()) if uri not in digests]
+        kept = list(dict.fromkeys([*earlier, *(uri for uri in lost if stays(uri) or stays(_file_of(uri)))]))
         for uri in kept:
-            del lost[uri]
+            lost.pop(uri, None)
         gone = {uri: place for uri, place in writer.of_files(files).items() if uri not in digests} if files else {}
         new = [k for k in range(part.corpus.documents) if part.corpus.uri(k) not in existing]
         moved = _moved(map(writer.document, lost.values()), map(part.corpus.document, new if lost else ()))
