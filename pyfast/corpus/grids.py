@@ -751,37 +751,6 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
 
 
-_RAISED = re.compile(r"\s*[-+\u2212]?[0-9]")
-# Letters too where they are a power: 10^n, (1+r)^t. Not so in 2nd, 1er and 2e.
-_RAISED_LETTER = re.compile(r"\s*[-+\u2212]?(?![eo]\b)[^\W\d_](?:\s*[-+\u2212*/,]\s*\w+)*\s*")
-_POWER = re.compile(r"[\d)\]}]$")
-_BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
-
-
-def raised(before: str, text: str) -> str:
-    """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
-    `^` before it, so that it does not become part of another number or of a word: `10^6`, `Rome^2`. So has a
-    letter behind a number or a closing bracket: `10^n`."""
-    letter = _RAISED_LETTER.fullmatch(text) and _POWER.search(before)
-    return f"^{text}" if letter or (_BEFORE_RAISED.search(before) and _RAISED.match(text)) else text
-
-
-def struck(text: str) -> str:
-    """Mark a text that is struck through, and so no longer holds, as Markdown does: `~~99 €~~`. The marks are
-    written by `with_strikes`."""
-    said = text.strip()
-    return text.replace(said, f"{_STRUCK}{said}{_HOLDS}") if said else text
-
-
-def with_strikes(text: str) -> str:
-    """Write the marks of struck texts: one pair for neighbours, and apart from the words beside it."""
-    if _STRUCK not in text:
-        return text
-    text = _STRUCK_ON.sub(r"\1", text)
-    text = _BESIDE_STRUCK.sub(lambda found: f" {found[0]}" if found[0] == _STRUCK else f"{found[0]} ", text)
-    return text.replace(_STRUCK, "~~").replace(_HOLDS, "~~")
-
-
 def alternative(said: str) -> str:
     """Return the text that stands for an image, on one line. Names of files and words such as `logo` say nothing,
     and programs write others by themselves: for these, an empty text."""
@@ -789,10 +758,6 @@ def alternative(said: str) -> str:
     return "" if _NO_ALTERNATIVE.fullmatch(said) else said
 
 
-# Noncharacters, which no file has
-_STRUCK, _HOLDS = "\ufdd0", "\ufdd1"
-_STRUCK_ON = re.compile(f"{_HOLDS}(\\s*){_STRUCK}")
-_BESIDE_STRUCK = re.compile(f"(?<=\\w){_STRUCK}|{_HOLDS}(?=\\w)")
 _NO_ALTERNATIVE = re.compile(
     r"\S*\.(?:png|jpe?g|gif|svg|webp|avif|bmp|tiff?|emf|wmf|ico)|(?:avatar|icon|image|img|logo|photo|picture|thumbnail)?"
     r"|.*(?:Description automatically generated|AI-generated content may be incorrect).*",

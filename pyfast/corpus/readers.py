@@ -26,7 +26,7 @@ import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, Table, TextDocument, Unread, with_metadata
 from pyfast.corpus.encode import digest_of
 from pyfast.corpus.formats.delimited import read_table, read_triples
-from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends, without_colours
+from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends
 from pyfast.corpus.formats.html import read_html
 from pyfast.corpus.formats.markdown import read_markdown
 from pyfast.corpus.formats.office import read_docx, read_pptx
@@ -543,7 +543,7 @@ def _leads_round(real: str, source: Path) -> bool:
 
 
 def _read_text(uri: str, path: Path) -> Iterator[Document]:
-    yield TextDocument(uri, path.stem, with_line_ends(without_colours(read_text(path))))
+    yield TextDocument(uri, path.stem, with_line_ends(read_text(path)))
 
 
 TEXT = Reader(("*.txt", "*.text"), _read_text)

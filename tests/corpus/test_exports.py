@@ -129,6 +129,32 @@ def test_sequences_for_terminals_are_left_out(sequence: str, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("end", ["", "\x1a", "\n\x1a", "\r\n\x1a\x1a"])
+def test_the_end_of_a_file_of_dos_is_no_row(end: str, tmp_path: Path) -> None:
+    for name, text in (("a.csv", "Name,City\nHolm,Odda"), ("a.tsv", "Name\tCity\nHolm\tOdda")):
+        (tmp_path / name).write_bytes((text + end).encode())
+        (table,), said = found(tmp_path / name)
+        assert isinstance(table, Table) and list(table.rows) == [("Holm", "Odda")] and not said
+    (tmp_path / "triples.tsv").write_bytes(f"Odda\tin\tNorway{end}".encode())
+    (graph,), said = found(tmp_path / "triples.tsv")
+    assert isinstance(graph, KnowledgeGraph) and len(graph.triples) == 1 and not said
+
+
+def test_sequences_for_terminals_in_other_files(tmp_path: Path) -> None:
+    red = "\x1b[31mred\x1b[0mdish"
+    (tmp_path / "a.csv").write_text(f"Name,Colour\nHolm,{red}\n")
+    (tmp_path / "b.md").write_text(f"It is {red}.\n")
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": f"It is {red}."}))
+    (tmp_path / "d.json").write_text(json.dumps([{"log": red, "level": "low"}]))
+    index = pyfast.build_index(tmp_path, tmp_path / "IDX")
+    assert [index.corpus.render(int(place)) for place in index.passages] == [
+        "a | Name: Holm | Colour: reddish",
+        "b. It is reddish.",
+        "It is reddish.",
+        "d | log: reddish | level: low",
+    ]
+
+
 def test_what_never_ends_for_a_terminal_is_kept(tmp_path: Path) -> None:
     """A text for a terminal has a bound, so that a lost end costs no page."""
     (tmp_path / "ci.txt").write_text(text := "\x1bPstart " + "word " * 500 + "\x1b\\end")

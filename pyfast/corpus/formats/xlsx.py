@@ -22,6 +22,7 @@ from pyfast.corpus.documents import Document, Unread, noted
 from pyfast.corpus.formats.drawings import A, choose, diagram, not_read, objects, paragraphs, parsed
 from pyfast.corpus.formats.files import check_archive, check_cells
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in
+from pyfast.corpus.rendering import SHIFTS, struck, with_marks
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
@@ -160,7 +161,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             cell = super().parse_cell(element)
             value, place, is_time = cell["value"], (cell["row"], cell["column"]), False
             if isinstance(value, list):
-                value = _with_powers(value, font_of(cell["style_id"]), signs)
+                value = _of_runs(value, font_of(cell["style_id"]), signs)
             elif isinstance(value, str):
                 value = shown_in(font_of(cell["style_id"]), value, signs)
             kind = type(value)
@@ -263,17 +264,16 @@ def _related(book: Any, place: str) -> dict[str, tuple[str, str]]:
     return {it.Id: (it.Type.rpartition("/")[2], it.target) for it in get_dependents(book._archive, names)}
 
 
-def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
-    """Join the differently formatted texts of a cell. A power, such as 10 with a raised 6, is written so that it
-    does not become a different number, and a footnote mark so that it does not become part of a word."""
-    text, before = "", False
+def _of_runs(runs: list[Any], font: str, signs: dict[str, None]) -> str:
+    """Join the differently formatted texts of a cell."""
+    text = ""
     for run in runs:
-        is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
         said = shown_in(font if isinstance(run, str) else run.font.rFont or "", str(run), signs)
-        said = grids.raised(text, said) if is_raised and not before else said
-        text += grids.struck(said) if not isinstance(run, str) and run.font.strike else said
-        before = is_raised
-    return grids.with_strikes(text)
+        if not isinstance(run, str):
+            said = said.join(SHIFTS.get((run.font.vertAlign or "")[:3], ("", "")))
+            said = struck(said) if run.font.strike else said
+        text += said
+    return with_marks(text)
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
