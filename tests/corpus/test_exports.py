@@ -449,3 +449,22 @@ def test_periods_of_pandas(tmp_path: Path) -> None:
         (one,), said = found(tmp_path / name)
         assert isinstance(one, Table) and dict(zip(one.header, one.rows[0], strict=True)) == shown
         assert not any(one.rows[1]) and not said
+
+
+SHEET = """<table class="waffle"><thead><tr><th class="row-header freezebar-vertical-handle"></th>
+<th class="column-headers-background">A</th>{shim}<th class="column-headers-background">B</th></tr></thead><tbody>
+<tr>{head}1</div></th><td>Product</td>{cell}<td class="s0">Price</td></tr>
+<tr><th class="freezebar-cell row-header-shim row-headers-background"></th><td class="freezebar-cell"></td>{cell}
+<td class="freezebar-cell"></td></tr>
+<tr>{head}2</div></th><td>Lamp</td>{cell}<td class="s1">42</td></tr>
+<tr>{head}3</div></th><td></td>{cell}<td></td></tr><tr>{head}4</div></th><td>Rope</td>{cell}<td>5</td></tr></table>"""
+
+
+@pytest.mark.parametrize("cell", ["", '<td class="freezebar-cell"></td>'])
+def test_a_page_of_a_google_sheet(cell: str, tmp_path: Path) -> None:
+    head = '<th id="0R0" class="row-headers-background"><div class="row-header-wrapper">'
+    shim = '<th class="freezebar-cell"></th>' if cell else ""
+    (tmp_path / "Prices.html").write_text(SHEET.format(head=head, cell=cell, shim=shim))
+    (table,), said = found(tmp_path / "Prices.html")
+    assert isinstance(table, Table) and not said and table.header == ("Product", "Price")
+    assert list(table.rows) == [("Lamp", "42"), ("Rope", "5")]

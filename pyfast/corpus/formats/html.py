@@ -64,6 +64,13 @@ _BROWSERS = {
 }
 
 
+# The letters of columns, the numbers of rows, and what freezes some of them, in a sheet of Google
+_LABELS_OF_SHEET = (
+    ".waffle:has(th.row-headers-background) thead, .waffle tr:has(> .row-header-shim), "
+    ".waffle th.row-headers-background, .waffle .freezebar-cell"
+)
+
+
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the text and the tables of a page, as far as a browser shows them. If the page does not name its
     encoding, it is guessed as for text files."""
@@ -112,6 +119,8 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
 
     soup: Any = BeautifulSoup(page, "lxml", from_encoding=encoding)
     _style(soup)
+    for it in soup.select(_LABELS_OF_SHEET) if soup.find("table", class_="waffle") else ():
+        it.extract()
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":
             above, said = it.parent, _equation(it)
