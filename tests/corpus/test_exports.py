@@ -468,3 +468,45 @@ def test_a_page_of_a_google_sheet(cell: str, tmp_path: Path) -> None:
     (table,), said = found(tmp_path / "Prices.html")
     assert isinstance(table, Table) and not said and table.header == ("Product", "Price")
     assert list(table.rows) == [("Lamp", "42"), ("Rope", "5")]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.txt"])
+@pytest.mark.parametrize(
+    ("text", "header", "rows"),
+    [
+        (
+            '"mpg" "cyl"\n"Mazda RX4" 21 6\n"Datsun 710" 22.8 4\n',
+            ("", "mpg", "cyl"),
+            [("Mazda RX4", "21", "6"), ("Datsun 710", "22.8", "4")],
+        ),
+        (
+            '"name" "city" "since"\r\n"1" "Holm" "New \\"York\\"" NA\r\n"2" "Berg" "Bonn" 2024-05-01\r\n',
+            ("", "name", "city", "since"),
+            [("1", "Holm", 'New "York"', "NA"), ("2", "Berg", "Bonn", "2024-05-01")],
+        ),
+        ('"x" "y"\n1 TRUE\n-3,5 1e+05\n', ("x", "y"), [("1", "TRUE"), ("-3,5", "1e+05")]),
+    ],
+)
+def test_tables_that_r_writes_with_blanks(
+    name: str, text: str, header: tuple[str, ...], rows: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    (table,), said = found(tmp_path / name)
+    assert isinstance(table, Table) and (table.header, list(table.rows), table.uri) == (header, rows, name)
+    assert all(one.startswith("remark: ") for one in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x y\n1 2\n3 4\n",
+        '"Hello" he said.\n"Hello" she replied.\n',
+        '"To be" "or" "not"\n"to" "be" "that"\n"is" "the" "question"\n',
+        '"x" "y"\n1 2\n3\n',
+        '"x" "y"\n1 2\n',
+    ],
+)
+def test_texts_with_quotes_are_no_tables(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    (document,), _ = found(tmp_path / "a.txt")
+    assert isinstance(document, TextDocument) and document.text == text
