@@ -446,10 +446,13 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
         return [], start
     below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
     # A row index without a name leaves the corner above it empty.
-    named = all(cells[head][len(cells[head]) - len(names) :]) and (
-        (last is not None and head < last)
-        or _names_columns(cells[head], below_head)
-        or (last is None and _is_form(cells[head : head + MOST_ABOVE]))
+    named = (last is None and _continues(grid, head)) or (
+        all(cells[head][len(cells[head]) - len(names) :])
+        and (
+            (last is not None and head < last)
+            or _names_columns(cells[head], below_head)
+            or (last is None and _is_form(cells[head : head + MOST_ABOVE]))
+        )
     )
     captions: list[str] = []
     for row, below in pairwise(filled):
@@ -550,13 +553,18 @@ def _continues(grid: Grid, row: int) -> bool:
     if not grouped:
         # Heads without spans: names stand where the row above has gaps, and gaps where it has names.
         under = [column for column, (name, _) in enumerate(pairs) if not name]
+        names = list(filter(None, above))
+        if any(is_number(it) and not time_of(it) for it in names):
+            return False
+        if under[:1] == [0]:  # Below an empty corner, a row that can only be a header has all names.
+            first = int(not below[0])
+            rows = [it[first:] for it in grid.cells[row + 2 :]]
+            return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], rows)
         return (
             bool(under)
             and all(pairs[column][1] for column in under)
             and any(name and not it for name, it in pairs)
             and all(column == 0 or pairs[column - 1][1] for column in under)
-            and 0 not in under
-            and not any(map(is_number, filter(None, above)))
             and _filled(values) > len(under)
         )
     return all(pairs[column][1] for column in grouped) and not any(name and it for name, it in outside)

@@ -491,12 +491,13 @@ def test_charts_of_slides(tmp_path: Path) -> None:
     chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 9999, 9999, bars).chart
     chart.has_title = True
     chart.chart_title.text_frame.text = "Turnover"
+    chart.value_axis.axis_title.text_frame.text = "Million NOK"
     points = XyChartData()
     points.add_series("xy").add_data_point(1, 2)
     slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 9999, 9999, points)
     file.save(tmp_path / "a.pptx")
     (_, table), (unread,) = found(tmp_path / "a.pptx")
-    assert isinstance(table, Table) and table.section == "Sales > Turnover"
+    assert isinstance(table, Table) and table.section == "Sales > Turnover (Million NOK)"
     assert [table.header, *table.rows] == [("", "Units sold"), ("North", "17"), ("South", "29.5")]
     assert unread.missing and unread.reason.startswith("slide 1: a chart")
 

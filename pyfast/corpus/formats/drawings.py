@@ -81,6 +81,36 @@ def _in_order(data: Any) -> Iterator[str]:
             waiting += [inside for _, inside in sorted(below[key], reverse=True)]
 
 
+def charts(tree: Any, data_of: Callable[[str], bytes]) -> list[str]:
+    """What charts say beside their values, as in `diagram`."""
+    try:
+        ids = (it.get(f"{_RELATION}id", "") for it in tree.iterchildren("{*}chart"))
+        return [said for key in ids for said in beside_values(parsed(data_of(key)))]
+    except (KeyError, SyntaxError):
+        return []
+
+
+def beside_values(chart: Any) -> list[str]:
+    """The titles of a chart, and the names of series and other texts that are in no cell."""
+    own = [it for it in chart.iter("{*}tx") if next(it.iter("{*}f"), None) is None]
+    texts = [said for it in own if not it.getparent().tag.endswith("}title") for said in _in_chart(it)]
+    return list(filter(None, [titles(chart), "; ".join(texts)]))
+
+
+def titles(chart: Any) -> str:
+    """The title of a chart, with those of its axes in brackets."""
+    found = [(it.getparent().tag, " ".join(_in_chart(it))) for it in chart.iter("{*}title")]
+    axes = ", ".join(said for above, said in found if said and not above.endswith("}chart"))
+    own = " ".join(said for above, said in found if above.endswith("}chart"))
+    return f"{own} ({axes})".strip() if axes else own
+
+
+def _in_chart(element: Any) -> list[str]:
+    """The texts within a part of a chart, without fields such as `[VALUE]`."""
+    found = [*paragraphs(element), *((it.text or "").strip() for it in element.iter("{*}v"))]
+    return [said for said in found if said and not said.startswith("[")]
+
+
 def objects(tree: Any) -> Counter[str]:
     """Count the objects whose content is not read, by their kinds. Diagrams are among them."""
     found = tree.iter(f"{A}graphicData", *(f"{{*}}{name}" for name in ("OLEObject", "altChunk", "subDoc")))

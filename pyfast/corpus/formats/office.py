@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread, noted
-from pyfast.corpus.formats.drawings import A, M, choose, diagram, equation, not_read, objects
+from pyfast.corpus.formats.drawings import A, M, choose, diagram, equation, not_read, objects, titles
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, sign_of
 from pyfast.corpus.formats.xlsx import in_form
@@ -468,8 +468,7 @@ def _said_in(shape: Any) -> bool:
 
 def _add_chart(chart: Any, text: Text) -> None:
     """Add a chart as a table: a row for each category, a column for each series."""
-    is_named = chart.has_title and chart.chart_title.has_text_frame
-    title = chart.chart_title.text_frame.text.strip() if is_named else ""
+    title = titles(chart._chartSpace)
     since_1904 = chart._chartSpace.date_1904
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
