@@ -446,10 +446,13 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
         return [], start
     below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
     # A row index without a name leaves the corner above it empty.
-    named = all(cells[head][len(cells[head]) - len(names) :]) and (
-        (last is not None and head < last)
-        or _names_columns(cells[head], below_head)
-        or (last is None and _is_form(cells[head : head + MOST_ABOVE]))
+    named = (last is None and _continues(grid, head)) or (
+        all(cells[head][len(cells[head]) - len(names) :])
+        and (
+            (last is not None and head < last)
+            or _names_columns(cells[head], below_head)
+            or (last is None and _is_form(cells[head : head + MOST_ABOVE]))
+        )
     )
     captions: list[str] = []
     for row, below in pairwise(filled):
@@ -550,13 +553,18 @@ def _continues(grid: Grid, row: int) -> bool:
     if not grouped:
         # Heads without spans: names stand where the row above has gaps, and gaps where it has names.
         under = [column for column, (name, _) in enumerate(pairs) if not name]
+        names = list(filter(None, above))
+        if any(is_number(it) and not time_of(it) for it in names):
+            return False
+        if under[:1] == [0]:  # Below an empty corner, a row that can only be a header has all names.
+            first = int(not below[0])
+            rows = [it[first:] for it in grid.cells[row + 2 :]]
+            return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], rows)
         return (
             bool(under)
             and all(pairs[column][1] for column in under)
             and any(name and not it for name, it in pairs)
             and all(column == 0 or pairs[column - 1][1] for column in under)
-            and 0 not in under
-            and not any(map(is_number, filter(None, above)))
             and _filled(values) > len(under)
         )
     return all(pairs[column][1] for column in grouped) and not any(name and it for name, it in outside)
@@ -751,37 +759,6 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
     return replace(table, rows=rows, links=tuple(sorted(links))), texts
 
 
-_RAISED = re.compile(r"\s*[-+\u2212]?[0-9]")
-# Letters too where they are a power: 10^n, (1+r)^t. Not so in 2nd, 1er and 2e.
-_RAISED_LETTER = re.compile(r"\s*[-+\u2212]?(?![eo]\b)[^\W\d_](?:\s*[-+\u2212*/,]\s*\w+)*\s*")
-_POWER = re.compile(r"[\d)\]}]$")
-_BEFORE_RAISED = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
-
-
-def raised(before: str, text: str) -> str:
-    """Write a raised text behind the text before it. A number, which is a power or the mark of a footnote, has a
-    `^` before it, so that it does not become part of another number or of a word: `10^6`, `Rome^2`. So has a
-    letter behind a number or a closing bracket: `10^n`."""
-    letter = _RAISED_LETTER.fullmatch(text) and _POWER.search(before)
-    return f"^{text}" if letter or (_BEFORE_RAISED.search(before) and _RAISED.match(text)) else text
-
-
-def struck(text: str) -> str:
-    """Mark a text that is struck through, and so no longer holds, as Markdown does: `~~99 €~~`. The marks are
-    written by `with_strikes`."""
-    said = text.strip()
-    return text.replace(said, f"{_STRUCK}{said}{_HOLDS}") if said else text
-
-
-def with_strikes(text: str) -> str:
-    """Write the marks of struck texts: one pair for neighbours, and apart from the words beside it."""
-    if _STRUCK not in text:
-        return text
-    text = _STRUCK_ON.sub(r"\1", text)
-    text = _BESIDE_STRUCK.sub(lambda found: f" {found[0]}" if found[0] == _STRUCK else f"{found[0]} ", text)
-    return text.replace(_STRUCK, "~~").replace(_HOLDS, "~~")
-
-
 def alternative(said: str) -> str:
     """Return the text that stands for an image, on one line. Names of files and words such as `logo` say nothing,
     and programs write others by themselves: for these, an empty text."""
@@ -789,10 +766,6 @@ def alternative(said: str) -> str:
     return "" if _NO_ALTERNATIVE.fullmatch(said) else said
 
 
-# Noncharacters, which no file has
-_STRUCK, _HOLDS = "\ufdd0", "\ufdd1"
-_STRUCK_ON = re.compile(f"{_HOLDS}(\\s*){_STRUCK}")
-_BESIDE_STRUCK = re.compile(f"(?<=\\w){_STRUCK}|{_HOLDS}(?=\\w)")
 _NO_ALTERNATIVE = re.compile(
     r"\S*\.(?:png|jpe?g|gif|svg|webp|avif|bmp|tiff?|emf|wmf|ico)|(?:avatar|icon|image|img|logo|photo|picture|thumbnail)?"
     r"|.*(?:Description automatically generated|AI-generated content may be incorrect).*",

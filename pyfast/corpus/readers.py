@@ -25,8 +25,8 @@ from unicodedata import normalize
 import pyfast.utils.plugins as plugins
 from pyfast.corpus.documents import Document, Table, TextDocument, Unread, with_metadata
 from pyfast.corpus.encode import digest_of
-from pyfast.corpus.formats.delimited import read_table, read_triples
-from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends, without_colours
+from pyfast.corpus.formats.delimited import is_written_by_r, read_table, read_triples
+from pyfast.corpus.formats.files import check_growth, read_text, refuse_published, with_line_ends
 from pyfast.corpus.formats.html import read_html
 from pyfast.corpus.formats.markdown import read_markdown
 from pyfast.corpus.formats.office import read_docx, read_pptx
@@ -542,8 +542,11 @@ def _leads_round(real: str, source: Path) -> bool:
     return top.is_relative_to(place)
 
 
-def _read_text(uri: str, path: Path) -> Iterator[Document]:
-    yield TextDocument(uri, path.stem, with_line_ends(without_colours(read_text(path))))
+def _read_text(uri: str, path: Path) -> Iterator[Document | Unread]:
+    if is_written_by_r(text := read_text(path)):
+        yield from read_table(uri, path)
+    else:
+        yield TextDocument(uri, path.stem, with_line_ends(text))
 
 
 TEXT = Reader(("*.txt", "*.text"), _read_text)

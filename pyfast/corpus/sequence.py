@@ -365,7 +365,7 @@ class Corpus:
     def _without_marks(self, i: int, text: str) -> str:
         """Remove the marks of a text that begins where a segment begins, if its document is in Markdown."""
         source = self._source[i]
-        if self._kinds[source] != _MARKDOWN or not any(mark in text for mark in ("*", "&", "<!--")):
+        if self._kinds[source] != _MARKDOWN or not any(mark in text for mark in ("*", "&", "<!--", "<su")):
             return text
         fenced = self._fenced.get(source)
         if fenced is None:

@@ -116,6 +116,36 @@ def test_a_name_of_a_group_of_rows_in_a_sheet(tmp_path: Path) -> None:
             "2^8",
         ),
         ("<mrow>" * 2000 + "<mn>7</mn>", "7"),
+        ("<mfrac><mfenced><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow></mfenced><mi>c</mi></mfrac>", "(a+b)/c"),
+        (
+            "<mfrac><mrow><mo>(</mo><mi>a</mi><mo>)</mo><mo>(</mo><mi>b</mi><mo>)</mo></mrow>"
+            "<mrow><mi>x</mi><mi>y</mi></mrow></mfrac>",
+            "((a)(b))/(xy)",
+        ),
+        ("<mi>f</mi><mfenced open='[' close=']' separators=';'><mi>x</mi><mi>y</mi></mfenced>", "f[x;y]"),
+        ("<mn>2</mn><mfrac><mn>1</mn><mn>2</mn></mfrac>", "2 1/2"),
+        ("<mn>2</mn><mo>\u2064</mo><mstyle><mrow><mfrac><mn>1</mn><mn>2</mn></mfrac></mrow></mstyle>", "2 1/2"),
+        ("<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>m</mi><msup><mi>v</mi><mn>2</mn></msup>", "(1/2)mv^2"),
+        (
+            "<munderover><mo>\u2211</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><mi>i</mi>",
+            "\u2211_(i=1)^n i",
+        ),
+        (
+            "<msup><mi>x</mi><mrow><mi>n</mi><mo>+</mo><mn>1</mn></mrow></msup>"
+            "<mo>=</mo><mi>sin</mi><mo>\u2061</mo><mi>y</mi><mtext>if</mtext><mi>y</mi><mo>&gt;</mo><mn>0</mn>",
+            "x^(n+1)=sin y if y>0",
+        ),
+        ("<mroot><mrow><mi>x</mi><mo>+</mo><mn>1</mn></mrow><mn>3</mn></mroot>", "\u221a[3](x+1)"),
+        (
+            "<mmultiscripts><mi>C</mi><mprescripts></mprescripts><mn>6</mn><mn>14</mn></mmultiscripts>",
+            "_6^14 C",
+        ),
+        (
+            "<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>0</mn></mtd></mtr>"
+            "<mtr><mtd><mn>5</mn></mtd><mtd><mn>1</mn></mtd></mtr></mtable>",
+            "[1, 0; 5, 1]",
+        ),
+        ("<mphantom><mn>3</mn></mphantom><mn>7</mn>", "7"),
     ],
 )
 def test_equations_of_pages(tmp_path: Path, math: str, said: str) -> None:
@@ -461,12 +491,13 @@ def test_charts_of_slides(tmp_path: Path) -> None:
     chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, 9999, 9999, bars).chart
     chart.has_title = True
     chart.chart_title.text_frame.text = "Turnover"
+    chart.value_axis.axis_title.text_frame.text = "Million NOK"
     points = XyChartData()
     points.add_series("xy").add_data_point(1, 2)
     slide.shapes.add_chart(XL_CHART_TYPE.XY_SCATTER, 0, 0, 9999, 9999, points)
     file.save(tmp_path / "a.pptx")
     (_, table), (unread,) = found(tmp_path / "a.pptx")
-    assert isinstance(table, Table) and table.section == "Sales > Turnover"
+    assert isinstance(table, Table) and table.section == "Sales > Turnover (Million NOK)"
     assert [table.header, *table.rows] == [("", "Units sold"), ("North", "17"), ("South", "29.5")]
     assert unread.missing and unread.reason.startswith("slide 1: a chart")
 
@@ -962,7 +993,7 @@ def test_powers_in_sheets(tmp_path: Path) -> None:
     (table,) = read([tmp_path / "a.xlsx"])
     assert isinstance(table, Table) and list(table.rows) == [
         ("Aa", "2 × 10^6 m", "CO6 in note^6"),
-        ("Bb", "2 × 106", "10"),
+        ("Bb", "2 × 10_6", "10"),
     ]
 
 

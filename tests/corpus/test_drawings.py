@@ -316,6 +316,38 @@ def test_text_boxes_and_charts_of_sheets(tmp_path: Path) -> None:
     ]
 
 
+def test_titles_of_charts_in_sheets(tmp_path: Path) -> None:
+    book = pytest.importorskip("xlsxwriter").Workbook(tmp_path / "a.xlsx")
+    sheet = book.add_worksheet("Sales")
+    for number, row in enumerate([["Year", "North"], [2023, 14], [2024, 17]]):
+        sheet.write_row(number, 0, row)
+    chart, pie, big = (book.add_chart({"type": kind}) for kind in ("column", "pie", "line"))
+    cells = {"categories": "=Sales!$A$2:$A$3", "values": "=Sales!$B$2:$B$3"}
+    labels = {"value": True, "custom": [{"value": "Strike in May"}]}
+    chart.add_series({"name": "=Sales!$B$1", **cells})
+    chart.add_series({"name": "North without islands", "data_labels": labels, **cells})
+    chart.set_title({"name": "Lamps sold"})
+    chart.set_x_axis({"name": "Financial year"})
+    chart.set_y_axis({"name": "Million NOK"})
+    pie.add_series({"name": "=Sales!$B$1", **cells})
+    big.add_series(cells)
+    big.set_title({"name": "All years"})
+    for place, it in (("D2", chart), ("D20", pie)):
+        sheet.insert_chart(place, it)
+    book.add_chartsheet("Big").set_chart(big)
+    book.close()
+    (table, text), unread = found(tmp_path / "a.xlsx")
+    assert isinstance(table, Table) and isinstance(text, TextDocument)
+    assert text.text.split("\n\n")[:-1] == [
+        "Sales",
+        "Lamps sold (Financial year, Million NOK)",
+        "North without islands; Strike in May",
+        "Big",
+        "All years",
+    ]
+    assert not any(one.missing for one in unread)
+
+
 def test_a_sheet_with_only_a_text_box_is_not_empty(tmp_path: Path) -> None:
     book(tmp_path / "a.xlsx", ["Manual"], [])
     drawn = f"<xdr:wsDr {NAMES}>{sheet_box('Otters.')}</xdr:wsDr>"

@@ -129,6 +129,32 @@ def test_sequences_for_terminals_are_left_out(sequence: str, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("end", ["", "\x1a", "\n\x1a", "\r\n\x1a\x1a"])
+def test_the_end_of_a_file_of_dos_is_no_row(end: str, tmp_path: Path) -> None:
+    for name, text in (("a.csv", "Name,City\nHolm,Odda"), ("a.tsv", "Name\tCity\nHolm\tOdda")):
+        (tmp_path / name).write_bytes((text + end).encode())
+        (table,), said = found(tmp_path / name)
+        assert isinstance(table, Table) and list(table.rows) == [("Holm", "Odda")] and not said
+    (tmp_path / "triples.tsv").write_bytes(f"Odda\tin\tNorway{end}".encode())
+    (graph,), said = found(tmp_path / "triples.tsv")
+    assert isinstance(graph, KnowledgeGraph) and len(graph.triples) == 1 and not said
+
+
+def test_sequences_for_terminals_in_other_files(tmp_path: Path) -> None:
+    red = "\x1b[31mred\x1b[0mdish"
+    (tmp_path / "a.csv").write_text(f"Name,Colour\nHolm,{red}\n")
+    (tmp_path / "b.md").write_text(f"It is {red}.\n")
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": f"It is {red}."}))
+    (tmp_path / "d.json").write_text(json.dumps([{"log": red, "level": "low"}]))
+    index = pyfast.build_index(tmp_path, tmp_path / "IDX")
+    assert [index.corpus.render(int(place)) for place in index.passages] == [
+        "a | Name: Holm | Colour: reddish",
+        "b. It is reddish.",
+        "It is reddish.",
+        "d | log: reddish | level: low",
+    ]
+
+
 def test_what_never_ends_for_a_terminal_is_kept(tmp_path: Path) -> None:
     """A text for a terminal has a bound, so that a lost end costs no page."""
     (tmp_path / "ci.txt").write_text(text := "\x1bPstart " + "word " * 500 + "\x1b\\end")
@@ -463,3 +489,64 @@ def test_the_number_of_a_row_counts_the_header_if_the_file_has_one(tmp_path: Pat
         **dict.fromkeys("abc", 3),
         **dict.fromkeys("pqrst", 2),
     }
+
+
+SHEET = """<table class="waffle"><thead><tr><th class="row-header freezebar-vertical-handle"></th>
+<th class="column-headers-background">A</th>{shim}<th class="column-headers-background">B</th></tr></thead><tbody>
+<tr>{head}1</div></th><td>Product</td>{cell}<td class="s0">Price</td></tr>
+<tr><th class="freezebar-cell row-header-shim row-headers-background"></th><td class="freezebar-cell"></td>{cell}
+<td class="freezebar-cell"></td></tr>
+<tr>{head}2</div></th><td>Lamp</td>{cell}<td class="s1">42</td></tr>
+<tr>{head}3</div></th><td></td>{cell}<td></td></tr><tr>{head}4</div></th><td>Rope</td>{cell}<td>5</td></tr></table>"""
+
+
+@pytest.mark.parametrize("cell", ["", '<td class="freezebar-cell"></td>'])
+def test_a_page_of_a_google_sheet(cell: str, tmp_path: Path) -> None:
+    head = '<th id="0R0" class="row-headers-background"><div class="row-header-wrapper">'
+    shim = '<th class="freezebar-cell"></th>' if cell else ""
+    (tmp_path / "Prices.html").write_text(SHEET.format(head=head, cell=cell, shim=shim))
+    (table,), said = found(tmp_path / "Prices.html")
+    assert isinstance(table, Table) and not said and table.header == ("Product", "Price")
+    assert list(table.rows) == [("Lamp", "42"), ("Rope", "5")]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.txt"])
+@pytest.mark.parametrize(
+    ("text", "header", "rows"),
+    [
+        (
+            '"mpg" "cyl"\n"Mazda RX4" 21 6\n"Datsun 710" 22.8 4\n',
+            ("", "mpg", "cyl"),
+            [("Mazda RX4", "21", "6"), ("Datsun 710", "22.8", "4")],
+        ),
+        (
+            '"name" "city" "since"\r\n"1" "Holm" "New \\"York\\"" NA\r\n"2" "Berg" "Bonn" 2024-05-01\r\n',
+            ("", "name", "city", "since"),
+            [("1", "Holm", 'New "York"', "NA"), ("2", "Berg", "Bonn", "2024-05-01")],
+        ),
+        ('"x" "y"\n1 TRUE\n-3,5 1e+05\n', ("x", "y"), [("1", "TRUE"), ("-3,5", "1e+05")]),
+    ],
+)
+def test_tables_that_r_writes_with_blanks(
+    name: str, text: str, header: tuple[str, ...], rows: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    (table,), said = found(tmp_path / name)
+    assert isinstance(table, Table) and (table.header, list(table.rows), table.uri) == (header, rows, name)
+    assert all(one.startswith("remark: ") for one in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x y\n1 2\n3 4\n",
+        '"Hello" he said.\n"Hello" she replied.\n',
+        '"To be" "or" "not"\n"to" "be" "that"\n"is" "the" "question"\n',
+        '"x" "y"\n1 2\n3\n',
+        '"x" "y"\n1 2\n',
+    ],
+)
+def test_texts_with_quotes_are_no_tables(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    (document,), _ = found(tmp_path / "a.txt")
+    assert isinstance(document, TextDocument) and document.text == text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import fpdf
 import openpyxl
 import pptx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
 
@@ -27,7 +30,7 @@ SAID = "Rome^2 and Oslo^1,3 have 10^6 m of H2O since 1999.^4 Done."
 
 def write_html(path: Path) -> None:
     page = "".join(f"<{how}>{said}</{how}>" if how else said for said, how in RUNS)
-    path.write_text("<p>" + page.replace("</sup><sup>", ""))
+    path.write_text("<p>" + page.replace("</sup><sup>", "").replace("</sub><sub>", ""))
 
 
 def write_styled_html(path: Path) -> None:
@@ -137,12 +140,53 @@ def test_raised_characters_of_unicode(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("10<sup>n</sup>, (1+r)<sup>t</sup> and 2<sup>n-1</sup>", "10^n, (1+r)^t and 2^n-1"),
+        ("10<sup>n</sup>, (1+r)<sup>t</sup> and 2<sup>n-1</sup>", "10^n, (1+r)^t and 2^(n-1)"),
         ("1<sup>st</sup> 2<sup>nd</sup> 1<sup>er</sup> 2<sup>e</sup> M<sup>c</sup>", "1st 2nd 1er 2e Mc"),
         ("3<sup>1</sup>/<sub>2</sub> in, 3<sup>1</sup>&frasl;<sub>2</sub> in", "3 1/2 in, 3 1\u20442 in"),
         ("a <sup>1</sup>/<sub>2</sub> cup, (<sup>1</sup>/<sub>2</sub>)", "a 1/2 cup, (1/2)"),
+        ("x<sup>n+1</sup>, x<sup>n</sup>, e<sup>-x</sup>, R<sup>n</sup>", "x^(n+1), x^n, e^-x, R^n"),
+        ("x<sup>2n</sup>, 10<sup>-3/2</sup>, x<sup>n<sup>2</sup></sup>", "x^(2n), 10^(-3/2), x^(n^2)"),
+        ("2<sup>(n-1)</sup>, f<sup>(n)</sup>, e<sup>\u2212\u03bbt</sup>", "2^(n-1), f^(n), e^(\u2212\u03bbt)"),
+        ("a<sub>n+1</sub>, a<sub>i,j</sub>, a<sub>n</sub>+1, CH<sub>4</sub>", "a_(n+1), a_(i,j), an+1, CH4"),
+        ("101<sub>2</sub> = 5<sub>10</sub>, log<sub>2</sub>8, t<sub>1/2</sub>", "101_2 = 5_10, log_(2)8, t_(1/2)"),
+        ("<sup>14</sup><sub>6</sub>C, x<sub>1</sub><sup>2</sup>, Ca<sup>2+</sup>", "14_6C, x1^2, Ca^2+"),
+        ("e-Mail<sup>read-only</sup> n<sup>o</sup> 5, V<sub>max</sub>", "e-Mailread-only no 5, Vmax"),
     ],
 )
 def test_raised_letters_and_fractions(page: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(f"<p>{page}")
     assert said_in(tmp_path / "a.html") == said
+    (tmp_path / "a.md").write_text(f"{page}\n\n|a|b|\n|-|-|\n|1|{page}|\n")
+    assert said_in(tmp_path / "a.md").endswith(f"1 {said}")
+    index = pyfast.build_index(tmp_path / "a.md", tmp_path / "I")
+    assert index.corpus.render(int(index.passages[0])).endswith(said)
+
+
+RUNS_OF_FORMULA = [
+    ("x", ""), ("n", "sup"), ("+1", "sup"), (" = a", ""), ("i", "sub"), (",j", "sub"), (" and 3", ""),
+    ("1", "sup"), ("/", ""), ("2", "sub"), (" of 101", ""), ("2", "sub"), (".", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["html", "docx", "pptx", "xlsx"])
+def test_formulas_in_several_runs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "RUNS", RUNS_OF_FORMULA)
+    WRITERS[kind](tmp_path / f"a.{kind}")
+    assert "x^(n+1) = a_(i,j) and 3 1/2 of 101_2." in said_in(tmp_path / f"a.{kind}")
+
+
+def test_raised_by_a_style_of_word(tmp_path: Path) -> None:
+    file = docx.Document()
+    file.styles.add_style("Up", WD_STYLE_TYPE.CHARACTER).font.superscript = True
+    paragraph = file.add_paragraph("It has 10")
+    paragraph.add_run("12", "Up")
+    file.save(str(tmp_path / "a.docx"))
+    assert said_in(tmp_path / "a.docx") == "It has 10^12"
+
+
+@pytest.mark.parametrize("core", ["1,1" * 5000, "a_b" * 5000, "n+" * 5000, "<sup>n" * 1000])
+def test_long_raised_texts_take_little_time(core: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(f"<p>x<sup>{core}!</sup>")
+    started = time.process_time()
+    assert said_in(tmp_path / "a.html")
+    assert time.process_time() - started < 10

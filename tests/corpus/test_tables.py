@@ -18,6 +18,7 @@ from docx.opc.part import Part
 from docx.oxml import parse_xml
 from hypothesis import given
 from hypothesis import strategies as st
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, WINDOWS_EPOCH
 from pptx.util import Inches
 
 import pyfast
@@ -524,3 +525,65 @@ def test_years_below_a_common_head_are_names(tmp_path: Path, tag: str) -> None:
     (table,) = (one for one in read([tmp_path / "a.html"]) if isinstance(one, Table))
     assert table.header == ("City", "Population 2019", "Population 2020")
     assert table.rows == (("Odda", "5", "6"), ("Mell", "7", "8"))
+
+
+VALUES = "Odda,3,0.4,5,0.2\nBonn,6,0.7,8,0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "header"),
+    [
+        (",2024,,2025,\nSite,Units,Cost,Units,Cost\n", "Site|2024 Units|2024 Cost|2025 Units|2025 Cost"),
+        (",2024,2024,2025,2025\nSite,Units,Cost,Units,Cost\n", "Site|2024 Units|2024 Cost|2025 Units|2025 Cost"),
+        (",Load,,Costs,\nShip,Mean,Max,Fuel,Crew\n", "Ship|Load Mean|Load Max|Costs Fuel|Costs Crew"),
+        ("Site,2024,,2025,\n,Units,Cost,Units,Cost\n", "Site|2024 Units|2024 Cost|2025 Units|2025 Cost"),
+        ("Sales report,,,,\n,Q1,,Q2,\nSite,A,B,A,B\n", "Site|Q1 A|Q1 B|Q2 A|Q2 B"),
+        ("Site,12,,13,\n,Units,Cost,Units,Cost\n", "Site|12||13"),  # values, not heads
+        (",Units,Cost,Fuel,Crew\nOslo,none,none,none,none\n", "|Units|Cost|Fuel|Crew"),  # a row without numbers
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_heads_of_several_columns_without_spans(tmp_path: Path, head: str, header: str, kind: str) -> None:
+    """As a sheet with merged cells becomes when it is saved as CSV."""
+    path, text = tmp_path / f"a.{kind}", head + VALUES
+    if kind == "csv":
+        path.write_text(text)
+    else:
+        book = openpyxl.Workbook()
+        for row in text.splitlines():
+            book.active.append([it or None for it in row.split(",")])
+        book.save(path)
+    (table,) = tables(path)
+    assert "|".join(table.header) == header and table.rows[-2:] == (
+        ("Odda", "3", "0.4", "5", "0.2"),
+        ("Bonn", "6", "0.7", "8", "0.1"),
+    )
+    assert table.section == ("Sales report" if head.startswith("Sales") else "")
+
+
+@pytest.mark.parametrize("since_1904", [False, True])
+def test_three_header_rows_with_formats(tmp_path: Path, since_1904: bool) -> None:
+    book = openpyxl.Workbook()
+    book.epoch = CALENDAR_MAC_1904 if since_1904 else WINDOWS_EPOCH
+    sheet = book.active
+    sheet.append(["Fleet 2025"])
+    sheet.append([])
+    sheet.append(["Ship", "Load", "", "Cost", "", "Launched"])
+    sheet.append(["", "Mean", "Max", "Plan", "Actual", ""])
+    day = datetime.date(1904, 1, 1) if since_1904 else datetime.date(1999, 12, 31)
+    for row in (
+        ["Heron", 0.375, 0.9, 1250.5, -300, day],
+        ["Otter", 1, 0.05, 0, 12.345, datetime.date(2024, 2, 29)],
+    ):
+        sheet.append(row)
+        for column, form in enumerate(["0.0%", "0%", "#,##0.00 [$€-407]", "$#,##0;[Red]$#,##0", "dd/mm/yyyy"], 2):
+            sheet.cell(sheet.max_row, column).number_format = form
+    for merged in ("A1:F1", "A3:A4", "B3:C3", "D3:E3", "F3:F4"):
+        sheet.merge_cells(merged)
+    book.save(tmp_path / "a.xlsx")
+    (table,) = tables(tmp_path / "a.xlsx")
+    assert table.header == ("Ship", "Load Mean", "Load Max", "Cost Plan", "Cost Actual", "Launched")
+    assert table.section == "Fleet 2025" and list(table.rows) == [
+        ("Heron", "37.5%", "90%", "1,250.50 €", "-$300", day.isoformat()),
+        ("Otter", "100.0%", "5%", "0.00 €", "$12", "2024-02-29"),
+    ]

@@ -57,7 +57,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
             else:
                 captions, some = _captions(some)
         start = list(islice(some, grids.MOST_CUT))
-        if names := _with_name_of_rows(start, text):
+        if names := _with_name_of_rows(start, dialect is WrittenByR or bool(_QUOTED.match(text))):
             line = start[0][0]
             start[0] = line, names
             said = f"line {line}: the first column has no name, as in files of R"
@@ -79,7 +79,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from faults
 
 
-def _with_name_of_rows(records: Sequence[_Record], text: str) -> tuple[str, ...]:
+def _with_name_of_rows(records: Sequence[_Record], is_quoted: bool) -> tuple[str, ...]:
     """The whole header if that of the file lacks the first cell, as R and pandas have it above names of rows: it
     has one cell fewer than every row, and no name repeats. In a file written by hand, the last column can lack its
     name. So the names are 1, 2, 3, or all other cells are numbers, or a program has put names in quotes, and
@@ -90,7 +90,7 @@ def _with_name_of_rows(records: Sequence[_Record], text: str) -> tuple[str, ...]
         return ()
     counted = names == [str(number) for number in range(1, len(names) + 1)]
     numbers = counted or all(map(grids.is_number, chain(*(row[1:] for row in below))))
-    return ("", *header) if numbers or _QUOTED.match(text) else ()
+    return ("", *header) if numbers or is_quoted else ()
 
 
 def _cuts(records: Sequence[_Record]) -> list[int]:
@@ -237,6 +237,30 @@ class PlainTabs(csv.excel_tab):
     quoting = csv.QUOTE_NONE
 
 
+class WrittenByR(csv.excel):
+    """The CSV dialect in which R writes a table: blanks are delimiters, and a quote has a backslash before it."""
+
+    delimiter, escapechar, doublequote = " ", "\\", False
+
+
+_TEXT_OF_R = r'"(?:[^"\\\r\n]|\\.)*"'
+_VALUE_OF_R = rf"(?:{_TEXT_OF_R}|NA|NaN|-?Inf|TRUE|FALSE|\d{{4}}-\d\d-\d\d|-?\d+(?:[.,]\d+)?(?:e[-+]\d+)?)"
+_HEADER_OF_R = re.compile(rf"{_TEXT_OF_R}(?: {_TEXT_OF_R})*")
+_ROW_OF_R = re.compile(rf"{_VALUE_OF_R}(?: {_VALUE_OF_R})+")
+
+
+def is_written_by_r(text: str) -> bool:
+    """Whether a text is surely a table that R wrote with blanks between its cells: the names of the columns and
+    all other texts are in quotes, and all rows have names before them, or are as wide as the header and not of
+    texts alone."""
+    header, *below = text.rstrip().splitlines() if text[:1] == '"' else [""]
+    if len(below) < 2 or not _HEADER_OF_R.fullmatch(header) or not all(map(_ROW_OF_R.fullmatch, below)):
+        return False
+    width, *others = (len(re.findall(_VALUE_OF_R, line)) for line in (header, *below))
+    lines = [re.sub(_TEXT_OF_R, "", line) for line in below]
+    return set(others) == {width + 1} or (set(others) == {width} and any(map(str.strip, lines)))
+
+
 def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]:
     """Yield the number of the first line and the fields of every record that is not empty.
 
@@ -318,6 +342,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """
     if said := _NAMED.match(text):
         return type("Given", (csv.excel,), {"delimiter": said[1]})
+    if is_written_by_r(text):
+        return WrittenByR
     named = csv.excel_tab if path.name.lower().endswith((".tsv", ".tab")) else csv.excel
     if named is csv.excel_tab and '"' in text and _has_lone_quotes(text):
         return PlainTabs

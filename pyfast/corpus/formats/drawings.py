@@ -81,6 +81,36 @@ def _in_order(data: Any) -> Iterator[str]:
             waiting += [inside for _, inside in sorted(below[key], reverse=True)]
 
 
+def charts(tree: Any, data_of: Callable[[str], bytes]) -> list[str]:
+    """What charts say beside their values, as in `diagram`."""
+    try:
+        ids = (it.get(f"{_RELATION}id", "") for it in tree.iterchildren("{*}chart"))
+        return [said for key in ids for said in beside_values(parsed(data_of(key)))]
+    except (KeyError, SyntaxError):
+        return []
+
+
+def beside_values(chart: Any) -> list[str]:
+    """The titles of a chart, and the names of series and other texts that are in no cell."""
+    own = [it for it in chart.iter("{*}tx") if next(it.iter("{*}f"), None) is None]
+    texts = [said for it in own if not it.getparent().tag.endswith("}title") for said in _in_chart(it)]
+    return list(filter(None, [titles(chart), "; ".join(texts)]))
+
+
+def titles(chart: Any) -> str:
+    """The title of a chart, with those of its axes in brackets."""
+    found = [(it.getparent().tag, " ".join(_in_chart(it))) for it in chart.iter("{*}title")]
+    axes = ", ".join(said for above, said in found if said and not above.endswith("}chart"))
+    own = " ".join(said for above, said in found if above.endswith("}chart"))
+    return f"{own} ({axes})".strip() if axes else own
+
+
+def _in_chart(element: Any) -> list[str]:
+    """The texts within a part of a chart, without fields such as `[VALUE]`."""
+    found = [*paragraphs(element), *((it.text or "").strip() for it in element.iter("{*}v"))]
+    return [said for said in found if said and not said.startswith("[")]
+
+
 def objects(tree: Any) -> Counter[str]:
     """Count the objects whose content is not read, by their kinds. Diagrams are among them."""
     found = tree.iter(f"{A}graphicData", *(f"{{*}}{name}" for name in ("OLEObject", "altChunk", "subDoc")))
@@ -113,33 +143,27 @@ def equation(element: Any) -> str:
         found = element.find(f"{M}{name}Pr/{M}{what}")
         return usual if found is None else found.get(f"{M}val", "")
 
-    base, grouped = of["e"], _grouped(of["e"])
+    base, whole = of["e"], grouped(of["e"])
     marks = {"sub": "_", "lim": "^" if name == "limUpp" else "_", "sup": "^"}
-    scripts = "".join(mark + _grouped(of[part]) for part, mark in marks.items() if of[part])
+    scripts = "".join(mark + grouped(of[part]) for part, mark in marks.items() if of[part])
     if name == "f":
         if given("type", "") == "noBar":
             return f"binom({of['num']}, {of['den']})"
-        said = f"{_grouped(of['num'])}/{_grouped(of['den'])}"
         beside = ((element.getprevious(), -1), (element.getnext(), 0))
-        before, after = (
-            "" if it is None else "".join(it.itertext(f"{M}t", with_tail=False))[at:][:1] for it, at in beside
-        )
-        # Without blanks or brackets, numbers and letters beside a fraction would become a part of it.
-        if before.isdigit() and _MIXED.fullmatch(said):
-            return f" {said} " if after.isalnum() else f" {said}"
-        return f"({said})" if before.isalnum() or after.isalnum() else said
+        near = ("" if it is None else "".join(it.itertext(f"{M}t", with_tail=False))[at:][:1] for it, at in beside)
+        return fraction(f"{grouped(of['num'])}/{grouped(of['den'])}", *near)
     if name == "rad":
-        return f"√[{of['deg']}]({base})" if of["deg"] else f"√{grouped}"
+        return f"√[{of['deg']}]({base})" if of["deg"] else f"√{whole}"
     if name == "nary":
-        return f"{given('chr', '∫')}{scripts} {grouped}"
+        return f"{given('chr', '∫')}{scripts} {whole}"
     if name == "d":
         return given("begChr", "(") + given("sepChr", "|").join(every) + given("endChr", ")")
     if name == "func":
         return of["fName"] + (base if _is_enclosed(base) else f"({base})")
     if name == "acc":
-        return grouped + given("chr", "\u0302")
+        return whole + given("chr", "\u0302")
     if name == "bar":
-        return grouped + ("\u0305" if given("pos", "bot") == "top" else "\u0332")
+        return whole + ("\u0305" if given("pos", "bot") == "top" else "\u0332")
     if name == "m":
         return f"[{'; '.join(every)}]"
     if name in ("mr", "eqArr", "oMathPara"):
@@ -147,11 +171,19 @@ def equation(element: Any) -> str:
     if name == "sPre":
         return f"{scripts} {base}"
     if scripts:
-        return (grouped if any(it.tag in _COMPOUND for it in element.iterfind(f"{M}e/*")) else base) + scripts
+        return (whole if any(it.tag in _COMPOUND for it in element.iterfind(f"{M}e/*")) else base) + scripts
     return "".join(said for _, said in parts)
 
 
-def _grouped(text: str) -> str:
+def fraction(said: str, before: str, after: str) -> str:
+    """A fraction between two characters. Without blanks or brackets, numbers and letters beside it would become a
+    part of it."""
+    if before.isdigit() and _MIXED.fullmatch(said):
+        return f" {said} " if after.isalnum() else f" {said}"
+    return f"({said})" if before.isalnum() or after.isalnum() else said
+
+
+def grouped(text: str) -> str:
     """In brackets, unless it is a letter, a number, or already in brackets."""
     return text if not text or _SINGLE.fullmatch(text) or _is_enclosed(text) else f"({text})"
 

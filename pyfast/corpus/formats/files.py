@@ -9,6 +9,7 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
+from pyfast.corpus.rendering import TERMINAL
 from pyfast.errors import GoldError, InputError
 from pyfast.utils.log import LOG
 
@@ -61,10 +62,7 @@ _WESTERN_SIGNS = re.compile(
 _FEW = 20
 _ODD = 0.02  # the share of letters from other languages in a long text
 _RETURN = re.compile(r"\r(?!\n)")
-# Sequences for terminals: colours and moves, texts that end with BEL or ST, sets of characters, single letters.
-_TERMINAL = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_k][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]{1,3}[0-~]|[6-9=>cDEHMNOZ\\])"
-)
+_TERMINAL = re.compile(TERMINAL)
 
 
 def refuse_binary(path: Path, data: bytes | None = None) -> None:
@@ -87,12 +85,17 @@ def not_text(path: Path) -> InputError:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file.
+    """Read a text file, without what tells a terminal how to show it, and the Ctrl-Z with which DOS ended files.
 
     A byte order mark gives the encoding. Without such a mark, the file is read as UTF-8, or in an encoding that
     is guessed from its bytes. Raises InputError if the file is binary or damaged UTF-8, or no encoding can be
     found.
     """
+    text = _read(path).rstrip("\x1a")
+    return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def _read(path: Path) -> str:
     data = path.read_bytes()
     refuse_binary(path, data)
     for bom, marked in _BOMS:
@@ -111,12 +114,6 @@ def read_text(path: Path) -> str:
 @lru_cache(256)  # A file is read more than once, and the first time tells it.
 def _tell_encoding(path: Path, encoding: str) -> None:
     LOG.info("%s: read as %s", path, encoding)
-
-
-def without_colours(text: str) -> str:
-    """Remove what tells a terminal how to show a text, such as the colours and links in a log. Searches would take
-    `[31merror` for a word."""
-    return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 
 def with_line_ends(text: str) -> str:

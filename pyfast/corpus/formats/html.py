@@ -7,14 +7,16 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from itertools import chain, takewhile
+from itertools import chain, cycle, pairwise, takewhile, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.formats.drawings import fraction, grouped
 from pyfast.corpus.formats.files import guessed, not_text, refuse_binary
-from pyfast.corpus.grids import TableParts, Text, alternative, raised, struck, with_strikes, written
+from pyfast.corpus.grids import TableParts, Text, alternative, written
+from pyfast.corpus.rendering import APART, SHIFTS, struck, with_marks
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
@@ -25,7 +27,7 @@ _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)
 _STRUCK = frozenset(("del", "s", "strike"))
 _LINE_THROUGH = re.compile(r"text-decoration[a-z-]*\s*:[^;]*line-through", re.IGNORECASE)
-_SUPER = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*super", re.IGNORECASE)
+_SHIFT = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*(su(?:per|b)|baseline)\b", re.IGNORECASE)
 _NOTE = re.compile(r"\w{1,3}|[*\u2020\u2021\xa7\xb6]{1,3}")
 _BLOCK_NAMES = (
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
@@ -60,6 +62,13 @@ _BROWSERS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
+
+
+# The letters of columns, the numbers of rows, and what freezes some of them, in a sheet of Google
+_LABELS_OF_SHEET = (
+    ".waffle:has(th.row-headers-background) thead, .waffle tr:has(> .row-header-shim), "
+    ".waffle th.row-headers-background, .waffle .freezebar-cell"
+)
 
 
 def read_html(uri: str, path: Path) -> Iterator[Document | Unread]:
@@ -110,6 +119,8 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
 
     soup: Any = BeautifulSoup(page, "lxml", from_encoding=encoding)
     _style(soup)
+    for it in soup.select(_LABELS_OF_SHEET) if soup.find("table", class_="waffle") else ():
+        it.extract()
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":
             above, said = it.parent, _equation(it)
@@ -198,28 +209,59 @@ def _encoding(data: bytes) -> str | None:
     return _BROWSERS.get(name, name)
 
 
-_BETWEEN = {"mfrac": "/", "msup": "^", "msub": "_", "msubsup": "_^"}
-_BETWEEN |= {"munder": "_", "mover": "^", "munderover": "_^"}
-_SIDE_BY_SIDE = re.compile(r"\w*")
+_SCRIPTS = {"msup": "^", "msub": "_", "msubsup": "_^", "munder": "_", "mover": "^", "munderover": "_^"}
+_AROUND = frozenset(("mrow", "mstyle", "mpadded"))
+_INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))  # between factors, and behind functions
+_NOT_IN_EQUATION = frozenset(("annotation", "annotation-xml", "mphantom"))
 _MOST_NESTED = 50
 
 
 def _equation(element: Any, depth: int = 0) -> str:
     """The text of an equation in MathML on one line, so that a half is `1/2` and not 12."""
-    from bs4 import Tag
-
-    parts = [it for it in element.contents if isinstance(it, Tag) and not it.name.startswith("annotation")]
+    name = element.name
+    parts = _parts(element)
     if not parts or depth > _MOST_NESTED:
-        return " ".join(element.get_text().split())
+        return " ".join(element.get_text().translate(_INVISIBLE).split())
     texts = [_equation(part, depth + 1) for part in parts]
-    marks = _BETWEEN.get(element.name, "")
-    if marks and len(texts) == len(marks) + 1:
-        first, *others = [it if _SIDE_BY_SIDE.fullmatch(it) else f"({it})" for it in texts]
-        return first + "".join(mark + it for mark, it in zip(marks, others, strict=True))
-    if element.name == "msqrt":
-        inside = "".join(texts)
-        return f"\u221a{inside}" if _SIDE_BY_SIDE.fullmatch(inside) else f"\u221a({inside})"
-    return (" " if element.name == "mtable" else "").join(texts)
+    # A number or a name of several characters is one thing.
+    alone = [text if part.name in ("mi", "mn") else grouped(text) for part, text in zip(parts, texts, strict=True)]
+    if name == "mfrac" and len(parts) == 2:
+        return "/".join(alone)
+    if name in _SCRIPTS and len(parts) == len(_SCRIPTS[name]) + 1:
+        return alone[0] + "".join(mark + it for mark, it in zip(_SCRIPTS[name], alone[1:], strict=True))
+    if name == "mmultiscripts":
+        at = next((k for k, part in enumerate(parts) if part.name == "mprescripts"), len(parts))
+        behind, ahead = (
+            "".join(mark + it for mark, it in zip(cycle("_^"), some, strict=False) if it)
+            for some in (alone[1:at], alone[at + 1 :])
+        )
+        return f"{ahead} {alone[0]}{behind}".strip()
+    if name == "mroot" and len(parts) == 2:
+        return f"\u221a[{texts[1]}]({texts[0]})"
+    if name == "mfenced":
+        marks = "".join(str(element.get("separators", ",")).split())
+        between = [marks[min(k, len(marks) - 1)] if marks else "" for k in range(len(texts) - 1)]
+        said = "".join(chain.from_iterable(zip_longest(texts, between, fillvalue="")))
+        return f"{element.get('open', '(')}{said}{element.get('close', ')')}"
+    if name in ("mtable", "mtr", "mlabeledtr"):
+        return f"[{'; '.join(texts)}]" if name == "mtable" else ", ".join(texts)
+    said, was_apart = "", False
+    row = [(part, text) for part, text in zip(parts, texts, strict=True) if text]
+    for (part, text), (_, following) in pairwise([*row, (None, "")]):
+        while part.name in _AROUND and len(inner := _parts(part)) == 1:
+            part = inner[0]
+        if part.name == "mfrac":
+            text = fraction(text, said[-1:], following[:1])
+        # Blanks are beside names and sums: sin x, \u2211_(i=1)^n i
+        is_apart = part.name.startswith("munder") or (part.name in ("mi", "mo", "mtext") and len(text) > 1)
+        said += " " * ((is_apart or was_apart) and said[-1:].isalnum() and text[0].isalnum()) + text
+        was_apart = is_apart
+    return f"\u221a{grouped(said)}" if name == "msqrt" else said
+
+
+def _parts(element: Any) -> list[Any]:
+    """The elements of an equation within another one, as far as they are shown."""
+    return [it for it in element.find_all(True, recursive=False) if it.name not in _NOT_IN_EQUATION]
 
 
 def _events(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Iterator[tuple[str, Any]]:
@@ -290,21 +332,18 @@ def _is_styled(element: Any, how: re.Pattern[str]) -> bool:
     return bool(how.search(str(element.get("style", ""))))
 
 
-def _is_raised(element: Any) -> bool:
-    return element.name == "sup" or _is_styled(element, _SUPER)
+def _shift(element: Any) -> str:
+    """How an element shifts its text: `sup`, `sub`, or not at all."""
+    said = _SHIFT.search(str(element.get("style", "")))
+    return said[1].lower().replace("super", "sup") if said else str(element.name)
 
 
-def _is_note(element: Any, said: str) -> bool:
+def _is_note(element: Any) -> bool:
     """Whether a raised text is a link to a footnote."""
+    if not _NOTE.fullmatch(element.get_text().strip()):
+        return False
     link = element.find("a", href=True) or element.find_parent("a", href=True)
-    return link is not None and "#" in link["href"] and bool(_NOTE.fullmatch(said))
-
-
-def _is_numerator(element: Any) -> bool:
-    """Whether a raised text is the upper part of a fraction, such as 3<sup>1</sup>/<sub>2</sub>."""
-    stroke = element.next_sibling
-    below = getattr(stroke, "next_sibling", None)
-    return str(stroke).strip() in ("/", "\u2044") and below is not None and below.name == "sub"
+    return link is not None and "#" in link["href"]
 
 
 class _Lines:
@@ -328,30 +367,18 @@ class _Lines:
             self.struck += 1 if kind == "open" else -1
         if it.name == "br" and kind == "open":
             self.between("\n")
-        elif it.name not in _BLOCKS and _is_raised(it):
-            self._raised(it, kind == "open")
+        elif it.name not in _BLOCKS and (how := _shift(it)) in SHIFTS:
+            # A link to a place on a page is the mark of a footnote: `[4]`.
+            is_note = how == "sup" and _is_note(it)
+            mark = ("[", "]") if is_note else SHIFTS[how]
+            self._parts.append(APART + mark[kind == "close"])
 
     def between(self, blocks: str) -> None:
         """Add what divides two blocks."""
         self._parts.append(blocks)
 
-    def _raised(self, element: Any, is_open: bool) -> None:
-        """Write what stands before or behind a raised text, such as that of 10<sup>6</sup>, so that it is no part
-        of another number or of a word. A link to a place on a page is the mark of a footnote: `[4]`."""
-        said, mark = element.get_text(), ""
-        if _is_note(element, said.strip()):
-            mark = "[" if is_open else "]"
-        elif is_open:
-            before = next(filter(None, reversed(self._parts)), "")
-            # The marks of struck texts are no part of a number.
-            before = with_strikes(before).rstrip("~")
-            mark = raised(before, said).removesuffix(said)
-            if mark and _is_numerator(element):
-                mark = " " if before[-1:].isdigit() else ""
-        self._parts.append(struck(mark) if self.struck else mark)
-
     def take(self) -> str:
-        text = with_strikes("".join(self._parts))
+        text = with_marks("".join(self._parts))
         self._parts.clear()
         if self.preformatted:
             return text.strip("\n")

@@ -20,6 +20,7 @@ import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable, noted
 from pyfast.corpus.formats.files import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
+from pyfast.corpus.rendering import APART, SHIFTS, struck, with_marks
 from pyfast.utils.extras import install
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _TABLE_TAGS = re.compile(r"<(/?)table\b[^>]*>", re.IGNORECASE)
 
 _MAYBE_MARKS = re.compile(r"[*_`\[\]<&\\~]")
 # Tags that people write into a cell
-_TAG = re.compile(r"<(/?)(br|img|del|s|strike)\b", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(br|img|del|s|strike|sup|sub)\b", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 
 
@@ -104,12 +105,14 @@ def _shown(tokens: list[Token]) -> str:
             name = tag[2].lower() if tag else ""
             if name == "br":
                 said = "\n"
+            elif tag and name in SHIFTS:
+                said = APART + SHIFTS[name][bool(tag[1])]
             elif name == "img" and alt:
                 said = f" {grids.alternative(unescape(alt[1] or alt[2] or ''))} "
             elif tag and name != "img":
                 depth += -1 if tag[1] else 1
-        parts.append(grids.struck(said) if depth > 0 else said)
-    return grids.with_strikes("".join(parts)).strip(" ")
+        parts.append(struck(said) if depth > 0 else said)
+    return with_marks("".join(parts)).strip(" ")
 
 
 @cache

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from pyfast.corpus.documents import Document, Unread, noted
-from pyfast.corpus.formats.drawings import A, M, choose, diagram, equation, not_read, objects
+from pyfast.corpus.formats.drawings import A, M, choose, diagram, equation, not_read, objects, titles
 from pyfast.corpus.formats.files import check_archive
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in, sign_of
 from pyfast.corpus.formats.xlsx import in_form
-from pyfast.corpus.grids import Text, alternative, raised, struck, title_of, with_strikes, written
+from pyfast.corpus.grids import Text, alternative, title_of, written
+from pyfast.corpus.rendering import SHIFTS, struck, with_marks
 from pyfast.errors import InputError
 from pyfast.utils.text_forms import counted
 
@@ -62,7 +63,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
             caption = ""
             continue
         style = (block.style.name if block.style is not None else "") or ""
-        said = with_strikes(block.text).strip()
+        said = with_marks(block.text).strip()
         if said and (depth := _depth(block, looks.styles)):
             text.heading(said, depth)
         elif style == "Title" and said:
@@ -124,7 +125,7 @@ def _docx_text(cell: Any) -> str:
     lines = []
     for block in cell:
         if block.tag == f"{_W}p":
-            lines.append(with_strikes(block.text))
+            lines.append(with_marks(block.text))
         elif block.tag == f"{_W}tbl":
             rows = (row.iterchildren(f"{_W}tc") for row in block.iterchildren(f"{_W}tr"))
             lines += [" ".join(map(_docx_text, row)) for row in rows]
@@ -186,6 +187,11 @@ class _Looks:
         style = style if paragraph is None or style in self.styles else self._usual
         return self._by_style(style, name) != self._by_style(_value(properties, "rStyle"), name)
 
+    def shift_of(self, run: Any) -> str:
+        """How a run or its style shifts its text: `sup`, `sub`, or not at all."""
+        given = (run, *_based_on(self.styles, _value(run, "rPr", "rStyle")))
+        return next(filter(None, (_value(it, "rPr", "vertAlign")[:3] for it in given)), "")
+
     def _by_style(self, style: str, name: str) -> bool:
         found = (it.find(f"{_W}rPr/{_W}{name}") for it in _based_on(self.styles, style))
         return next((_is_on(own) for own in found if own is not None), False)
@@ -234,7 +240,7 @@ def _unwrap(body: Any, notes: dict[str, list[Any]], signs: dict[str, None], look
         if said.text == NO_LETTER:
             signs[f"{font} {code}"] = None
         symbol.getparent().replace(symbol, said)
-    _mark_raised(body.iter(f"{_W}r"), _W, f"{_W}rPr/{_W}vertAlign[@{_W}val='superscript']")
+    _mark_shifted(body.iter(f"{_W}r"), _W, looks.shift_of)
     looks.apply(body)
     for it in list(body.iter(f"{M}oMath")):
         place_of = it.getparent() if it.getparent().tag == f"{M}oMathPara" else it
@@ -279,24 +285,12 @@ def _choice(field: Any) -> str:
     return names[_whole(at)] if _whole(at) < len(names) else ""
 
 
-def _mark_raised(runs: Iterable[Any], space: str, how: str) -> None:
-    """Write raised numbers so that they do not become part of another number or of a word. `how` is the path of
-    what raises a run."""
-    above = [(run, run.find(how)) for run in runs]
-    up = {run for run, it in above if it is not None and not it.get("baseline", "1").startswith(("-", "0"))}
-    for run in up:
-        said, before = run.find(f"{space}t"), next(_runs_before(run), None)
-        if said is not None and before is not None and before not in up:  # A number can be in several runs.
-            said.text = raised("".join(before.itertext()), said.text or "")
-
-
-def _runs_before(run: Any) -> Iterator[Any]:
-    """The runs with text before a run in its paragraph, including those in links, from the last to the first."""
-    above = run
-    while above is not None and not above.tag.endswith("}p"):
-        for it in above.itersiblings(preceding=True):
-            yield from (one for one in reversed(list(it.iter(run.tag))) if any(one.itertext()))
-        above = above.getparent()
+def _mark_shifted(runs: Iterable[Any], space: str, how: Callable[[Any], str]) -> None:
+    """Mark raised and lowered texts. `how` returns `sup` for a raised run, and `sub` for a lowered one."""
+    for run in runs:
+        if (mark := how(run)) in SHIFTS:
+            for said in run.iterchildren(f"{space}t"):
+                said.text = (said.text or "").join(SHIFTS[mark])
 
 
 def _join_to_next(paragraph: Any) -> None:
@@ -368,16 +362,16 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
             it.getparent().replace(it, run)
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        _mark_raised(slide._element.iter(f"{A}r"), A, f"{A}rPr[@baseline]")
         for said in slide._element.iter(f"{A}t"):
             fonts = [said.find(f"../{A}rPr/{A}{kind}") for kind in ("sym", "latin")]
             font = next((it.get("typeface", "") for it in fonts if it is not None), "")
             said.text = shown_in(font, said.text or "", signs)
+        _mark_shifted(slide._element.iter(f"{A}r"), A, _shift_on_slide)
         for said in slide._element.xpath(".//a:r[a:rPr[@strike][@strike!='noStrike']]/a:t"):
             said.text = struck(said.text or "")
         unnumbered |= _number_slide(slide)
         heading = slide.shapes.title
-        title = with_strikes(heading.text_frame.text) if heading is not None else ""
+        title = with_marks(heading.text_frame.text) if heading is not None else ""
         # A title may be hidden from people, and still be for screen readers.
         hides = slide._element.xpath(".//p:cNvPr[@hidden='1' or @hidden='true']/../..")
         hides = [it for it in hides if heading is None or it is not heading._element]
@@ -394,7 +388,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         left = Counter[str]()
         for shape, lines in shapes:
             if shape.has_text_frame and (heading is None or shape.shape_id != heading.shape_id):
-                text.add(with_strikes(shape.text_frame.text))
+                text.add(with_marks(shape.text_frame.text))
             elif shape._element.tag.endswith("}pic"):
                 text.add(alternative(shape._element._nvXxPr.cNvPr.get("descr", "")))
             if getattr(shape, "has_table", False):
@@ -417,6 +411,11 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
     yield from noted(path, _NO_LIST_NUMBERS, sorted(unnumbered))
     yield from noted(path, "hidden shapes were left out, on slides", out)
     yield from noted(path, "hidden slides were read:", hidden)
+
+
+def _shift_on_slide(run: Any) -> str:
+    baseline = run.xpath("number(a:rPr/@baseline)")
+    return "sup" if baseline > 0 else "sub" if baseline < 0 else ""
 
 
 _AUTOMATIC = re.compile(r"(arabic|alpha|roman)(Lc|Uc|)(Period|ParenR|ParenBoth|Plain)")
@@ -469,8 +468,7 @@ def _said_in(shape: Any) -> bool:
 
 def _add_chart(chart: Any, text: Text) -> None:
     """Add a chart as a table: a row for each category, a column for each series."""
-    is_named = chart.has_title and chart.chart_title.has_text_frame
-    title = chart.chart_title.text_frame.text.strip() if is_named else ""
+    title = titles(chart._chartSpace)
     since_1904 = chart._chartSpace.date_1904
     for plot in chart.plots:
         names = [" ".join(filter(None, map(str, label))) for label in plot.categories.flattened_labels]
@@ -502,7 +500,7 @@ def _points(source: Any, count: int, since_1904: bool) -> list[str]:
 
 def _pptx_cells(row: Any) -> list[tuple[str, int, int]]:
     return [
-        (with_strikes(cell.text).replace("\v", "\n").strip(), cell.span_height, cell.span_width)
+        (with_marks(cell.text).replace("\v", "\n").strip(), cell.span_height, cell.span_width)
         for cell in row.cells
         if not cell.is_spanned
     ]

@@ -19,9 +19,20 @@ from typing import Any, NamedTuple
 
 import pyfast.corpus.grids as grids
 from pyfast.corpus.documents import Document, Unread, noted
-from pyfast.corpus.formats.drawings import A, choose, diagram, not_read, objects, paragraphs, parsed
+from pyfast.corpus.formats.drawings import (
+    A,
+    beside_values,
+    charts,
+    choose,
+    diagram,
+    not_read,
+    objects,
+    paragraphs,
+    parsed,
+)
 from pyfast.corpus.formats.files import check_archive, check_cells
 from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in
+from pyfast.corpus.rendering import SHIFTS, struck, with_marks
 from pyfast.utils.text_forms import counted, some
 
 _ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
@@ -36,6 +47,7 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
     `values`."""
     check_archive(path)
     import openpyxl
+    from openpyxl.xml.functions import tostring
 
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.simplefilter("ignore")  # openpyxl warns of what is lost when a file is written again.
@@ -43,10 +55,12 @@ def read_sheets(path: Path, typed: bool = False) -> tuple[str, list[tuple[Any, S
         stack.callback(book.close)
         _keep_escapes(book)
         title = grids.title_of(path, book.properties.title)
-        charts = [
-            (sheet, Sheet(grids.Packed(), array("q"), [], {}, objects={"chart": 1})) for sheet in book.chartsheets
+        drawn = [(sheet, [parsed(tostring(it._write())) for it in sheet._charts]) for sheet in book.chartsheets]
+        others = [
+            (sheet, Sheet(texts=[*chain(*map(beside_values, some))], objects={"chart": 1}))
+            for sheet, some in drawn
         ]
-        return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets] + charts
+        return title, [(sheet, _sheet(book, sheet, path, typed)) for sheet in book.worksheets] + others
 
 
 def _keep_escapes(book: Any) -> None:
@@ -106,12 +120,12 @@ def read_xlsx(uri: str, path: Path) -> Iterator[Document | Unread]:
 class Sheet(NamedTuple):
     """The non-empty rows of a sheet."""
 
-    rows: grids.Packed[tuple[str, ...]]
-    numbers: array[int]
+    rows: grids.Packed[tuple[str, ...]] = grids.Packed()
+    numbers: array[int] = array("q")
     """The number of each row"""
-    merged: list[tuple[int, int, int, int]]
+    merged: Sequence[tuple[int, int, int, int]] = ()
     """The first column, first row, last column and last row of each merged range"""
-    lacking: Mapping[tuple[int, int], str]
+    lacking: Mapping[tuple[int, int], str] = MappingProxyType({})
     """The formulas without a stored value"""
     values: Mapping[tuple[int, int], Any] = MappingProxyType({})
     """The numbers, dates and booleans, by row and column number"""
@@ -122,7 +136,7 @@ class Sheet(NamedTuple):
     signs: Mapping[str, None] = MappingProxyType({})
     """The symbols without a known character"""
     texts: Sequence[str] = ()
-    """The paragraphs of text boxes and diagrams"""
+    """The paragraphs of text boxes, diagrams and charts"""
     objects: Mapping[str, int] = MappingProxyType({})
     """How many objects of each kind were not read"""
 
@@ -160,7 +174,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             cell = super().parse_cell(element)
             value, place, is_time = cell["value"], (cell["row"], cell["column"]), False
             if isinstance(value, list):
-                value = _with_powers(value, font_of(cell["style_id"]), signs)
+                value = _of_runs(value, font_of(cell["style_id"]), signs)
             elif isinstance(value, str):
                 value = shown_in(font_of(cell["style_id"]), value, signs)
             kind = type(value)
@@ -223,7 +237,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
 
 
 def _drawn(book: Any, sheet: Any) -> tuple[list[str], Counter[str]]:
-    """The paragraphs of a sheet's text boxes and diagrams, and how many objects of each kind were not read."""
+    """The texts of a sheet's text boxes, diagrams and charts, and how many objects of each kind were not read."""
     parts = _related(book, sheet._worksheet_path)
     texts, left = list[str](), Counter[str]()
     for kind, place in parts.values():
@@ -246,6 +260,7 @@ def _drawn(book: Any, sheet: Any) -> tuple[list[str], Counter[str]]:
             if lines := diagram(frame, partial(_data_of, book, related)):
                 texts += lines
                 frame.set("uri", "")
+            texts += charts(frame, partial(_data_of, book, related))
         left += objects(tree)
     return texts, left
 
@@ -263,17 +278,16 @@ def _related(book: Any, place: str) -> dict[str, tuple[str, str]]:
     return {it.Id: (it.Type.rpartition("/")[2], it.target) for it in get_dependents(book._archive, names)}
 
 
-def _with_powers(runs: list[Any], font: str, signs: dict[str, None]) -> str:
-    """Join the differently formatted texts of a cell. A power, such as 10 with a raised 6, is written so that it
-    does not become a different number, and a footnote mark so that it does not become part of a word."""
-    text, before = "", False
+def _of_runs(runs: list[Any], font: str, signs: dict[str, None]) -> str:
+    """Join the differently formatted texts of a cell."""
+    text = ""
     for run in runs:
-        is_raised = not isinstance(run, str) and run.font.vertAlign == "superscript"
         said = shown_in(font if isinstance(run, str) else run.font.rFont or "", str(run), signs)
-        said = grids.raised(text, said) if is_raised and not before else said
-        text += grids.struck(said) if not isinstance(run, str) and run.font.strike else said
-        before = is_raised
-    return grids.with_strikes(text)
+        if not isinstance(run, str):
+            said = said.join(SHIFTS.get((run.font.vertAlign or "")[:3], ("", "")))
+            said = struck(said) if run.font.strike else said
+        text += said
+    return with_marks(text)
 
 
 def _side_by_side(sheet: Sheet) -> list[Sheet]:
@@ -298,7 +312,7 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
         # With an empty row below it, the title is one for sure.
         numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
         merged = [it for it in sheet.merged if first <= it[0] <= last]
-        blocks.append(Sheet(cut, numbers, merged, {}))
+        blocks.append(Sheet(cut, numbers, merged))
     return blocks
 
 
@@ -313,7 +327,7 @@ def _tables(sheet: Sheet, path: Path) -> list[Sheet]:
     def part(first: int, end: int) -> Sheet:
         rows = grids.Packed(sheet.rows[first:end])
         merged = [it for it in sheet.merged if numbers[first] <= it[1] <= numbers[end - 1]]
-        return Sheet(rows, numbers[first:end], merged, {})
+        return Sheet(rows, numbers[first:end], merged)
 
     begun = [0]
     title: int | None = 0  # the first of the rows with a single text, which can be a caption
@@ -477,8 +491,9 @@ def in_form(value: float, form: str, since_1904: bool = False) -> str:
     if isinstance(when, datetime):
         return _cell(when)
     if not parts or not _DATE.isdisjoint(kind for kind, _ in parts):
-        day, clock = "1900-01-00", as_shown(value, "hh:mm:ss")  # as spreadsheets count
-        return plain(value) if not 0 <= value < 1 or since_1904 else f"{day}T{clock}" if value else day
+        # as spreadsheets count
+        day, clock = "1904-01-01" if since_1904 else "1900-01-00", as_shown(value, "hh:mm:ss")
+        return plain(value) if not 0 <= value < 1 else f"{day}T{clock}" if value else day
     return as_shown(value, form, since_1904) or plain(value)
 
 
