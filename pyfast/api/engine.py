@@ -200,9 +200,8 @@ class Engine:
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, self._index, self._llm.full(), stack)
-            self._runtime = partial(
-                Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
-            )
+            of_all = partial(Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder)
+            self._runtime = partial(of_all, in_flight=set())
             self._base = View(self._index, self._runtime(self._index))
             self._loop = asyncio.get_running_loop()
             self._opened = stack.pop_all()
@@ -218,6 +217,8 @@ class Engine:
             await asyncio.wait(working)
         opening: list[asyncio.Future[Any]] = [*self._views.values(), *([self._moving] if self._moving else [])]
         await asyncio.gather(*opening, return_exceptions=True)
+        assert self._base is not None
+        await self._base.runtime.finish_calls(0)  # With a journal, the calls of cancelled questions continue.
         self._runtime = self._folder = self._base = self._models = None
         self._views.clear()
         await self._opened.aclose()
