@@ -438,10 +438,11 @@ class Engine:
 
         A model is out from the moment a call fails because of it, or is cancelled after a failed attempt, until it
         answers a call or a test call. While a model is out and no question is waiting for it, this method sends
-        test calls, at most one every two seconds, without waiting for the reply, so that a service which receives
-        no questions in the meantime still detects the end of the outage. It also sends a test call after questions
-        were cancelled while the model was not replying; if this call gets no reply within 30 seconds, the model is
-        out too. The log contains one line for the start of an outage and one for its end.
+        test calls, at most one every two seconds and none during a pause that the model's server asks for, without
+        waiting for the reply, so that a service which receives no questions in the meantime still detects the end
+        of the outage. It also sends a test call after questions were cancelled while the model was not replying;
+        if this call gets no reply within 30 seconds, the model is out too. The log contains one line for the start
+        of an outage and one for its end.
 
         Returns:
             Whether a model is out. False before the `async with` block.

@@ -35,7 +35,7 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of the metrics"""
-_RETRY_S = 2  # seconds between two attempts to start the LLMs
+_RETRY_S = 2.0  # seconds between two attempts to start the LLMs, unless an LLM's server asks for a longer pause
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -125,6 +125,7 @@ class Service:
         """Set when the LLMs have started"""
         self.down = ""
         """Why the LLMs have not started yet, despite repeated attempts. Empty: they have started"""
+        self._pause = _RETRY_S
         indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
         self._has_index = any(one is not None for one in indexes.values())
         self.systems = _served(served, self._has_index)
@@ -158,7 +159,7 @@ class Service:
                 for name, engine in self._served.items():
                     one = Engine(engine.index, "instant", follow=True, views=self._views)
                     self._searching[name] = await stack.enter_async_context(one)
-                self.down = str(error)
+                self._note_down(error)
                 LOG.warning("%s; questions get status 503 until the LLM answers", error)
                 later = asyncio.ensure_future(self._start_later(stack))
             try:
@@ -178,16 +179,19 @@ class Service:
         self.is_ready, self.down = True, ""
         self.started.set()
 
+    def _note_down(self, error: OutageError) -> None:
+        self.down, self._pause = str(error), max(_RETRY_S, error.retry_after)
+
     async def _start_later(self, stack: contextlib.AsyncExitStack) -> None:
         while not self.is_ready:
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._pause)
             try:
                 await self._start(stack)
                 LOG.info("the LLM answers again; the server accepts questions")
             except OutageError as error:
                 if str(error) != self.down:
                     LOG.warning("%s", error)
-                self.down = str(error)
+                self._note_down(error)
             except Exception as error:
                 self.down = str(error)
                 LOG.error("the LLM cannot be started", exc_info=error)
@@ -215,7 +219,7 @@ class Service:
         if self.down and only_searches:
             return self._searching[index]
         if self.down:
-            raise llm_unavailable(_RETRY_S)
+            raise llm_unavailable(self._pause)
         if not self.started.is_set():
             raise RuntimeError(
                 "the application has not started: run its lifespan within that of the application that mounts it"
