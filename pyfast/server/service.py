@@ -27,6 +27,7 @@ from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
 from pyfast.systems.registry import load_system, names
+from pyfast.systems.system import OF_PASSAGES, Settings
 from pyfast.utils.log import LOG
 from pyfast.utils.options import ServerOptions
 
@@ -255,16 +256,21 @@ class Service:
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return a system's settings, with those from a request. Raises `ApiError` if a request may not change one
-        of them, or its value is not valid."""
+        of them, its value is not valid, or a search would return more passages than the limit `documents`."""
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
             fault = f"settings: requests to this server cannot change {unknown[0]} of {system}"
             raise ApiError(400, fault, "setting_not_allowed", param=f"settings.{unknown[0]}")
         try:
-            _check(system, settings := {**self.systems[system], **given}, True)
+            configured = _check(system, settings := {**self.systems[system], **given}, True)
         except InputError as error:
             raise ApiError(400, str(error), "invalid_setting", param="settings") from None
+        for name in given:
+            is_count = OF_PASSAGES in type(configured).model_fields[name].metadata
+            if is_count and getattr(configured, name) > self.limits.documents:
+                fault = f"settings: {name}: expected at most {self.limits.documents}"
+                raise ApiError(400, fault, "too_many", param=f"settings.{name}")
         return settings
 
     def described_settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -424,8 +430,9 @@ def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[s
     return frozenset(given)
 
 
-def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
+def _check(name: str, values: Mapping[str, Any], has_index: bool) -> Settings:
     system = load_system(name)
-    system.configure(values)
+    configured = system.configure(values)
     if system.needs_index and not has_index:
         raise InputError(f"{name} needs an index: pass one to the server")
+    return configured

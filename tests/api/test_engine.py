@@ -374,7 +374,8 @@ async def test_an_engine_with_a_journal_that_is_left_early_does_not_call_the_llm
             while counts(llm)["requests"] < 3:
                 await asyncio.sleep(0.01)
             raise ZeroDivisionError
-    assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*asked, return_exceptions=True))
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended)
     assert not [one.getMessage() for one in caplog.records if one.levelname != "INFO"]
 
 
