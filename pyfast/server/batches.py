@@ -280,7 +280,7 @@ class Batches:
     async def _persist(self, id: str, work: Callable[[str], Awaitable[bool]]) -> bool:
         """Work on a batch, trying again after a pause if something interrupts it, such as a full disk. Returns
         False if this server cannot continue the batch."""
-        pause = _FIRST_PAUSE_S
+        pause, is_told = _FIRST_PAUSE_S, False
         while not self._ending.is_set():
             try:
                 try:
@@ -292,13 +292,19 @@ class Batches:
                     LOG.error("%s failed", id, exc_info=error)
                     self._fail(id, _fault("the server failed; the reason is in its log"))
                     break
+            except RunInUseError as error:
+                self._take_over(id)
+                if self._known[id].status not in _OPEN:
+                    break
+                if not is_told:
+                    LOG.info("%s waits: %s", id, error)
+                is_told = True
+                self._say(id, _OTHER_SERVER)
             except (PyfastError, OSError) as error:
                 LOG.error("%s cannot continue: %s; the server tries again in %g s", id, error, pause)
                 code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
-            self._say(
-                id,
-                _fault("the batch is interrupted, but the server will try again; the reason is in its log", code),
-            )
+                told = "the batch is interrupted, but the server will try again; the reason is in its log"
+                self._say(id, _fault(told, code))
             if await self._has_ended(id, pause):
                 break
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -330,16 +336,19 @@ class Batches:
             raise RunInUseError(f"another server is working on {folder}")
 
         with only_writer(folder, refuse):
-            # The previous server may have continued the batch since this one read its state. Only this one knows
-            # the counts, and whether there was a cancel request that could not be written.
-            before, stored = self._known[id], self._stored(id)
-            if not self._ended_elsewhere(id) and stored is not None:
-                counts = before.request_counts if before.model is not None else stored.request_counts
-                since = before.cancelling_at or stored.cancelling_at
-                kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
-                self._known[id] = stored.model_copy(update=kept)
-                self._stop_if_cancelled(id)
+            self._take_over(id)
             yield self._known[id].status in _OPEN
+
+    def _take_over(self, id: str) -> None:
+        """Take over the state of a batch that another server may have continued since this one read it. Only this
+        one knows the counts, and whether there was a cancel request that could not be written."""
+        before, stored = self._known[id], self._stored(id)
+        if not self._ended_elsewhere(id) and stored is not None:
+            counts = before.request_counts if before.model is not None else stored.request_counts
+            since = before.cancelling_at or stored.cancelling_at
+            kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
+            self._known[id] = stored.model_copy(update=kept)
+            self._stop_if_cancelled(id)
 
     async def _answer(self, id: str) -> bool:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with options
@@ -442,6 +451,7 @@ class Batches:
                 counts.completed += 1
         elif event.kind == "started":
             counts.completed, counts.failed = event.done - event.failed, event.failed
+            self._say(id)
         elif event.kind == "waiting":
             self._say(id, _WAITS_FOR_LLM)
         elif event.kind == "answering":
@@ -622,4 +632,8 @@ def _fault(
     return schemas.BatchFault(code=code, line=line, message=message, param=param)
 
 
+_OTHER_SERVER = _fault(
+    "another server works on the batch, and knows its progress; this server continues it when that one stops",
+    "other_server",
+)
 _WAITS_FOR_LLM = _fault("the LLM does not answer; the batch continues when it answers again", "llm_unavailable")
