@@ -39,6 +39,7 @@ from pyfast.systems import load_system
 from pyfast.utils.files import make_folder, only_writer, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
+from pyfast.utils.text_forms import some
 
 _MANY = 100  # faults of an input that are reported
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # for an LLM that answers no one
@@ -159,7 +160,10 @@ class Batches:
             for stop in self._stops.values():
                 stop.set()
             if self._tasks and self.service.started.is_set():  # Otherwise they wait for the LLM.
+                LOG.info("waiting at most %g s for the questions in progress of batches", self._grace)
                 await asyncio.wait(self._tasks, timeout=self._grace)
+            if unfinished := [id for id, batch in self._known.items() if batch.status in _OPEN]:
+                LOG.info("unfinished batches, which continue when a server has this folder: %s", some(unfinished))
         finally:
             for task in self._tasks:
                 task.cancel()
