@@ -421,9 +421,8 @@ class Context:
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question has reached its limit of {counted(budget.calls, 'LLM call')}")
         if budget.tokens is not None and ledger.tokens >= budget.tokens:
-            raise BudgetError(
-                f"{name}: the question has reached its limit of {budget.tokens} tokens ({ledger.tokens} used)"
-            )
+            limit = counted(budget.tokens, "token")
+            raise BudgetError(f"{name}: the question has reached its limit of {limit} ({ledger.tokens} used)")
         ledger.llm_calls += 1
         folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:
