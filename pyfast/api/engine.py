@@ -200,9 +200,8 @@ class Engine:
             stack.callback(models.close)
             if self._journal is not None:
                 self._folder = _new_folder(self._journal, self._index, self._llm.full(), stack)
-            self._runtime = partial(
-                Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder
-            )
+            of_all = partial(Runtime, models=models, executor=executor, budget=self._budget, folder=self._folder)
+            self._runtime = partial(of_all, in_flight=set())
             self._base = View(self._index, self._runtime(self._index))
             self._loop = asyncio.get_running_loop()
             self._opened = stack.pop_all()
@@ -218,6 +217,8 @@ class Engine:
             await asyncio.wait(working)
         opening: list[asyncio.Future[Any]] = [*self._views.values(), *([self._moving] if self._moving else [])]
         await asyncio.gather(*opening, return_exceptions=True)
+        assert self._base is not None
+        await self._base.runtime.finish_calls(0)  # With a journal, the calls of cancelled questions continue.
         self._runtime = self._folder = self._base = self._models = None
         self._views.clear()
         await self._opened.aclose()
@@ -437,10 +438,11 @@ class Engine:
 
         A model is out from the moment a call fails because of it, or is cancelled after a failed attempt, until it
         answers a call or a test call. While a model is out and no question is waiting for it, this method sends
-        test calls, at most one every two seconds, without waiting for the reply, so that a service which receives
-        no questions in the meantime still detects the end of the outage. It also sends a test call after questions
-        were cancelled while the model was not replying; if this call gets no reply within 30 seconds, the model is
-        out too. The log contains one line for the start of an outage and one for its end.
+        test calls, at most one every two seconds and none during a pause that the model's server asks for, without
+        waiting for the reply, so that a service which receives no questions in the meantime still detects the end
+        of the outage. It also sends a test call after questions were cancelled while the model was not replying;
+        if this call gets no reply within 30 seconds, the model is out too. The log contains one line for the start
+        of an outage and one for its end.
 
         Returns:
             Whether a model is out. False before the `async with` block.

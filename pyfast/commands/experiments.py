@@ -143,6 +143,8 @@ def bench(
         _show_bench(result)
     if earlier is not None:
         _show_changes(result.compare(earlier))
+    if not any(load["completed"] for load in result.loads):
+        raise CallError("every question failed; `pyfast ask` shows why a question fails")
 
 
 def _show_bench(result: Bench) -> None:

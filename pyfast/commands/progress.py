@@ -50,16 +50,14 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
 def tell(run: Run, say: Callable[[str], None] = say) -> None:
     """Print, with `say`, the result of this session (this process's work on a run).
 
-    If the run was stopped, the process ends. Raises `CallError` if all questions failed.
+    If the run was stopped, the process ends. Raises `CallError` if all questions of the run failed, in whichever
+    session.
     """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"
     if session.left:
         _stopped(run.path)
     ended = sum(session.states.values())
-    if not ended:
-        say(f"all questions were already finished; {answers}")
-        return
     states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
     origins = {"from the journal": session.replayed, "reused": session.reused}
     shown = ", ".join(f"{calls} {origin}" for origin, calls in origins.items() if calls)
@@ -68,13 +66,15 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
         f"{counted(ended, 'question')}: {states}; {counted(session.llm_calls, 'LLM call')}{replayed};"
         f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
+        if ended
+        else f"all questions were already finished; {answers}"
     )
     tell_unusable(session, run.path)
     if session.left_out:
         left_out = counts(session.left_out)
         say(f"passages that did not fit into prompts: {left_out} (more fit into a larger context window)")
-    if session.states["failed"] == ended:
-        raise CallError(f"every question failed; the first reason was: {session.first_failure}")
+    if session.states["failed"] == ended and all(record.state == "failed" for record in run.records):
+        raise CallError(f"every question failed; the first reason was: {run.records[0].reason}")
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyfast.errors import InputError, RunError, first_fault
+from pyfast.utils.text_forms import counted
 
 OF_RUN = ("run_tokens", "run_seconds")
 """The names of the limits of a whole run"""
@@ -134,8 +135,8 @@ def profile_of(window: int, budget: Budget | None = None) -> Profile:
 
 def tokens_spent(used: int, budget: Budget) -> RunError:
     """Return the error of a run that has used its tokens."""
-    spent = f"{used} used; questions in progress are finished"
-    error = RunError(f"the run has reached its limit of {budget.run_tokens} tokens ({spent})")
+    limit = counted(budget.run_tokens or 0, "token")
+    error = RunError(f"the run has reached its limit of {limit} ({used} used; questions in progress are finished)")
     error.resumed_by = "only a larger run_tokens"
     return error
 

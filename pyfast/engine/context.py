@@ -90,7 +90,8 @@ class Runtime:
     """The object that creates OpenTelemetry spans. None: the process has no tracer provider"""
     asked: dict[str, asyncio.Future[Outcome]] = field(default_factory=dict)
     """The calls in flight whose replies other questions may share, by request"""
-    _in_flight: set[asyncio.Future[Any]] = field(default_factory=set)
+    in_flight: set[asyncio.Future[Any]] = field(default_factory=set)
+    """The calls that `kept` has started and that have not ended"""
     _points: dict[Hashable, BatchPoint[Any, Any]] = field(default_factory=dict)
     _within: dict[tuple[str, ...], asyncio.Future[OwnDocuments]] = field(default_factory=dict)
     """For questions that name their own documents: an index of only these, by their uris. Questions with the same
@@ -108,16 +109,16 @@ class Runtime:
         if request:
             self.asked[request] = task
             task.add_done_callback(lambda _: self.asked.get(request) is task and self.asked.pop(request))
-        self._in_flight.add(task)
-        task.add_done_callback(self._in_flight.discard)
+        self.in_flight.add(task)
+        task.add_done_callback(self.in_flight.discard)
         # Read the exception, because the caller may be gone.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return await asyncio.shield(task)
 
     async def finish_calls(self, seconds: float) -> None:
         """Wait at most `seconds` for the calls in flight, then cancel the rest."""
-        if self._in_flight:
-            _, late = await asyncio.wait(self._in_flight, timeout=seconds)
+        if self.in_flight:
+            _, late = await asyncio.wait(self.in_flight, timeout=seconds)
             await cancel(late)
 
     def required_index(self) -> Index:
@@ -424,9 +425,8 @@ class Context:
         if budget.calls is not None and ledger.llm_calls >= budget.calls:
             raise BudgetError(f"{name}: the question has reached its limit of {counted(budget.calls, 'LLM call')}")
         if budget.tokens is not None and ledger.tokens >= budget.tokens:
-            raise BudgetError(
-                f"{name}: the question has reached its limit of {budget.tokens} tokens ({ledger.tokens} used)"
-            )
+            limit = counted(budget.tokens, "token")
+            raise BudgetError(f"{name}: the question has reached its limit of {limit} ({ledger.tokens} used)")
         ledger.llm_calls += 1
         folder, stage = self._runtime.folder, ledger.stage(name, role)
         if folder is None:

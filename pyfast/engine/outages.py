@@ -43,9 +43,9 @@ _LATE = 2
 the call"""
 _FELLED = 3
 """If the LLM goes down this many times while working on one call alone, this call counts as the cause"""
-_CHECK_S, _LONGEST_CHECK_S = 2.0, 60.0
-"""How many seconds must pass between two probes that no call is waiting for. If the LLM asks for a longer pause,
-that pause applies instead, up to the second value"""
+_CHECK_S = 2.0
+"""How many seconds must pass after a failed call or probe before a probe that no call is waiting for. If the LLM
+asks for a longer pause, it applies instead"""
 _FAILED_IN_A_ROW = 3
 """How many consecutive questions may have calls that fail in transit while the LLM answers only probes. After many
 answered calls, the limit is a fifth of their number
@@ -171,7 +171,8 @@ class Outages:
     """Whether the event `stop` ended a wait for an outage to end"""
     _in_work: int = 0
     _begun: int = 0
-    _checked: float = -math.inf  # the loop's time of the last probe of `check`
+    # the loop's time of the last probe of `check`, or of the last failure that showed that the LLM is out
+    _checked: float = -math.inf
     # the loop's times of the last reply to a call or a probe, and of the last call cancelled without a reply
     _replied: float = -math.inf
     _left: float = -math.inf
@@ -205,7 +206,7 @@ class Outages:
         if calls were cancelled and the LLM has not replied since, because it may hang."""
         now = asyncio.get_running_loop().time()
         is_looking = any(task is not None and not task.done() for task in (self._looking, self._doubting))
-        pause = max(_CHECK_S, min(self._latest.retry_after, _LONGEST_CHECK_S))
+        pause = max(_CHECK_S, self._latest.retry_after if self.is_out else 0.0)
         if is_looking or now - self._checked < pause:
             return
         if self.is_out:
@@ -230,8 +231,11 @@ class Outages:
 
     def _note(self, fault: Exception | None) -> None:
         """Note that the LLM is out because of `fault`, or that it has replied (None)."""
+        now = asyncio.get_running_loop().time()
         if fault is None:
-            self._replied, self._fault = asyncio.get_running_loop().time(), None
+            self._replied, self._fault = now, None
+        else:
+            self._checked = now
         if self.is_out != (fault is not None):
             self.is_out = fault is not None
             self.on_out(self.name, fault)
@@ -317,6 +321,7 @@ class Outages:
                 self._check_gone(error, clock)
                 raise CallError(error.said) from None
             except LLMUnavailableError as error:
+                self._latest = OutageError(str(error))
                 self._note(error)
                 raise
             except TimeoutError as error:

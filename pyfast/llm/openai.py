@@ -556,12 +556,13 @@ class OpenAIServers:
         raise next((error for error in failures if isinstance(error, OutageError)), failures[-1])
 
     def _chosen(self, untried: Sequence[_Server]) -> _Server:
-        """Choose a server for a call: of the servers that are ready (`may_take_one`), the one with the fewest
-        running calls relative to its weight. If no server is ready, the one with the earliest `rests_until`."""
+        """Choose a server for a call: of the servers that are ready (`may_take_one`), one that has failed, because
+        no other call shows whether it works again, or else the one with the fewest running calls relative to its
+        weight. If no server is ready, the one with the earliest `rests_until`."""
         now = asyncio.get_running_loop().time()
         ready = [server for server in untried if server.may_take_one(now)]
         if ready:
-            return min(ready, key=lambda server: (server.running + 1) / server.weight)
+            return min(ready, key=lambda server: (not server.failures, (server.running + 1) / server.weight))
         return min(untried, key=lambda server: server.rests_until)
 
     async def _ask(self, server: _Server, request: Request) -> Completion:
@@ -572,6 +573,10 @@ class OpenAIServers:
         except LLMUnavailableError as error:
             # A server that has answered may refuse only this call.
             if not (isinstance(error, RefusalError) and server.has_answered):
+                self._failed(server)
+            raise
+        except asyncio.CancelledError:
+            if server.failures:  # It may hang, so the next call goes elsewhere.
                 self._failed(server)
             raise
         finally:

@@ -39,6 +39,7 @@ from pyfast.systems import load_system
 from pyfast.utils.files import make_folder, only_writer, write_atomically, written_aside
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RunOptions
+from pyfast.utils.text_forms import some
 
 _MANY = 100  # the maximum number of faults of an input to report
 _PATIENCE_MINUTES = 7 * 24 * 60.0  # how long a batch waits for an LLM that does not answer
@@ -160,7 +161,10 @@ class Batches:
             for stop in self._stops.values():
                 stop.set()
             if self._tasks and self.service.started.is_set():  # Otherwise they wait for the LLM.
+                LOG.info("waiting at most %g s for the questions in progress of batches", self._grace)
                 await asyncio.wait(self._tasks, timeout=self._grace)
+            if unfinished := [id for id, batch in self._known.items() if batch.status in _OPEN]:
+                LOG.info("unfinished batches, which continue when a server has this folder: %s", some(unfinished))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -282,7 +286,7 @@ class Batches:
     async def _persist(self, id: str, work: Callable[[str], Awaitable[bool]]) -> bool:
         """Work on a batch, trying again after a pause if something interrupts it, such as a full disk. Returns
         False if this server cannot continue the batch."""
-        pause = _FIRST_PAUSE_S
+        pause, is_told = _FIRST_PAUSE_S, False
         while not self._ending.is_set():
             try:
                 try:
@@ -294,13 +298,19 @@ class Batches:
                     LOG.error("%s failed", id, exc_info=error)
                     self._fail(id, _fault("the server failed; the reason is in its log"))
                     break
+            except RunInUseError as error:
+                self._take_over(id)
+                if self._known[id].status not in _OPEN:
+                    break
+                if not is_told:
+                    LOG.info("%s waits: %s", id, error)
+                is_told = True
+                self._say(id, _OTHER_SERVER)
             except (PyfastError, OSError) as error:
                 LOG.error("%s cannot continue: %s; the server tries again in %g s", id, error, pause)
                 code = "llm_unavailable" if isinstance(error, LLMUnavailableError) else "interrupted"
-            self._say(
-                id,
-                _fault("the batch is interrupted, but the server will try again; the reason is in its log", code),
-            )
+                told = "the batch is interrupted, but the server will try again; the reason is in its log"
+                self._say(id, _fault(told, code))
             if await self._has_ended(id, pause):
                 break
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -332,16 +342,19 @@ class Batches:
             raise RunInUseError(f"another server is working on {folder}")
 
         with only_writer(folder, refuse):
-            # The previous server may have continued the batch since this one read its state. Only this one knows
-            # the counts, and whether there was a cancel request that could not be written.
-            before, stored = self._known[id], self._stored(id)
-            if not self._ended_elsewhere(id) and stored is not None:
-                counts = before.request_counts if before.model is not None else stored.request_counts
-                since = before.cancelling_at or stored.cancelling_at
-                kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
-                self._known[id] = stored.model_copy(update=kept)
-                self._stop_if_cancelled(id)
+            self._take_over(id)
             yield self._known[id].status in _OPEN
+
+    def _take_over(self, id: str) -> None:
+        """Take over the state of a batch that another server may have continued since this one read it. Only this
+        one knows the counts, and whether there was a cancel request that could not be written."""
+        before, stored = self._known[id], self._stored(id)
+        if not self._ended_elsewhere(id) and stored is not None:
+            counts = before.request_counts if before.model is not None else stored.request_counts
+            since = before.cancelling_at or stored.cancelling_at
+            kept = {"request_counts": counts, "errors": before.errors, "cancelling_at": since}
+            self._known[id] = stored.model_copy(update=kept)
+            self._stop_if_cancelled(id)
 
     async def _answer(self, id: str) -> bool:
         """Work on a batch until it ends, or the server stops. Returns False if its run was started with options
@@ -446,6 +459,7 @@ class Batches:
                 counts.completed += 1
         elif event.kind == "started":
             counts.completed, counts.failed = event.done - event.failed, event.failed
+            self._say(id)
         elif event.kind == "waiting":
             self._say(id, _WAITS_FOR_LLM)
         elif event.kind == "answering":
@@ -626,4 +640,8 @@ def _fault(
     return schemas.BatchFault(code=code, line=line, message=message, param=param)
 
 
+_OTHER_SERVER = _fault(
+    "another server works on the batch, and knows its progress; this server continues it when that one stops",
+    "other_server",
+)
 _WAITS_FOR_LLM = _fault("the LLM does not answer; the batch continues when it answers again", "llm_unavailable")

@@ -16,7 +16,7 @@ import uvicorn
 from pyfast.api.models import GivenLLM
 from pyfast.errors import InputError
 from pyfast.server.app import create_app
-from pyfast.server.limits import Limits, is_local
+from pyfast.server.limits import Limits, Queue, is_local
 from pyfast.server.service import GivenIndex, Systems
 from pyfast.utils.log import LOG
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
@@ -110,7 +110,7 @@ def serve(
     async def run() -> None:
         async with app.state.running():
             with listening(host, port, app.state.service.limits.seconds) as listener:
-                server = _Server(config)
+                server = _Server(config, app.state.service.queue)
                 name = f"[{host}]" if ":" in host else host
                 LOG.info("serving at http://%s:%d/v1", name, listener.getsockname()[1])
                 await asyncio.gather(server.serve([listener]), _follow(stop, server))
@@ -122,6 +122,17 @@ def serve(
 
 class _Server(uvicorn.Server):
     """A uvicorn server that shuts down gracefully at the first signal, and immediately at the second."""
+
+    def __init__(self, config: uvicorn.Config, queue: Queue) -> None:
+        super().__init__(config)
+        self._queue = queue
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for the requests in progress, and log what happens to their questions."""
+        what = "stopping: waiting at most %d s for questions in progress (%d); a second signal ends the wait"
+        LOG.info(what, self.config.timeout_graceful_shutdown, self._queue.admitted)
+        await super().shutdown(sockets)
+        LOG.info("no longer serving; questions that were cut off: %d", self._queue.admitted)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from pyfast.api.engine import Engine, View
 from pyfast.api.index import open_index
@@ -115,7 +116,19 @@ def mcp_server(
     own = index if isinstance(index, Index) else open_index(index)
     engine = Engine(own, opened(llm, llm_options).by_role, budget=budget, outage=outage, follow=True)
 
-    server = MCPServer(
+    class Server(MCPServer):
+        async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            try:
+                return await super().call_tool(name, arguments, context)
+            except ToolError as error:
+                if not isinstance(cause := error.__cause__, ValidationError):
+                    raise
+                tool = self._tool_manager.get_tool(name)
+                assert tool is not None
+                said = _in_words(cause, tool.parameters["properties"])
+                raise ToolError(f"Error executing tool {name}: {said}") from cause
+
+    server = Server(
         "pyfast", instructions=_INSTRUCTIONS, version=__version__, lifespan=lambda _: engine, log_level="WARNING"
     )
 
@@ -165,7 +178,7 @@ def mcp_server(
 
     @server.tool()
     async def answer(
-        question: Annotated[str, Field(description="A self-contained question")],
+        question: Annotated[str, Field(min_length=1, description="A self-contained question")],
         max_tokens: MaxTokens = 8_000,
         filter: Filter = [],  # noqa: B006 as in search
         documents: Documents = None,
@@ -263,12 +276,25 @@ def serve_mcp(
         asyncio.run(server.run_streamable_http_async(host=host, port=port))
 
 
+def _in_words(error: ValidationError, arguments: Iterable[str]) -> str:
+    """Say what is wrong with the arguments of a call. `arguments` are the names of those that the tool has."""
+    said = []
+    for fault in error.errors(include_url=False):
+        name, what = ".".join(map(str, fault["loc"])), re.sub(r"^\w+ should", "should", fault["msg"])
+        if fault["type"] == "missing":
+            what = "is missing"
+        elif fault["type"] == "extra_forbidden":
+            what = f"is not an argument of this tool, which has {', '.join(arguments)}"
+        said.append(f"{name} {what}")
+    return "; ".join(said)
+
+
 def _text(index: Index, uri: str) -> str:
     """Return the text of a document (for a table, starting with the header). Raises `InputError` if the document
     is not in the index."""
     source = index.corpus.find(uri)
     if source is None:
-        raise InputError(f"no document {uri!r}")
+        raise InputError(f"uri: there is no document {uri!r}")
     document = index.corpus.document(source)
     if isinstance(document, Table):  # A line break within a cell would seem to end the row.
         rows = [document.header, *document.rows] if any(document.header) else document.rows

@@ -27,6 +27,7 @@ from pyfast.server.limits import ApiKey, Limits, Queue
 from pyfast.server.openai_objects import Titles, failure
 from pyfast.server.schemas import ChatMessage, ChatRequest, RetrieveRequest
 from pyfast.systems.registry import load_system, names
+from pyfast.systems.system import OF_PASSAGES, Settings
 from pyfast.utils.log import LOG
 from pyfast.utils.options import ServerOptions
 
@@ -35,7 +36,7 @@ Systems = Mapping[str, Mapping[str, Any]] | Sequence[str]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of the metrics"""
-_RETRY_S = 2  # seconds between two attempts to start the LLMs
+_RETRY_S = 2.0  # seconds between two attempts to start the LLMs, unless an LLM's server asks for a longer pause
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -125,6 +126,7 @@ class Service:
         """Set when the LLMs have started"""
         self.down = ""
         """Why the LLMs have not started yet, despite repeated attempts. Empty: they have started"""
+        self._pause = _RETRY_S
         indexes: Mapping[str, Index | None] = _opened(index) or {"": None}
         self._has_index = any(one is not None for one in indexes.values())
         self.systems = _served(served, self._has_index)
@@ -158,7 +160,7 @@ class Service:
                 for name, engine in self._served.items():
                     one = Engine(engine.index, "instant", follow=True, views=self._views)
                     self._searching[name] = await stack.enter_async_context(one)
-                self.down = str(error)
+                self._note_down(error)
                 LOG.warning("%s; questions get status 503 until the LLM answers", error)
                 later = asyncio.ensure_future(self._start_later(stack))
             try:
@@ -178,16 +180,19 @@ class Service:
         self.is_ready, self.down = True, ""
         self.started.set()
 
+    def _note_down(self, error: OutageError) -> None:
+        self.down, self._pause = str(error), max(_RETRY_S, error.retry_after)
+
     async def _start_later(self, stack: contextlib.AsyncExitStack) -> None:
         while not self.is_ready:
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._pause)
             try:
                 await self._start(stack)
                 LOG.info("the LLM answers again; the server accepts questions")
             except OutageError as error:
                 if str(error) != self.down:
                     LOG.warning("%s", error)
-                self.down = str(error)
+                self._note_down(error)
             except Exception as error:
                 self.down = str(error)
                 LOG.error("the LLM cannot be started", exc_info=error)
@@ -215,7 +220,7 @@ class Service:
         if self.down and only_searches:
             return self._searching[index]
         if self.down:
-            raise llm_unavailable(_RETRY_S)
+            raise llm_unavailable(self._pause)
         if not self.started.is_set():
             raise RuntimeError(
                 "the application has not started: run its lifespan within that of the application that mounts it"
@@ -250,17 +255,22 @@ class Service:
         return Asked(question, history, system, settings, index, narrowed, request.documents, key)
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return a system's settings, changed by those in a request. Raises `ApiError` if requests may not change
-        one of these, or if a value is not valid."""
+        """Return a system's settings, with those from a request. Raises `ApiError` if a request may not change one
+        of them, if its value is not valid, or if a search would return more passages than the limit `documents`."""
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
             fault = f"settings: requests to this server cannot change {unknown[0]} of {system}"
             raise ApiError(400, fault, "setting_not_allowed", param=f"settings.{unknown[0]}")
         try:
-            _check(system, settings := {**self.systems[system], **given}, True)
+            configured = _check(system, settings := {**self.systems[system], **given}, True)
         except InputError as error:
             raise ApiError(400, str(error), "invalid_setting", param="settings") from None
+        for name in given:
+            is_count = OF_PASSAGES in type(configured).model_fields[name].metadata
+            if is_count and getattr(configured, name) > self.limits.documents:
+                fault = f"settings: {name}: expected at most {self.limits.documents}"
+                raise ApiError(400, fault, "too_many", param=f"settings.{name}")
         return settings
 
     def described_settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -420,8 +430,9 @@ def _of_clients(given: Sequence[str], systems: Mapping[str, Any]) -> frozenset[s
     return frozenset(given)
 
 
-def _check(name: str, values: Mapping[str, Any], has_index: bool) -> None:
+def _check(name: str, values: Mapping[str, Any], has_index: bool) -> Settings:
     system = load_system(name)
-    system.configure(values)
+    configured = system.configure(values)
     if system.needs_index and not has_index:
         raise InputError(f"{name} needs an index: pass one to the server")
+    return configured

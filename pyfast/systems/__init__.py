@@ -16,10 +16,11 @@ from pyfast.systems.describe import (
     settings_table,
 )
 from pyfast.systems.registry import load_system, names
-from pyfast.systems.system import Settings, System
+from pyfast.systems.system import PassageCount, Settings, System
 
 __all__ = [
     "Inert",
+    "PassageCount",
     "Preset",
     "PresetDescription",
     "SettingDescription",

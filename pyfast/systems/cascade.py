@@ -45,10 +45,9 @@ class Settings(n2n.Settings):
         Inert(("draft_abstains",), "abstain", (True,)),
     )
 
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=10,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved for the first answer.",
     )
     draft_abstains: bool = Field(

@@ -101,10 +101,9 @@ class Settings(system.Reading, system.Abstaining):
         "value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
-    hop_k: int = Field(
+    hop_k: system.PassageCount = Field(
         default=20,
         ge=1,
-        le=10_000,
         description="Number of passages and rows retrieved for each query of a hop.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
@@ -122,10 +121,9 @@ class Settings(system.Reading, system.Abstaining):
         description="Maximum number of passages and rows that remain from a hop after pruning.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
-    final_k: int = Field(
+    final_k: system.PassageCount = Field(
         default=100,
         ge=1,
-        le=10_000,
         description="Number of passages and rows retrieved for the final answer, in addition to the hops'"
         " passages.",
         json_schema_extra={"paper": "Hyperparameter Settings"},

@@ -16,7 +16,7 @@ _RANKED = 50  # With `effort=auto`, an evidence graph ranks this many passages, 
 class Settings(system.Reading, system.Answering):
     """The settings of rag."""
 
-    k: int = Field(default=10, ge=1, le=10_000, description="Number of passages and table rows retrieved.")
+    k: system.PassageCount = Field(default=10, ge=1, description="Number of passages and table rows retrieved.")
 
 
 async def answer(question: Question, ctx: Context, settings: Settings) -> Answer:

@@ -29,13 +29,14 @@ class Settings(BaseModel):
 
     A setting is a `pydantic.Field` with bounds and a `description`. If a setting comes from a paper,
     `json_schema_extra` names the place in the paper, for example `{"paper": "section 2.3, equation 4"}`.
-    `pyfast systems NAME` shows the bounds, the description and this place.
+    `pyfast systems NAME` shows the bounds, the description and this place. A setting for the number of passages of
+    a search has the type `PassageCount`.
 
     Example:
         >>> from pydantic import Field
-        >>> from pyfast.systems import Settings
+        >>> from pyfast.systems import PassageCount, Settings
         >>> class MySettings(Settings):
-        ...     k: int = Field(default=5, ge=1, description="Passages of the search.")
+        ...     k: PassageCount = Field(default=5, ge=1, description="Passages of the search.")
         >>> MySettings(k=8).k
         8
     """
@@ -94,6 +95,13 @@ def _effort(given: Any) -> Any:
 
 Effort = Annotated[Literal["paper", "auto"] | float, BeforeValidator(_effort)]
 """The setting `effort`"""
+
+
+OF_PASSAGES = object()
+"""Marks a setting that says how many passages a search returns"""
+PassageCount = Annotated[int, Field(le=10_000), OF_PASSAGES]
+"""The number of passages that a search returns. If a request to `pyfast serve` changes a setting of this type, the
+limit `documents` applies"""
 
 
 class Sparing(Settings):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_server import counts, hostile
 from runs import Watched
 
 import pyfast
@@ -361,6 +362,21 @@ async def test_a_journal_is_read_as_a_run(small: pyfast.Index, tmp_path: Path) -
         options=pyfast.RunOptions(reuse=[folder]),
     )
     assert again.session is not None and again.session.reused == 1
+
+
+async def test_an_engine_with_a_journal_that_is_left_early_does_not_call_the_llm_down(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a journal, the calls of cancelled questions continue, until the engine ends."""
+    with hostile("--weights", "good=1", "--delay-ms", "60000") as llm, pytest.raises(ZeroDivisionError):
+        async with pyfast.Engine(None, f"openai:m@{llm}", journal=tmp_path / "J") as engine:
+            asked = [asyncio.ensure_future(engine.answer(text, system="direct")) for text in QUESTIONS[:3]]
+            while counts(llm)["requests"] < 3:
+                await asyncio.sleep(0.01)
+            raise ZeroDivisionError
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+    assert not [one.getMessage() for one in caplog.records if one.levelname != "INFO"]
 
 
 @pytest.mark.parametrize("name", ["run_tokens", "run_seconds"])

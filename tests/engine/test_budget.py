@@ -39,6 +39,7 @@ async def stubborn(question: Question, ctx: Context) -> Answer:
 LIMITS = [
     (Budget(calls=3), "direct: the question has reached its limit of 3 LLM calls", 3),
     (Budget(tokens=330), "direct: the question has reached its limit of 330 tokens (330 used)", 3),
+    (Budget(tokens=1), "direct: the question has reached its limit of 1 token (110 used)", 1),
     (Budget(tokens=331), "direct: the question has reached its limit of 331 tokens (440 used)", 4),
     (Budget(steps=3), "direct: the question has reached its limit of 3 steps", 3),
 ]

@@ -155,7 +155,7 @@ def test_a_stop_is_heard_between_turns(tmp_path: Path, concurrency: int) -> None
     go(tmp_path / "run", chatting, stopped, conversations(), concurrency=concurrency, stop=stop)
     assert stopped.given < whole.given
     spent = Watched(moody)
-    with pytest.raises(RunError, match="reached its limit of 1 tokens"):
+    with pytest.raises(RunError, match="reached its limit of 1 token "):
         go(tmp_path / "run", chatting, spent, conversations(), concurrency=1, budget=Budget(run_tokens=1))
     go(tmp_path / "run", chatting, Watched(moody), conversations())
     assert answers(tmp_path / "run") == answers(tmp_path / "whole")

@@ -189,6 +189,19 @@ def test_a_time_that_the_server_asks_for_is_told_at_once_and_waited_for() -> Non
     assert llm.calls < 40 + 8 + 6  # it was left alone all the time
 
 
+def test_a_health_check_respects_a_long_pause_that_the_server_asks_for() -> None:
+    async def check() -> int:
+        outages = Outages(llm := Flaky(1, lambda: OutageError("answered 429", "busy", 600.0), 1e9))
+        with pytest.raises(OutageError):
+            await outages.complete(PROBE)
+        for _ in range(1500):
+            outages.check()
+            await asyncio.sleep(1)
+        return llm.calls
+
+    assert run_fast(check()) == 4  # the call and its probe, and one probe after 600 and 1,200 seconds
+
+
 def test_a_callback_that_fails_fails_no_question() -> None:
     def hear(waiting: Waiting | None) -> None:
         raise ZeroDivisionError("no")

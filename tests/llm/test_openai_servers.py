@@ -128,6 +128,29 @@ async def test_one_that_is_down_at_the_start_joins_later() -> None:
                 assert await ask(llm, 4) == {"Paris"}
 
 
+@pytest.mark.parametrize("living", [(True, False), (False, True)])
+async def test_one_that_comes_back_is_used_with_one_call_at_a_time_too(living: tuple[bool, bool]) -> None:
+    """With the first call after its rest, and with no call more than the questions."""
+    async with pair(*living, backoff_s=0.2) as (llm, one, two):
+        alive, dead = (one, two) if living[0] else (two, one)
+        for _ in range(3):
+            await llm.complete(ASK)
+        await dead.live()
+        await asyncio.sleep(0.5)  # The rest after one failure lasts 0.4 s.
+        await llm.complete(ASK)
+        assert (alive.asked, dead.asked) == (3, 1)
+
+
+async def test_one_that_hangs_when_it_comes_back_takes_one_call_only() -> None:
+    async with pair(True, False, backoff_s=0.2) as (llm, one, two):
+        two.gate.clear()
+        await two.live()
+        await asyncio.sleep(0.5)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(llm.complete(ASK), 0.5)
+        assert await ask(llm, 1) == {"Paris"} and (one.asked, two.asked) == (1, 1)
+
+
 async def test_an_outage_of_all_is_one() -> None:
     async with pair(attempts=2) as (llm, one, two):
         await one.die()

@@ -16,7 +16,7 @@ class FailingLLM:
         self.window: int | None = None
         """The context window that it reports. None: it does not list its models"""
         self.delay_s = 0.0
-        self.questions = self.probes = 0
+        self.questions = self.probes = self.listed = 0
         self._runner: web.AppRunner | None = None
 
     async def chat(self, request: web.Request) -> web.Response:
@@ -34,10 +34,11 @@ class FailingLLM:
         return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 5, "completion_tokens": 2}})
 
     async def models(self, request: web.Request) -> web.Response:
+        self.listed += 1
         if self.window is None:
             return web.Response(status=404)
         if self.mode != "ok":
-            return web.Response(status=int(self.mode))
+            return web.Response(status=int(self.mode), headers={"Retry-After": self.retry_after})
         return web.json_response({"data": [{"id": "m", "max_model_len": self.window}]})
 
     async def listen(self, port: int = 0) -> None:

@@ -257,7 +257,7 @@ def test_a_batch_goes_on_by_itself_when_there_is_space_again(is_cancelled: bool,
 
 def test_a_server_that_starts_before_the_other_has_ended_goes_on_with_its_batch(tmp_path: Path) -> None:
     """Also in a rolling restart, with two servers for a while: no batch fails, and no answer is lost."""
-    count = 60
+    count = 150
     with hostile("--weights", "good=1", "--delay-ms", "200") as llm:
         given = ("--llm", f"openai:m@{llm}", "--system", "direct", "--jobs", tmp_path / "jobs", "--concurrency", 4)
         with process(tmp_path, *given) as (first, url), client(url) as ask:
@@ -265,6 +265,10 @@ def test_a_server_that_starts_before_the_other_has_ended_goes_on_with_its_batch(
             first.until(lambda: ask.batches.retrieve(batch.id).request_counts.completed >= 8)
             with process(tmp_path, *given) as (second, other), client(other) as again:
                 second.until(lambda: again.batches.retrieve(batch.id).errors is not None)
+                waits = again.batches.retrieve(batch.id)
+                assert (waits.status, waits.errors.data[0].code) == ("in_progress", "other_server")
+                time.sleep(2.0)  # It tries again after 1 s.
+                assert second.told.count("another server is working on") == 1 and "ERROR" not in second.told
                 late = begin(ask, lines(2))
                 assert again.batches.retrieve(late.id).status in ("validating", "in_progress")
                 first.send(signal.SIGTERM)
@@ -367,11 +371,14 @@ def test_a_batch_goes_on_when_the_server_starts_again(number: signal.Signals, tm
             session.until(lambda: ask.batches.retrieve(batch.id).request_counts.completed >= 80)  # type: ignore[union-attr]
             session.send(number)
             session.ended()
+            stops = rf"questions in progress of batches\n.*unfinished batches, .*: {batch.id}\n"
+            assert bool(re.search(stops, session.told)) == (number == signal.SIGTERM)
         before = json.load(urllib.request.urlopen(f"{llm}/counts"))["requests"]
         assert before < COUNT
-        with process(tmp_path, *given) as (_, url), client(url) as ask:
+        with process(tmp_path, *given) as (session, url), client(url) as ask:
             done = ended(ask, batch.id)
             assert done.request_counts.completed == done.request_counts.total == COUNT
+            assert re.search(rf"{batch.id}/run: \d+ of {COUNT} questions are answered; continuing", session.told)
             found = results(ask, done.output_file_id)
         counts = json.load(urllib.request.urlopen(f"{llm}/counts"))
     assert [one["custom_id"] for one in found] == [f"q{number}" for number in range(COUNT)]

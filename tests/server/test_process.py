@@ -37,6 +37,8 @@ def test_it_finishes_what_it_has_begun(number: signal.Signals, tmp_path: Path) -
         session.send(number)
         assert asking.result()["choices"][0]["finish_reason"] == "stop"
         assert session.ended() == 0, session.told
+        assert "stopping: waiting at most 30 s for questions in progress (1)" in session.told
+        assert "questions that were cut off: 0" in session.told
         with pytest.raises(OSError):
             ask(url)
 
@@ -54,6 +56,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         session.until(lambda: refuses(url))
         session.send(signal.SIGTERM)
         assert session.ended(20) == 130, session.told
+        assert "questions that were cut off: 1" in session.told
         told_that_it_stops(asking, session)
 
 
@@ -80,6 +83,8 @@ def test_a_question_longer_than_the_grace(streams: bool, tmp_path: Path) -> None
             assert not asking.done()
         session.send(signal.SIGTERM)
         assert session.ended(20) == 0, session.told
+        assert "stopping: waiting at most 1 s for questions in progress (1)" in session.told
+        assert "questions that were cut off: 1" in session.told
         if streams:
             assert json.loads(asking.result()[-1].removeprefix("data: "))["error"]["code"] == "stopping"
             assert "Traceback" not in session.told, session.told

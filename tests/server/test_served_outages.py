@@ -57,7 +57,21 @@ async def test_test_calls_respect_the_pause_that_the_llm_asks_for() -> None:
             while time.monotonic() < until:
                 assert await ready(served) == 503
                 await asyncio.sleep(0.1)
-            assert llm.probes <= 2
+            assert llm.probes == 1
+
+
+async def test_a_start_that_failed_is_not_repeated_before_the_llm_allows_it() -> None:
+    async with failing_llm() as llm:
+        llm.mode, llm.window, llm.retry_after = "503", 8192, "5"
+        options = {"llm_options": {"attempts": 1}}
+        async with serving(None, f"openai:m@{llm.url}", systems=["direct"], **options) as served:
+            status, _, headers = await served.ask()
+            assert (status, headers["Retry-After"]) == (503, "5")
+            llm.mode = "ok"
+            await asyncio.sleep(3)
+            assert await ready(served) == 503 and llm.listed == 1
+            await until_ready(served, 200)
+            assert llm.listed == 2
 
 
 @pytest.mark.parametrize("how", ["killed", "500", "429", "given up"])

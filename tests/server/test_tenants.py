@@ -258,6 +258,16 @@ async def test_a_client_changes_only_the_settings_that_the_server_allows(tmp_pat
         ]:
             status, body, _ = await served.ask(model, settings=given_)
             assert (status, body["error"]["param"]) == (400, param), body
+    options = pyfast.ServerOptions(client_settings=["rag.k", "n2n.final_k", "n2n.hop_max"])
+    systems = {"rag": {"k": 8}, "n2n": {}}
+    async with serving(index, "instant", systems=systems, options=options, limits={"documents": 5}) as served:
+        for model, ok, too_many in [("rag", {"k": 5}, {"k": 6}), ("n2n", {"hop_max": 60}, {"final_k": 6})]:
+            assert (await served.ask(model))[0] == 200  # The limit is for requests, not for the server's settings.
+            assert (await served.ask(model, settings=ok))[0] == 200
+            status, body, _ = await served.ask(model, settings=too_many)
+            (name,) = too_many
+            assert (status, body["error"]["code"], body["error"]["param"]) == (400, "too_many", f"settings.{name}")
+            assert body["error"]["message"] == f"settings: {name}: expected at most 5"
     for wrong in ("k", "rag.nothing", "hseq.steps", "decompose.graph"):
         with pytest.raises(InputError, match="client_settings"):
             async with serving(

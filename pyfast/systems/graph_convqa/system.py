@@ -69,10 +69,9 @@ class Settings(system.Settings):
         description="Which answers to earlier turns the system reads. `predicted`: its own answers. `gold`: the"
         " answers in the question file.",
     )
-    passages: int = Field(
+    passages: system.PassageCount = Field(
         default=50,
         ge=1,
-        le=10_000,
         description="Number of passages to retrieve. pyfast then ranks the evidence items in them.",
     )
     k: int = Field(

@@ -105,10 +105,9 @@ class Settings(system.Sparing, system.Abstaining):
         "the evidence covers, with more weight for rare words.",
         json_schema_extra={"paper": "A.3.5"},
     )
-    prior: int = Field(
+    prior: system.PassageCount = Field(
         default=48,
         ge=0,
-        le=10_000,
         description="Number of passages and rows from a search that the policy sees first. Then come other "
         "segments of their documents (at most 1,024), and then all other segments, both in the order of `order`. "
         "0: no search, as in the paper.",

@@ -41,17 +41,15 @@ CLASSIFY = Prompt(
 class Settings(system.Abstaining):
     """The parameters of the paper's three strategies."""
 
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved for a question of class B.",
         json_schema_extra={"paper": "5 in the authors' code"},
     )
-    step_k: int = Field(
+    step_k: system.PassageCount = Field(
         default=6,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that each search for a question of class C adds.",
         json_schema_extra={"paper": "6 in the authors' code"},
     )

@@ -87,10 +87,9 @@ class Settings(system.Abstaining):
         "of. `questions`: a question that the LLM writes for each such part. `sentence`: all of it.",
         json_schema_extra={"paper": "implicit queries with the threshold β, explicit queries, and β = 0"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=2,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved per search.",
         json_schema_extra={"paper": "2 documents for 2WikiMultihopQA"},
     )

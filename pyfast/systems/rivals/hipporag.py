@@ -83,10 +83,9 @@ class Settings(system.WithKnowledge):
         " is the sum of the ranks of its phrases.",
         json_schema_extra={"paper": "dense-sparse integration, and without passage nodes in the ablation"},
     )
-    seeds: int = Field(
+    seeds: system.PassageCount = Field(
         default=100,
         ge=1,
-        le=10_000,
         description="Number of seed passages, the best of a search.",
         json_schema_extra={"paper": "all passages"},
     )
@@ -117,10 +116,9 @@ class Settings(system.WithKnowledge):
         le=1_000_000,
         description="Maximum number of nodes around the seeds. Seeds and their synonyms are always kept.",
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that the LLM reads.",
         json_schema_extra={"paper": "the top 5 passages"},
     )

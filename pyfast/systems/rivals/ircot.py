@@ -44,10 +44,9 @@ SENTENCE = Prompt(
 class Settings(system.Abstaining):
     """The parameters from the paper."""
 
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=4,
         ge=1,
-        le=10_000,
         description="Number of paragraphs and table rows that each search adds (K).",
         json_schema_extra={"paper": "K, which the experiments choose from 2, 4, 6 and 8"},
     )

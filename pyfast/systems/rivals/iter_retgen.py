@@ -25,10 +25,9 @@ class Settings(system.Abstaining):
         "retrieval-augmented generation.",
         json_schema_extra={"paper": "the number of iterations T, 1 to 7 in the experiments"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved per iteration.",
         json_schema_extra={"paper": "the experiments retrieve 5 paragraphs"},
     )

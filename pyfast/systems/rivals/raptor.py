@@ -39,10 +39,9 @@ class Settings(system.Abstaining):
         "from the top layer down, among the children of the nodes found in the layer above.",
         json_schema_extra={"paper": "collapsed tree retrieval, and tree traversal retrieval"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=20,
         ge=1,
-        le=10_000,
         description="Maximum number of passages and summaries that the LLM reads.",
         json_schema_extra={"paper": "about the top 20 nodes"},
     )

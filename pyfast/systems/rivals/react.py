@@ -76,10 +76,9 @@ class Settings(system.Abstaining):
         description="Maximum number of actions. After the last of them, the LLM must answer.",
         json_schema_extra={"paper": "7 steps for HotpotQA, 5 for FEVER"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=3,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that each search shows.",
     )
     thoughts: bool = Field(

@@ -69,10 +69,9 @@ class Settings(system.Abstaining):
         le=20,
         description="Maximum number of follow-up questions. After the last of them, the LLM must answer.",
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved per follow-up question.",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -51,7 +51,7 @@ class Settings(system.WithKnowledge, system.Sparing):
         description="Number of facts retrieved per sub-question.",
         json_schema_extra={"paper": "equation 3; section 3.4"},
     )
-    documents: int = Field(
+    documents: Annotated[int, system.OF_PASSAGES] = Field(
         default=5,
         ge=1,
         le=100,

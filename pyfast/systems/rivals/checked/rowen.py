@@ -69,10 +69,9 @@ class Settings(system.Abstaining):
         " `both`, `model_weight` times the share of the models is added to the share of the languages.",
         json_schema_extra={"paper": "the threshold of the consistency score"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that correct an answer.",
     )
 

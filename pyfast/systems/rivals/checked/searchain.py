@@ -99,10 +99,9 @@ class Settings(system.Abstaining):
         description="Maximum number of chains that the LLM writes.",
         json_schema_extra={"paper": "5 rounds in the authors' code"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=1,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows retrieved per query.",
         json_schema_extra={"paper": "the top-1 document"},
     )

@@ -106,10 +106,9 @@ class Settings(system.Abstaining):
         description="Leave out the queries for claims that are judged right.",
         json_schema_extra={"paper": "claim-based query filter, and without it in the ablation"},
     )
-    k: int = Field(
+    k: system.PassageCount = Field(
         default=5,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that the LLM reads.",
     )
 

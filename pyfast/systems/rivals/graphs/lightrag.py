@@ -3,7 +3,7 @@ the entities, the relations, and the texts that state them."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -50,7 +50,7 @@ class Settings(system.WithKnowledge, system.Answering):
         description="Number of entities, and number of relations, retrieved per search.",
         json_schema_extra={"paper": "top_k in the authors' code"},
     )
-    passages: int = Field(
+    passages: Annotated[int, system.OF_PASSAGES] = Field(
         default=20,
         ge=1,
         le=1000,

@@ -33,10 +33,9 @@ class Settings(system.Abstaining):
         " first search.",
         json_schema_extra={"paper": "break-down prompting, and chain of thought alone"},
     )
-    search: int = Field(
+    search: system.PassageCount = Field(
         default=50,
         ge=1,
-        le=10_000,
         description="Number of passages and table rows that a search finds. The LLM reads the best rows and the"
         " best texts among them.",
     )
