@@ -81,7 +81,7 @@ def test_the_row_with_the_answer_counts(index: pyfast.Index, tmp_path: Path) -> 
             words = normalise(record.evidence[0].snippet)
             assert any(normalise(answer) in words for answer in gold["answers"]) == (record.id in RIGHT)
     shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--metric", "evidence"]).stdout
-    assert "1 question is scored with any row, as no gold row has the answer" in shown
+    assert "1 question is scored with any row, because no gold row has the answer" in shown
 
 
 def test_a_part_of_a_word_is_no_answer(index: pyfast.Index, tmp_path: Path) -> None:

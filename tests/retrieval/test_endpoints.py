@@ -82,7 +82,7 @@ def test_the_size_that_the_server_takes_is_remembered() -> None:
     ("fault", "message"),
     [
         ("count", "9 results for 10 texts"),
-        ("twice", "`index` values other than 0, 1, 2"),
+        ("twice", "results whose `index` values are not 0, 1, 2"),
         ("lengths", "vectors of different lengths"),
         ("text", "neither a list of numbers nor base64"),
         ("nan", "finite numbers"),
