@@ -1,7 +1,6 @@
 """Options: from a TOML file, on the command line, and refused where they have no effect."""
 
 import importlib
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,15 +77,6 @@ def test_a_command_refuses_what_it_does_not_take(tmp_path: Path) -> None:
     line = ["judge", "A", "B", "--run", str(tmp_path / "run"), "--options", str(tmp_path / "o.toml")]
     done = CliRunner().invoke(app, line)
     assert "sample: there is no such option; known: outage, sync, restart, retry_failed" in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("command", "tables"), [("judge", set()), ("answer", {"hardware", "sampling", "cluster"})]
-)
-def test_the_help_names_the_tables_that_a_file_may_have(command: str, tables: set[str]) -> None:
-    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "4000"}).output
-    (line,) = (line for line in shown.splitlines() if "A TOML file with options" in line)
-    assert set(re.findall(r"(\w+) \(pyfast\.", line)) == tables
 
 
 def test_a_function_refuses_what_has_no_effect_there() -> None:

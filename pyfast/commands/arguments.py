@@ -18,6 +18,15 @@ IndexFolder = Annotated[Path, typer.Argument(help="An index built by `pyfast ind
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Use only the first N questions or chunks.")]
+_OPTIONS_FILE = Annotated[
+    Path | None,
+    typer.Option(
+        "--options",
+        help="A TOML file with options that this command has, named like the fields of pyfast.RunOptions or, in"
+        " the tables sampling, cluster and hardware, like those of pyfast.Sampling, pyfast.Cluster and"
+        " pyfast.Hardware. The command line takes precedence.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +176,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(_keyword(one.name, hint, one.default))
     wanted = {kind: names for kind, names in groups.values() if kind.TABLE or kind is RunOptions}
     if RunOptions in wanted:
-        tables = ", ".join(f"{kind.TABLE} (pyfast.{kind.__name__})" for kind in wanted if kind.TABLE)
-        help = (
-            "A TOML file with options for this command, named like the fields of pyfast.RunOptions."
-            f"{tables and f' Tables: {tables}.'} The command line takes precedence."
-        )
-        parameters.append(_keyword("options_file", _annotation(Path | None, "--options", help, Option()), None))
+        parameters.append(_keyword("options_file", _OPTIONS_FILE, None))
     parameters.append(_keyword("context", typer.Context))
 
     @wraps(command)
