@@ -60,7 +60,7 @@ class RunInUseError(InputError):
 
 
 class OtherRunError(InputError):
-    """A run was started with other values, and can be resumed only with the same ones."""
+    """A run was started with different values, and can be resumed only with those."""
 
     def __init__(self, message: str, changed: Sequence[str] = ()) -> None:
         """Create the error. `changed` contains a line such as `system.set_k was 20 and is now 5` for each value
@@ -70,7 +70,7 @@ class OtherRunError(InputError):
 
 
 class LLMUnavailableError(RunError):
-    """The LLM is unreachable or has ended, so the run stops. If only one call fails, the error is a
+    """The LLM is unreachable or its process has died, so the run stops. If only one call fails, the error is a
     `CallError`."""
 
 

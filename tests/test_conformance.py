@@ -69,7 +69,7 @@ def test_a_system_that_does_not_run_is_checked_no_further() -> None:
 @pytest.mark.usefixtures("few_kills")
 def test_what_a_new_process_would_answer_otherwise_is_found() -> None:
     (bad,) = (result for result in check_system("bad_systems:OF_THE_PROCESS") if not result.passed)
-    assert bad.name == "kill and resume" and "after it was killed and resumed: answer is" in bad.detail
+    assert bad.name == "kill and resume" and "after the run was killed and resumed: answer is" in bad.detail
     assert "random numbers without a seed" in bad.causes
 
 

@@ -83,7 +83,7 @@ def test_what_acts_is_refused(run: Path, script: str) -> None:
     change(journal, script)
     began = time.monotonic()
     for look in (read_status, Run, lambda folder: RunFolder(folder, DESCRIBED)):
-        with pytest.raises(InputError, match=r"journal\.sqlite: .*not written by pyfast") as error:
+        with pytest.raises(InputError, match=r"journal\.sqlite.*which pyfast did not write") as error:
             look(run)
         assert "\n" not in str(error.value)
     assert time.monotonic() - began < 5
@@ -94,7 +94,7 @@ def test_what_acts_is_refused_in_a_damaged_file_too(run: Path) -> None:
     journal = run / "journal.sqlite"
     change(journal, "PRAGMA journal_mode = DELETE;" + HOSTILE["view"])
     journal.write_bytes(journal.read_bytes()[:-4096])
-    with pytest.raises(InputError, match="not written by pyfast"):
+    with pytest.raises(InputError, match="which pyfast did not write"):
         RunFolder(run, DESCRIBED)
 
 
@@ -121,7 +121,7 @@ def hostile_knowledge(known: Session, folder: Path, harm: Callable[[Path], None]
 def test_hostile_knowledge_is_refused(known: Session, tmp_path: Path) -> None:
     view = f"ALTER TABLE triples RENAME TO t; CREATE VIEW triples AS {FOREVER}"
     folder = hostile_knowledge(known, tmp_path / "a", lambda file: change(file, view))
-    with pytest.raises(IndexFormatError, match="not written by pyfast"):
+    with pytest.raises(IndexFormatError, match="which pyfast did not write"):
         Knowledge.open(folder)
 
 

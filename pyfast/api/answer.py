@@ -41,12 +41,12 @@ def answer(
     answers are the same as without the interruption.
 
     Args:
-        questions: The path of a file with one question per line (JSON Lines, CSV) or row (Parquet), a DataFrame,
-            or a list or other iterable of strings, mappings or `Question`s. A mapping contains `id` and `question`
-            or, for a conversation, `id` and `turns`. A string that is not a file path is one question. An
-            asynchronous iterator runs in pyfast's own event loop, in another thread; if it must run in your event
-            loop, use `Engine.answer_many`.
-        index: An index, or its folder. Optional for the systems `direct` and `cot`.
+        questions: The path of a file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow) with one question per line or
+            row, a DataFrame, or a list or other iterable of strings, mappings or `Question`s. A mapping contains
+            `id` and `question` or, for a conversation, `id` and `turns`. A string that is not a file path is one
+            question. An asynchronous iterator runs in pyfast's own event loop, in another thread; if it must run
+            in your event loop, use `Engine.answer_many`.
+        index: An index, or its folder. Optional for systems that need none, such as `direct`.
         llm: A model (see `pyfast.open_llm` and `pyfast.LLM`), or a string that names one. A model passed as an
             object stays loaded after `answer` returns; a model given by name is closed at the end. You can also
             give each role (the purpose of a prompt) its own model: `{"default": ..., "pick": ...}`. A role that

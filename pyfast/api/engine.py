@@ -464,8 +464,8 @@ class Engine:
 
     @contextlib.asynccontextmanager
     async def view(self, filter: Filter = ()) -> AsyncIterator[View]:
-        """Keep an index with a filter at one commit for several calls: while the `async with` block runs, all
-        calls that take the view as their `filter` see the same documents.
+        """Hold the engine's index at one commit, with this filter, for several calls: while the `async with` block
+        runs, all calls that take the view as their `filter` see the same documents.
 
         The first use of a filter copies the documents that meet it to temporary files.
 

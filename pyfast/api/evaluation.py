@@ -288,10 +288,10 @@ def write_figures(
     other formats contain one row per `Difference`, followed by one for each cost of each pair of runs, such as
     `llm_calls`, without an interval. A cost in money is named after its currency, such as `USD`.
 
-    If questions failed or the system abstained, the table contains columns with their numbers (for a comparison in
-    a format for other programs: rows, like those of the costs), and Markdown and LaTeX add a note below the table
-    with the reason for the first failure. For several settings of `pyfast.evaluate_retrieval`, the differences
-    follow the figures, as in a comparison.
+    If questions failed, or the system abstained from some, the table has a column for each of these two counts.
+    For a comparison in a format for other programs, each count has a row, like a cost. Below a table in Markdown
+    or LaTeX, a note gives the reason for the first failure. For several settings of `pyfast.evaluate_retrieval`,
+    the table shows the figures first, then their differences.
 
     Args:
         results: Reports of `pyfast.evaluate` by run name, the result of `pyfast.evaluate_retrieval` or its

@@ -98,7 +98,7 @@ def build_index(
     size, analysis = PassageSize(options.passage_length, options.passage_overlap), options.part(Analysis)
     encoders = [vectors] if isinstance(vectors, str) else list(vectors)
     if cluster is not None and not encoders:
-        raise InputError("ray: can only be used with vectors, because all that the workers do is compute vectors")
+        raise InputError("ray: can only be used with vectors, because the workers only compute vectors")
     roots: Roots = {}
     with contextlib.ExitStack() as held:
         sources, unread = held.enter_context(
@@ -132,9 +132,10 @@ def open_index(
         rerank: The reranker, a model that rescores the best passages of a list. `off`: none. `cross`: a
             cross-encoder (`cross:MODEL` names the model). `late`: late interaction. `both`: `cross` and `late`.
             `http:URL#MODEL`: a model on a server. You can also give `MODULE:NAME`, or a function that takes the
-            index and returns a reranker. All systems use the reranker, except `direct`, `cot` and `mtqa`, which do
-            not search for passages. Before it reranks for `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds
-            linked passages (`bridge_expand`) and ranks by `bridge_rank`.
+            index and returns a reranker. The systems that search for passages use the reranker; those that read
+            only a knowledge graph (such as `mtqa`) or nothing (such as `direct`) do not. Before it reranks for
+            `rag`, `hseq`, `subqrag` or `graph_convqa`, pyfast adds linked passages (`bridge_expand`) and ranks by
+            `bridge_rank`.
         filter: One or more conditions, such as `source=reports/*`, `level=table_row`, `time>=1990` or
             `meta.author=Sagan|Drake`. Documents that do not meet all of them are left out, as if they were
             deleted. With a condition on `time`, a knowledge graph keeps only the triples that meet the condition.

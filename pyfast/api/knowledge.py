@@ -93,7 +93,9 @@ def build_knowledge(
     """
     options.only("build_knowledge", *OF_EXTRACTION)
     if cluster is not None and llm is None:
-        raise InputError("ray: can only be used with an LLM, because rules read the texts in this process")
+        raise InputError(
+            "ray: can only be used with an LLM; without one, rules extract the triples in this process"
+        )
     if chunk_tokens is not None and chunk_tokens < MIN_CHUNK_TOKENS:
         raise InputError(f"chunk_tokens: expected at least {MIN_CHUNK_TOKENS}, got {chunk_tokens}")
     used = None if llm is None else opened(llm, llm_options)

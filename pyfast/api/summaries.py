@@ -107,7 +107,8 @@ def summarize_index(
             shutil.rmtree(aside / SUMMARIES, ignore_errors=True)
         elif marker.is_file() and orjson.loads(marker.read_bytes()) != begun:
             raise InputError(
-                f"{place} was started with other documents or options, or another embedder; use restart"
+                f"{place} was started with other documents, other options or another embedder; to start again, use"
+                " restart"
             )
         write_atomically(marker, orjson.dumps(begun))
         job = partial(Job, system="summarize", ask=made_of.ask, prompts=(made_of.prompt,))

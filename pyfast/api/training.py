@@ -243,7 +243,8 @@ def _guidance(golds: Sequence[tuple[Index, Sequence[Gold]]], head: GivenLLM, fol
     texts = list(dict.fromkeys(gold.question for _, some in golds for gold in some))
     if os.environ.get("RANK") and not (folder.is_dir() and Run(folder).status.ended == len(texts)):
         raise InputError(
-            f"{folder}: start with a single process, because guidance for some questions is not yet written"
+            f"{folder}: the guidance for some questions is not written yet; run the training in a single process"
+            " first, to write it, and then in several"
         )
     run = answer(texts, llm=head, system=PLANNER, run=folder)
     return {text: record.answer for text, record in zip(texts, run.records, strict=True) if record.answer}

@@ -22,9 +22,9 @@ _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
         "--options",
-        help="A TOML file with options for this command: its keys are the fields of pyfast.RunOptions, and its"
-        " tables sampling and cluster contain those of pyfast.Sampling and pyfast.Cluster. The command line"
-        " takes precedence.",
+        help="A TOML file with options that this command has, named like the fields of pyfast.RunOptions or, in"
+        " the tables sampling, cluster and hardware, like those of pyfast.Sampling, pyfast.Cluster and"
+        " pyfast.Hardware. The command line takes precedence.",
     ),
 ]
 

@@ -74,8 +74,8 @@ def evaluate(
     if per_question is not None:
         check_new(per_question, output.overwrite, KINDS)
     output.check()
-    if not judge and (any(given.given.values()) or options != RunOptions()):
-        raise InputError("these options apply to a judge's run; also pass --judge LLM")
+    if not judge and (of_judge := [*(name for name, value in given.given.items() if value), *options.given]):
+        raise InputError(f"{', '.join(of_judge)}: can only be used with --judge LLM")
     folders = {run: judged(run) if judge else None for run in runs}
     if scoring.gold is None:
         warn_of_other_questions(runs)
@@ -239,7 +239,7 @@ def compare(
     """Compare runs on the same questions: show which differences are significant, and what each run cost.
 
     Args:
-        judged: Compare the judge's figures too. First run `evaluate RUN --judge LLM` on each run.
+        judged: Compare the judge's figures too. First run `pyfast evaluate RUN --judge LLM` for each run.
         answers: Show only the answers that differ between two runs. No gold answers are needed.
     """
     import pyfast.api.evaluation

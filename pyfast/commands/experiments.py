@@ -124,7 +124,7 @@ def bench(
     Args:
         questions: A question file.
         system: A system that `pyfast systems` lists, or MODULE:NAME; repeatable.
-        index: The folder of an index. Optional for the systems direct and cot.
+        index: The folder of an index. Optional for systems that need none (see `pyfast systems`), such as direct.
         concurrency: How many questions the engine works on at once.
         journal: Write a journal, as a run does.
         out: A folder for bench.json and bench.png.

@@ -55,8 +55,8 @@ def index(
         sources: Files or folders; docs/formats.md lists the formats that pyfast reads.
         out: The folder to create.
         overwrite: Replace an existing index.
-        vectors: Also encode the passages as vectors, for retrievers other than BM25: dense, late or KIND:MODEL,
-            such as sparse:MODEL. For a model on a server: dense:openai:MODEL@URL. Repeatable.
+        vectors: Also encode the passages as vectors, for retrievers other than BM25. Values: dense, late,
+            KIND:MODEL (such as sparse:MODEL) or, for a model on a server, dense:openai:MODEL@URL; repeatable.
     """
     from pyfast.api.index import build_index
     from pyfast.llm.protocol import ON_GPU, calls_counted
@@ -254,7 +254,7 @@ def compact(index: IndexFolder, *, erase: bool = False) -> None:
     """Merge all parts of an index into one, leaving out the deleted documents.
 
     Args:
-        erase: Also remove earlier commits, so that the parts keep no text of deleted documents.
+        erase: Also remove earlier commits, so that nothing in the index contains text of a deleted document.
     """
     import pyfast.api.index
 

@@ -21,7 +21,9 @@ app = typer.Typer(
     help="Build, show and export the knowledge graph of an index (triples from its documents).",
 )
 
-_OF_EMBEDDER = "The sentence-transformers model, by name or folder, whose vectors the graph is searched with."
+_OF_EMBEDDER = (
+    "The sentence-transformers model, by name or folder, that makes the vectors for searching the graph."
+)
 _Embedder = Annotated[str, typer.Option(help=_OF_EMBEDDER)]
 _MODEL = "all-MiniLM-L6-v2"
 
@@ -127,4 +129,5 @@ def _tell(index: Path, store: Knowledge) -> None:
     for digest, reason in failed:
         print(f"chunk {digest} failed: {plain(reason)}")
     if failed:
-        print(f"failed chunks: {len(failed)}; `pyfast knowledge build --retry-failed` tries them again")
+        again = f"`pyfast knowledge build {index} --llm LLM --retry-failed`"
+        print(f"failed chunks: {len(failed)}; {again} tries them again")

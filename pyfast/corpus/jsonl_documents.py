@@ -152,7 +152,7 @@ def documents_of_records(
                     raise InputError(f"{what}; its other keys are {keys}")
                 continue
             if _is_question(record):
-                advice = f'leave {path.name} out, or add a "kind" to the line if it is one'
+                advice = f'leave {path.name} out or, if the line is a document, add a "kind" to it'
                 raise GoldError(
                     f"{place}: this looks like a question or its gold answers, not a document: {advice}"
                 )

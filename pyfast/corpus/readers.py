@@ -432,8 +432,8 @@ def beginnings_of(sources: Iterable[Path], roots: Roots) -> list[str]:
     for place, uri in others.items():
         if any(uri.startswith(one) or one.startswith(uri) for one in found):
             raise InputError(
-                f"{place}: the index also has documents from this path, and their uris begin like those of the"
-                " given sources; add this path to the sources"
+                f"{place}: documents from this path have uris that begin like those of the given sources, so"
+                " pyfast cannot tell which ones to delete; add this path to the sources"
             )
     return sorted(found)
 

@@ -403,7 +403,7 @@ class Outages:
         self._failed.add(clock or object())
         most = max(_FAILED_IN_A_ROW, self.answers // 5) + self.lost
         if len(self._failed) > most and not self._in_work:
-            raise self._gone(fault, "the LLM answers only the smallest calls")
+            raise self._gone(fault, "the LLM answers only short test calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
         """Find out whether the LLM answers calls other than the one that failed with `fault`, and wait until it
@@ -475,7 +475,7 @@ class Outages:
                     self._latest, f"the LLM asks for a pause of {asked}, which is longer than allowed"
                 )
             if left <= 0:
-                raise self._gone(self._latest, f"waited for {timedelta(seconds=round(self.patience_s))}")
+                raise self._gone(self._latest, f"pyfast waited for {timedelta(seconds=round(self.patience_s))}")
             wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
             ends = [asyncio.ensure_future(event.wait()) for event in (self.stop, self._passed)]
             try:

@@ -24,7 +24,9 @@ from pyfast.utils.files import written_aside
 from pyfast.utils.jsonl import in_json
 from pyfast.utils.log import LOG
 
-ONLY_NAMED = "%d of %d questions: only the documents that they list are searched (--documents all: whole index)"
+ONLY_NAMED = (
+    "for %d of %d questions, only the documents that they list are searched (--documents all: the whole index)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
         return
     conversation = record.get("id")
     if not isinstance(conversation, str) or not conversation:
-        raise InputError(f"{place}: expected an `id` that is a text or a number")
+        raise InputError(f"{place}: expected an `id` that is a string or a number")
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{place}: `turns` must be a non-empty list")
     of_all = _documents(record, place)
@@ -122,7 +124,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     if not isinstance(text, str) or not text.strip():
         raise InputError(_no_question(record, place))
     if not isinstance(question_id, str) or not question_id:
-        raise InputError(f"{place}: expected an `id` that is a text or a number")
+        raise InputError(f"{place}: expected an `id` that is a string or a number")
     return question_id, text
 
 

@@ -354,7 +354,7 @@ async def _answered(ask: Ask, context: Context) -> tuple[Record, Answer | None]:
         raise
     except TimeoutError as error:
         limit = context.seconds
-        reason = "TimeoutError" if limit is None else f"not finished within the question's {limit:g} s"
+        reason = "TimeoutError" if limit is None else f"not finished within the question's limit of {limit:g} s"
         kind = kind_of(error)
     except Exception as error:  # Such a question fails alone, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"

@@ -77,15 +77,15 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise OtherRunError(
                 f"{path} was started with different code: {'; '.join(code)}. You can read, evaluate and judge it,"
-                " but only the same code can resume it; use another folder, --restart or --accept-code (its "
-                "answers then come from both versions)",
+                " but only the same code can resume it; use another folder, --restart or --accept-code (the run's"
+                " answers then come from both versions)",
                 changed,
             )
         *others, last = changed  # Checksums come last. Fewer questions explain theirs.
         if last.startswith("questions.digest "):
             asked = described["places"]["questions"]
             is_kept = not asked or Path(asked) == path / QUESTIONS
-            told = "its questions have changed" if is_kept else f"{asked}: changed since the run began"
+            told = "its questions have changed" if is_kept else f"{asked} has changed since the run began"
             first = recorded["places"].get("questions")
             if not is_kept and first and first != asked:
                 told = f"the questions of {asked} are not those of {first}"
@@ -411,7 +411,7 @@ class RunFolder:
         return len(group.completions)
 
     def note_stop(self, questions: Sequence[str], error: LLMUnavailableError) -> None:
-        """Note that the LLM ended the run while these questions were in progress. If some of them were also in
+        """Record that the LLM ended the run while these questions were in progress. If some of them were also in
         progress at the last stop, the error names them. Only the first call per session has an effect, because the
         LLM ends all questions."""
         if self._stop_is_noted:

@@ -263,7 +263,7 @@ def few_note(independent: int, differences: int) -> str:
     if not differences or independent >= least:
         return ""
     return (
-        f"{counted(independent, 'independent question')} cannot show a difference, regardless of p: with"
+        f"{counted(independent, 'independent question')} cannot show a difference, regardless of p: to test"
         f" {counted(differences, 'difference')}, at least {least} questions must change, all in the same direction"
     )
 

@@ -163,7 +163,7 @@ def beside(path: Path, pattern: str, what: str) -> Path:
         match = next(iter(sorted(folder.glob(pattern))), None)
         if match is not None:
             return match
-    raise InputError(f"{path}: there is no {pattern} in its folder or in a folder above: {what}")
+    raise InputError(f"{path}: {pattern}, which contains {what}, must be in the same folder or in a folder above")
 
 
 def named(text: str, *more: str) -> str:
@@ -458,7 +458,7 @@ def hybridqa(source: Path) -> Pieces:
     A question's documents are its table and the passages to which the table links.
     """
     path = one_file(source, "released_data/*.json", "questions")
-    folder = beside(path, "WikiTables-WithLinks", "this folder contains the tables and passages")
+    folder = beside(path, "WikiTables-WithLinks", "the tables and passages")
     tables = ((file.stem, load(file), str(file)) for file in sorted((folder / "tables_tok").glob("*.json")))
     passages = (load(file) for file in sorted((folder / "request_tok").glob("*.json")))
     links = yield from _corpus(tables, passages)

@@ -203,7 +203,9 @@ def evaluate(
     only_answers = bool(figures) and {*figures}.issubset(FIGURES["em_f1"])
     of_facts = not only_answers and any(one in ("hotpotqa", "2wiki") for one in named)
     if has_facts and cited is None and of_facts:
-        told = "%s: the supporting facts are not scored, because no question of the gold has `sentence_starts`"
+        told = (
+            "%s: the supporting facts are not scored, because no question in the gold file has `sentence_starts`"
+        )
         LOG.warning(told, where)
     # The gold is read a second time: all of it would take more memory than the rest.
     whole, not_indexed = list[str](), dict[str, None]()
@@ -307,7 +309,10 @@ def _chosen(names: list[str], conversations: bool) -> list[str]:
     """
     code = next((name for name in names if ":" in name), None)
     if code is not None:
-        raise InputError(f"the gold sets the metric {code!r}, but MODULE:NAME is only for the command line")
+        raise InputError(
+            f"the gold file names the metric {code!r}, but a gold file may not name code to import; to use this"
+            f" metric, pass --metric {code}"
+        )
     return names or list(CONVERSATIONS if conversations else QUESTIONS)
 
 

@@ -211,7 +211,7 @@ def failure_notes(unanswered: Mapping[str, Unanswered | None]) -> list[str]:
 
 _NOTES = (
     ("not_run", "gold question was not run and is", "gold questions were not run and are", "not scored"),
-    ("whole_tables", "question is", "questions are", "scored with any row, as no gold row has the answer"),
+    ("whole_tables", "question is", "questions are", "scored with any row, because no gold row has the answer"),
     ("not_indexed", "gold document is", "gold documents are", "not in the index and counted as not found"),
     ("without_gold", "question has no gold and is", "questions have no gold and are", "not scored"),
 )

@@ -114,23 +114,23 @@ def build_knowledge(
         extract(islice(new_chunks(index, size, retry_failed), limit))
     LOG.info("computing vectors")
     store = update_knowledge(index, embedder, chunk_tokens, texts_by_rules=llm is None, watch=watch)
+    again = f"`pyfast knowledge build {index.folder} --llm LLM"
     if failure is not None:
         reason, times = failure
         raise CallError(
-            f"every chunk of the extraction failed; most often ({times}), the reason was: {reason}; `pyfast"
-            " knowledge build --retry-failed` tries the chunks again"
+            f"every chunk of the extraction failed; most often ({times}), the reason was: {reason}; to try the"
+            f" chunks again, run {again} --retry-failed`"
         )
     if waiting := by_llm.extraction_results(folder).waiting:
-        LOG.warning(
-            "chunks that still wait for an LLM: %d; to resume, run `pyfast knowledge build --llm`", waiting
-        )
+        LOG.warning("chunks that still wait for an LLM: %d; to resume, run %s`", waiting, again)
     elif by_llm_too(store) and (unread := sum(1 for _ in new_chunks(index, size))):
-        LOG.warning("chunks that no LLM has read: %d; to read them, run `pyfast knowledge build --llm`", unread)
+        LOG.warning("chunks that no LLM has read: %d; to have them read, run %s`", unread, again)
     if not len(store):
         LOG.warning("the knowledge graph has no triples, so systems will find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
-        LOG.warning("the knowledge was extracted by %d models; `pyfast knowledge show` lists them", len(models))
+        told = "the knowledge was extracted by %d models; `pyfast knowledge show %s` lists them"
+        LOG.warning(told, len(models), index.folder)
     return store
 
 

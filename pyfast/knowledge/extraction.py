@@ -263,7 +263,7 @@ def _read(asked: dict[str, Any], record: dict[str, Any], results: ExtractionResu
         try:
             graphs = _GRAPHS.validate_json(record["answer"])
         except ValidationError:  # Other code answered, or someone has edited the file.
-            failed = "the LLM's reply is not usable: `pyfast knowledge build --retry-failed` reads the chunk again"
+            failed = "the LLM's reply is not usable"
     if failed is not None:
         results.extracts += [Extract(part["digest"], BY_LLM, failed=failed) for part in parts]
         return

@@ -241,7 +241,10 @@ class Knowledge:
         """
         manifest = read_manifest(folder, "knowledge")
         if embedder is not None and embedder.fingerprint != manifest["embedder"]:
-            raise InputError(f"{folder}: the vectors were made with a different embedding model")
+            raise InputError(
+                f"{folder}: the vectors were made with a different embedding model; use that model, or build the"
+                " knowledge graph again with --embedder"
+            )
         try:
             return cls(folder, manifest, embedder)
         except (sqlite3.Error, InputError) as error:

@@ -93,7 +93,9 @@ def _as_tensor(request: Request) -> str:
     try:
         import torch
     except ImportError:
-        raise CallError("a prompt in embeddings needs torch: pip install 'pyfast-qa[torch]'") from None
+        raise CallError(
+            "a prompt that is sent as embeddings needs torch: pip install 'pyfast-qa[torch]'"
+        ) from None
     file = io.BytesIO()
     torch.save(torch.tensor(np.asarray(request.embeds, np.float32, order="C")), file)
     return base64.b64encode(file.getvalue()).decode()

@@ -103,10 +103,10 @@ class Endpoint(ABC):
         Raises `CallError` unless there is one item per text."""
         items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
         by_number = {str(item.get("index")): item for item in items}
-        if len(items) != texts or by_number.keys() != set(map(str, range(texts))):
-            raise self.fault(
-                f"{len(items)} results for {texts} texts, or with `index` values other than 0, 1, 2, …"
-            )
+        if len(items) != texts:
+            raise self.fault(f"{len(items)} results for {texts} texts")
+        if by_number.keys() != set(map(str, range(texts))):
+            raise self.fault("results whose `index` values are not 0, 1, 2, …")
         return [by_number[str(place)] for place in range(texts)]
 
     def values(self, jobs: Sequence[tuple[Sequence[str], str]]) -> list[list[Any]]:

@@ -405,8 +405,8 @@ class OpenAI:
             self._miscounted = True
             said, believed = ((one.prompt_tokens, one.completion_tokens) for one in (completion, counted))
             LOG.warning(
-                "%s reports %d tokens in and %d out for %d bytes, which is impossible; pyfast counts at most %d"
-                " and %d, and will correct all such counts",
+                "%s reports %d tokens in and %d out for %d bytes, which is impossible; pyfast uses %d in and %d"
+                " out instead, and will correct later counts without a warning",
                 *(self._base_url, *said, sent, *believed),
             )
         return counted

@@ -183,8 +183,8 @@ def from_environment(option: str, given: Mapping[str, str] | None, key: str) -> 
         elif _is_secret(name) or hider(key)(value) != value:
             variable = re.sub(r"\W", "_", name).upper()
             raise InputError(
-                f"{option}: {name!r} is a secret, and run.toml would record it; write ${variable} and set this"
-                " environment variable"
+                f"{option}: the value of {name!r} is a secret, and run.toml would record it; give ${variable} as"
+                " the value, and set this environment variable"
             )
         values[name] = value
     return values, secrets

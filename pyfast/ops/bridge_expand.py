@@ -37,7 +37,7 @@ def bridge_expand(
         seed_ids: int32[S], documents of X.
         question_terms: (offsets int64[Q + 1], term ids), the words of each question.
         k: The maximum number of documents for a seed.
-        largest_norm: An upper limit of the Euclidean norms of X's rows, to end the search early. If the rows
+        largest_norm: An upper bound on the Euclidean norms of X's rows, to end the search early. If the rows
             are l2-normalised, it is 1. None: the op reads all of X to compute the largest norm.
         max_entries: The maximum number of entries of XT to read for a seed. With a limit, the op can miss some
             of the most similar documents. None: no limit, and the result is exact.

@@ -24,10 +24,10 @@ def eigenvector(
     several eigenvectors. x is then the one that is nearest to a vector of equal values. A self-loop counts as
     an edge.
 
-    A is the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I, where s is a
-    quarter of the current estimate of lambda. The shift s makes bipartite graphs converge. If a pool needs
-    more than 50 steps, which is rare, the op continues with the restarted Arnoldi method. Ctrl-C stops the op
-    between two products with A.
+    A is the transpose of the pool's adjacency matrix. The op uses power iteration in float64 on A + s * I,
+    where s is a quarter of the current estimate of lambda. The shift s makes bipartite graphs converge. If a
+    pool needs more than 50 steps, which is rare, the op continues with the restarted Arnoldi method. Ctrl-C
+    stops the op between two products with A.
 
     Args:
         g: The graphs of P pools with N nodes.

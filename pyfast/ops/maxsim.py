@@ -31,7 +31,7 @@ def maxsim(
     The score of query i and document j is Σ_q max_d ⟨q, d⟩ over the tokens q of i and d of j (ColBERT, equation
     3). The vectors of tokens are float32, or int8 with one scale for each token. With int8, the op first finds the
     best d with q rounded to 7 or 8 bits, and then computes ⟨q, d⟩ in float32 from q itself. The op chooses the
-    processor's instructions at run time, which changes no bit of the result.
+    instruction set (such as AVX-512) at run time, which changes no bit of the result.
 
     Args:
         queries: float32[Q, D], the vectors of all queries' tokens.

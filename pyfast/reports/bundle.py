@@ -191,7 +191,7 @@ SHOWN = 160
 """The maximum number of characters of each text in the list of questions"""
 DOCUMENTS = 4_000_000
 """A size in bytes. If a file with parts of documents is larger, the next part goes into a new file"""
-_LEVEL = 2  # of igzip: level 3 takes a third more time and gives a thirtieth
+_LEVEL = 2  # igzip's level. Level 3 takes a third more time and saves only a thirtieth of the size.
 
 
 @dataclass(frozen=True, slots=True)

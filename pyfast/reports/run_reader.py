@@ -91,7 +91,9 @@ class RunReader:
         ended = ended_questions(self.path / JOURNAL, first, count)
         for number, (record, (id, ledger, calls)) in enumerate(zip(some, ended, strict=False), start=first):
             if id != record.id:
-                raise InputError(f"{self.path} is damaged: its answers and journal differ; try `pyfast verify`")
+                raise InputError(
+                    f"{self.path} is damaged: its answers and journal differ; try `pyfast verify {self.path}`"
+                )
             question = asked.of(id)
             yield Entry(number, record, question, asked.turns(question), ledger, calls)
 

@@ -372,7 +372,7 @@ class Batches:
                 self._fail(id, _fault(str(error)))
                 return True
             changed = error.changed if isinstance(error, OtherRunError) else ()
-            told = "%s waits until a server with the options of its start is running, or until it is cancelled: %s"
+            told = "%s waits until it is cancelled, or a server with its original options is running: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
             more = "the batch continues once this is as before; to get the finished answers, cancel it"

@@ -504,7 +504,7 @@ class DistillOptions(AdapterOptions):
 
     Whether a question is held out depends only on its text, so it is held out in all runs or in none"""
     size: Annotated[int, Option(min=1)] = 4000
-    """Maximum number of examples. Each prompt gets an equal share.
+    """Maximum number of examples, divided equally among the system's prompts (such as plan and answer).
 
     If a prompt has fewer examples than its share, the others get the rest"""
     max_tokens: Annotated[int, Option(min=16)] = 2048

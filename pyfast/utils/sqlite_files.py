@@ -164,6 +164,6 @@ def _refuse_what_acts(database: sqlite3.Connection, path: Path) -> None:
         # SQLite reads the definition from this text, not from the column `type`.
         if text is not None and _ACTS.search(str(text)):
             raise InputError(
-                f"{path}: not written by pyfast: {str(name)[:60]!r} could change other data; remove the "
-                "file, or restore the one that pyfast wrote"
+                f"{path} contains {str(name)[:60]!r}, a trigger, a view or the like, which pyfast did not write"
+                " and which could change other data; remove the file, or restore the one that pyfast wrote"
             )

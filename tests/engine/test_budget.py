@@ -97,7 +97,7 @@ class Silent(Watched):
 
 
 LATE = [
-    (Budget(seconds=0.3), "not finished within the question's 0.3 s"),
+    (Budget(seconds=0.3), "not finished within the question's limit of 0.3 s"),
     (Budget(call_seconds=0.3), "the LLM did not answer within 0.3 s"),
 ]
 

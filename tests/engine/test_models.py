@@ -145,7 +145,7 @@ def test_an_outage_of_one_model_costs_no_answer_and_is_told_by_its_roles() -> No
 
 
 def test_the_model_that_is_gone_is_named() -> None:
-    with pytest.raises(LLMUnavailableError, match="the LLM for pick: b is out; waited for 0:02:00"):
+    with pytest.raises(LLMUnavailableError, match="the LLM for pick: b is out; pyfast waited for 0:02:00"):
         answered({"default": Named("a"), "pick": Out("b", 1e9)}, outage_seconds=120.0)
 
 
@@ -157,4 +157,4 @@ def test_two_outages_at_a_time_give_a_question_no_more_seconds_than_they_lasted(
 
     llms: dict[Role, LLM] = {"default": Named("a"), "pick": Out("b", 100.0), "answer": Out("c", 100.0)}
     (_, _, late) = answered(llms, 3, ask=slow, budget=Budget(seconds=30.0), outage_seconds=600.0, concurrency=3)
-    assert late.reason == "not finished within the question's 30 s"
+    assert late.reason == "not finished within the question's limit of 30 s"

@@ -113,7 +113,7 @@ def test_a_question_that_is_slow_alone_runs_out_of_time() -> None:
 
     found, _, heard = answered(Slow(0, hang), ask=direct, budget=Budget(seconds=10.0))
     assert [record.id for record in found if record.state == "failed"] == ["q7"]
-    assert found[7].reason == "not finished within the question's 10 s" and heard == []
+    assert found[7].reason == "not finished within the question's limit of 10 s" and heard == []
 
 
 class Poisoned(Flaky):
@@ -145,7 +145,7 @@ def test_a_fault_that_follows_a_question_fails_it_alone(kind: str, number: int, 
 
 @pytest.mark.parametrize("kind", ["500", "429", "late"])
 def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None:
-    with pytest.raises(LLMUnavailableError, match="the LLM answers only the smallest calls"):
+    with pytest.raises(LLMUnavailableError, match="the LLM answers only short test calls"):
         answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
 
 
@@ -174,7 +174,7 @@ def test_after_so_long_the_run_stops_and_no_question_has_failed(patience_s: floa
         run_fast(
             answer_all(iter(ask_about(40)), direct, None, llm, written.append, 8, outage_seconds=patience_s), 500
         )
-    assert str(stopped.value) == ("answered 500" if not patience_s else "answered 500; waited for 0:10:00")
+    assert str(stopped.value) == ("answered 500" if not patience_s else "answered 500; pyfast waited for 0:10:00")
     assert written and {record.state for record in written} == {"answered"}
 
 
@@ -471,7 +471,7 @@ def test_a_server_that_every_prompt_takes_down_is_not_waited_for_for_ever() -> N
                 self.ends = clock() + 30.0
             raise OutageError("nothing answers")
 
-    told = "nothing answers; (waited for 0:10:00|the LLM answers only the smallest calls)"
+    told = "nothing answers; (pyfast waited for 0:10:00|the LLM answers only short test calls)"
     with pytest.raises(LLMUnavailableError, match=told):
         answered(Falling(0, hang), ask=direct, outage_seconds=600.0, speed=1000.0)
 

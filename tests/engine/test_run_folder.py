@@ -71,7 +71,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "budget of steps": ({"limits": {"steps": "9"}}, ["budget.steps was not set and is now 9"]),
     "attempts": ({"limits": {"attempts": "9"}}, ["budget.attempts was 3 and is now 9"]),
     "number of questions": ({"questions": {"count": 8, "digest": "00ff"}}, ["questions.count was 9 and is now 8"]),
-    "questions": ({"questions": {"count": 9, "digest": "00fe"}}, ["q.jsonl: changed since the run began"]),
+    "questions": ({"questions": {"count": 9, "digest": "00fe"}}, ["q.jsonl has changed since the run began"]),
     "no index": ({"index": None}, ["index.corpus was ", "index.contents was ", " and is now not set"]),
 }
 

@@ -326,7 +326,10 @@ def test_what_is_of_another_layout_leaves_nothing(tmp_path: Path) -> None:
         pyfast.convert("hotpotqa", tmp_path / "missing", tmp_path / "out")
     with pytest.raises(InputError, match="contains no questions"):
         pyfast.convert("hotpotqa", write(tmp_path / "none.json", []), tmp_path / "out")
-    with pytest.raises(InputError, match=r"there is no WikiTables-WithLinks in its folder"):
+    with pytest.raises(
+        InputError,
+        match="WikiTables-WithLinks, which contains the tables and passages, must be in the same folder",
+    ):
         pyfast.convert("hybridqa", write(tmp_path / "x" / "y" / "z" / "dev.json", [HYBRID]), tmp_path / "out")
     write(tmp_path / "two" / "a.json", [HOTPOT])
     shutil.copy(tmp_path / "two" / "a.json", tmp_path / "two" / "b.json")

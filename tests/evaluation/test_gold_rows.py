@@ -83,7 +83,7 @@ def test_the_row_with_the_answer_counts(
             words = normalise(record.evidence[0].snippet)
             assert any(normalise(answer) in words for answer in gold["answers"]) == (record.id in RIGHT)
     shown = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--metric", "evidence"]).stdout
-    note = "1 question is scored with any row, as no gold row has the answer"
+    note = "1 question is scored with any row, because no gold row has the answer"
     assert note in shown
     for only in (["--metric", "em_f1"], ["--figure", "em"]):  # without a figure of evidence
         assert note not in CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), *only]).stdout

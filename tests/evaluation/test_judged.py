@@ -182,4 +182,4 @@ def test_the_command_judges_and_evaluates(answered: tuple[Path, Any]) -> None:
     (report,) = json.loads(again.stdout)
     assert {"em", "judged_correct", "faithful"} <= report["rows"][0]["figures"].keys()
     refused = command("evaluate", run, "--concurrency", "3")
-    assert refused.returncode and "--judge" in refused.stderr
+    assert refused.returncode and "concurrency: can only be used with --judge LLM" in refused.stderr

@@ -94,7 +94,7 @@ def test_questions_search_their_own_documents(
         found.append(line["supporting"][0] in uris[:1])  # type: ignore[index]
     report = pyfast.evaluate_retrieval(small, asked, at=[1])
     assert report.settings["retriever=bm25"].rows[0]["recall@1"].value == pytest.approx(np.mean(found))
-    assert f"{len(asked)} of {len(asked)} questions: only the documents that they list are searched" in caplog.text
+    assert f"for {len(asked)} of {len(asked)} questions, only the documents that they list" in caplog.text
     whole = pyfast.evaluate_retrieval(small, asked, at=[1], documents="all")
     plain = pyfast.evaluate_retrieval(small, questions, at=[1])
     assert whole.settings["retriever=bm25"].rows == plain.settings["retriever=bm25"].rows

@@ -342,7 +342,7 @@ def test_own_documents_or_all(small: pyfast.Index, tmp_path: Path, caplog: pytes
             result = pyfast.bench(asked, load, **calls)
         tokens[documents] = result.loads[0]["total_input_tokens"]
         assert result.as_json()["documents"] == documents
-    assert tokens["own"] < tokens["all"] and "1 of 1 questions: only the documents" in caplog.text
+    assert tokens["own"] < tokens["all"] and "for 1 of 1 questions, only the documents" in caplog.text
     with pytest.raises(InputError, match="n2n has no setting 'k'"):
         pyfast.bench(asked, pyfast.Load(clients=[1]), **{**calls, "system": ["rag", "n2n"]}, settings={"k": 3})
 

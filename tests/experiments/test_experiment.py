@@ -225,8 +225,10 @@ def test_the_command_names_the_set_of_each_comparison_and_writes_them(
     done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
     assert done.exit_code == 0, done.output
     assert "compared with N2N/graph; also in" in done.output and "failed" not in done.output
-    few = "films: 4 independent questions cannot show a difference, regardless of p: with 4 differences, at least"
-    assert few in caplog.text and f"- {few} 8 questions" in (tmp_path / "E" / "comparisons.md").read_text()
+    few = "films: 4 independent questions cannot show a difference, regardless of p: to test 4 differences"
+    assert (
+        few in caplog.text and f"- {few}, at least 8 questions" in (tmp_path / "E" / "comparisons.md").read_text()
+    )
     for kind, rule in ((".md", "| set"), (".tex", r"\toprule")):  # as they are in a paper, without a script
         table = (tmp_path / "E" / f"comparisons{kind}").read_text()
         assert rule in table and table.count("N2N/graph") == 4 and "p (Holm)" in table

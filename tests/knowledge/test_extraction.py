@@ -519,7 +519,8 @@ def test_without_an_llm_it_is_said_that_chunks_wait(
     store = build_knowledge(index, embedder=WordVectors(), run_job=work)  # type: ignore[arg-type]
     assert len(by_llm(store)) > 0 and store.manifest["chunk_tokens"] == TOKENS
     assert caplog.messages[-1] == (
-        f"chunks that still wait for an LLM: {waiting(index)}; to resume, run `pyfast knowledge build --llm`"
+        f"chunks that still wait for an LLM: {waiting(index)}; to resume, run"
+        f" `pyfast knowledge build {index.folder} --llm LLM`"
     )
 
 

@@ -441,7 +441,7 @@ async def test_a_query_and_headers_from_the_environment(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"headers": {"api-key": "abc"}}, "'api-key' is a secret, and run.toml would record it; write $API_KEY"),
+        ({"headers": {"api-key": "abc"}}, "'api-key' is a secret, and run.toml would record it; give $API_KEY as"),
         ({"headers": {"api-key": "$NOT_SET"}}, "environment variable NOT_SET for 'api-key' is not set"),
         ({"headers": {"X": "a\r\nHost: b"}}, "HTTP header"),
         ({"headers": {"X: y": "a"}}, "HTTP header"),

@@ -82,7 +82,7 @@ def test_the_size_that_the_server_takes_is_remembered() -> None:
     ("fault", "message"),
     [
         ("count", "9 results for 10 texts"),
-        ("twice", "`index` values other than 0, 1, 2"),
+        ("twice", "results whose `index` values are not 0, 1, 2"),
         ("lengths", "vectors of different lengths"),
         ("text", "neither a list of numbers nor base64"),
         ("nan", "finite numbers"),
@@ -137,7 +137,7 @@ def test_one_refused_text_fails_alone() -> None:
         ("openai:m", "expected openai:MODEL@http"),
         ("openai:m@http://user:secret@host", "must not contain a password"),
         ("openai:m@http://host/v1/sk-abcdefgh12345678", "contains a key"),
-        ('openai:m@http://host {"headers": {"api-key": "literal-secret"}}', r"write \$API_KEY"),
+        ('openai:m@http://host {"headers": {"api-key": "literal-secret"}}', r"give \$API_KEY"),
         ('openai:m@http://host {"context_window": 5}', "unknown option 'context_window'"),
         ('openai:m@http://host {"extra": {"api_key": "x"}}', "must not contain a secret"),
         ("openai:m@http://host {no JSON}", "options as a JSON object"),

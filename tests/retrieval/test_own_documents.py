@@ -146,7 +146,8 @@ def test_the_command_tells_which_documents_are_searched(
         {"id": "a", "question": QUESTIONS[0], "documents": [small.uri(0)]},
         {"id": "b", "question": QUESTIONS[1]},
     ]
-    told = "1 of 2 questions: only the documents that they list are searched (--documents all: whole index)"
+    told = "for 1 of 2 questions, only the documents that they list are searched"
+    told += " (--documents all: the whole index)"
     given: Any = {"index": small, "llm": "instant", "system": "rag"}
     with caplog.at_level("INFO", "pyfast"):
         pyfast.answer(asked, **given)

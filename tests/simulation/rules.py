@@ -119,7 +119,7 @@ def _of_session(history: History, number: int) -> Iterator[str]:
         and any(one <= session.began + 1.0 and session.began < end for one, end, _ in scenario.outages),
         "batch": bool(scenario.provider) and any(said in told for said in _ENDED_BATCHES),
         "late": {"late", "call_seconds"} & {*scenario.moods, *scenario.budget}
-        and ("did not answer" in told or "only the smallest calls" in told),
+        and ("did not answer" in told or "only short test calls" in told),
     }
     if not any(causes.values()):
         yield f"session {number} ({session.ending}) ended with: {told}"

@@ -218,7 +218,7 @@ def test_several_processes_want_guidance_that_is_there(
     source: dict[Path, Index], tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(InputError, match="start with a single process"):
+    with pytest.raises(InputError, match="run the training in a single process first"):
         train_hseq_iterator(
             source,
             model=tiny,

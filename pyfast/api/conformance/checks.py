@@ -221,7 +221,7 @@ def _killed_and_resumed(checked: _Checked) -> str:
         )
     records = _recorded(run)
     _check_complete(records, checked.questions)
-    _check_same(records, checked.plain, "after it was killed and resumed")
+    _check_same(records, checked.plain, "after the run was killed and resumed")
     asked = Counter(log.read_text().split() if log.exists() else [])
     again = asked.total() - sum(_used(checked, "calls"))
     when = ", ".join(map(str, killed_at))

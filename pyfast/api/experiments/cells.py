@@ -235,7 +235,7 @@ def experiment(
             larger one. Finished runs that other code started stay as they are; a warning names them.
         cluster: Let the workers of a Ray cluster carry out the runs. Each worker carries out one run at a time, so
             `cluster.workers` is the number of simultaneous runs. `out` must be a folder that all machines share.
-            Give models as texts, not as objects. None: this process carries out the runs, one after another.
+            Pass models as strings. None: this process carries out the runs, one after another.
         watch: As in `pyfast.answer`, for all runs. If `watch.stop` is set, `RunError` is raised.
 
     Returns:

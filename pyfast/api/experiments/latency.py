@@ -101,7 +101,7 @@ class Bench:
             InputError: The file is not a result of `bench`, or the two results share no load.
         """
         earlier = before if isinstance(before, Mapping) else read_bench(before)
-        _check_format(earlier)
+        _check_format(earlier, "`before`")
         system, other = str(self.about["system"]), str(earlier["system"])
         of_two = ", " not in system + other
         for name in _SAME:
@@ -149,13 +149,13 @@ def read_bench(file: str | Path) -> dict[str, Any]:
         result = orjson.loads(Path(file).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         raise InputError(f"{file}: {error}") from None
-    _check_format(result)
+    _check_format(result, file)
     return dict(result)
 
 
-def _check_format(result: object) -> None:
+def _check_format(result: object, what: object) -> None:
     if not isinstance(result, Mapping) or any(result.get(name) != it for name, it in _FORMAT.items()):
-        raise InputError(f"not a result of `pyfast bench`, version {_FORMAT['version']}")
+        raise InputError(f"{what} is not a result of `pyfast bench` in format {_FORMAT['version']}")
 
 
 def _of_system(systems: str, load: str) -> str:

@@ -114,7 +114,7 @@ def _literal(text: str) -> str:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """Write a plot. A warning of matplotlib, such as of a character that the font lacks, becomes pyfast's own."""
+    """Write a plot. Log matplotlib's warnings, for example about a character that the font lacks, as pyfast's."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         figure.savefig(path, format="png")

@@ -382,7 +382,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         shapes = [(it, diagram(it._element, partial(_data_of, slide.part))) for it in _shapes(slide.shapes)]
         notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
         said = "" if notes is None else notes.text
-        # Below the title of the slide before it, a slide without a title would seem to be about that.
+        # Without a heading of its own, an untitled slide would seem to belong to the slide before it.
         if title.strip() or said.strip() or any(lines or _says(it) for it, lines in shapes):
             text.heading(title if title.strip() else f"Slide {number}", 2)
         left = Counter[str]()

@@ -94,7 +94,7 @@ def _say_without(folder: str, is_restricted: bool) -> None:
     if is_restricted:
         LOG.warning("raptor reads no summaries if a question or a filter limits the documents of %s", folder)
     else:
-        LOG.warning("%s has no summaries; build an index with summaries with `pyfast corpus summarize`", folder)
+        LOG.warning("%s has no summaries; `pyfast corpus summarize` builds an index with summaries", folder)
 
 
 def tree_of(index: Index) -> Tree:

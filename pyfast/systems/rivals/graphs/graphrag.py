@@ -171,7 +171,7 @@ async def global_search(question: Question, ctx: Context, settings: Settings, se
 def opens(index: Index, settings: Settings, run: Path | None) -> Session:
     """Open the knowledge graph. A global search needs reports, unless filters leave out some documents."""
     if settings.read == "reports" and not reports_of(index).reports:
-        make = "build an index with reports with `pyfast corpus summarize --of communities`"
+        make = "`pyfast corpus summarize --of communities` builds an index with reports"
         if settings.mode == "global" and not index.is_restricted:
             raise InputError(f"{index.folder} has no reports; {make}")
         LOG.warning("%s has no reports; %s", index.folder, make)
