@@ -256,7 +256,7 @@ class Service:
 
     def settings(self, system: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """Return a system's settings, with those from a request. Raises `ApiError` if a request may not change one
-        of them, if its value is not valid, or if a search would return more passages than the limit `documents`."""
+        of them, its value is not valid, or a search would return more passages than the limit `documents`."""
         if not given:
             return self.systems[system]
         if unknown := [name for name in given if f"{system}.{name}" not in self._client_settings]:
