@@ -164,12 +164,15 @@ def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict
     if suffix == ".xlsx":
         return _of_sheet(path, asked, columns)
     if suffix in (".parquet", ".arrow", ".feather"):
-        listed = {*_ANSWERS, "documents", "supporting", "turns", *columns.values()} - asked
-        return (
-            (place, {name: _value(it, name, place) if name in listed else it for name, it in row.items()})
-            for place, row in ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
-        )
+        listed = {*_LISTED_FIELDS, *columns.values()} - asked
+        numbered = ((f"{path}, row {number}", row) for number, row in enumerate(records(path), start=1))
+        return ((place, _with_lists(row, listed, place)) for place, row in numbered)
     return _lines_of(path)
+
+
+def _with_lists(row: Mapping[str, Any], listed: Set[str], place: str) -> dict[str, Any]:
+    """Read the texts in some fields of a row as the lists that they are, as in a CSV file."""
+    return {name: _value(it, name, place) if name in listed else it for name, it in row.items()}
 
 
 def rows_of_table(given: Any) -> Any:
@@ -179,9 +182,14 @@ def rows_of_table(given: Any) -> Any:
     with explained():
         import pyarrow as pa
     try:
-        return list(map(_given, pa.table(given).to_pylist()))
-    except (TypeError, pa.ArrowException) as error:
+        try:
+            rows = pa.table(given).to_pylist()
+        except pa.ArrowException:  # A column of pandas may contain several types, such as texts and dates.
+            rows = given.to_dict("records")
+    except (AttributeError, TypeError, pa.ArrowException) as error:
         raise InputError(f"{type(given).__name__}: its rows cannot be read: {error}") from None
+    places = (f"{type(given).__name__}, row {number}" for number in range(1, len(rows) + 1))
+    return [_with_lists(_given(row), _LISTED_FIELDS, place) for row, place in zip(rows, places, strict=True)]
 
 
 def _lines_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -413,6 +421,7 @@ def tidy(
 
 _ASKED = ("question", "turns")
 _ANSWERS = ("answers", "expected", "gold", "golden_answers", "answer")
+_LISTED_FIELDS = frozenset((*_ANSWERS, "documents", "supporting", "turns"))
 _FIELDS = frozenset(("id", *_ASKED, "documents", "answerable", "answer_mode", "supporting", *_ANSWERS))
 _FIELDS |= {"type", "scale", "metrics", "domain", "answer_src", "pair"}
 

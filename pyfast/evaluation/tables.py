@@ -242,7 +242,7 @@ def _change_record(change: AnswerChange) -> dict[str, Any]:
     record: dict[str, Any] = {"id": change.id, "question": change.question, "differs": ", ".join(change.differs)}
     sides = zip(("before", "after"), (change.before, change.after), change.evidence, strict=True)
     for side, of_side, only in sides:
-        uris = " ".join(dict.fromkeys(one.uri for one in only))
+        uris = list(dict.fromkeys(one.uri for one in only))
         record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer, f"only_{side}": uris}
     return record
 

@@ -309,7 +309,7 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "b": ("x", "y"),
         "c": ("x", ""),
     }
-    assert (rows["d"]["only_before"], rows["d"]["only_after"]) == ("1", "\x1b3")
+    assert (rows["d"]["only_before"], json.loads(rows["d"]["only_after"])) == ('["1"]', ["\x1b3"])
     pyfast.write_figures(changes, tmp_path / "c.md")
     assert len((tmp_path / "c.md").read_text().splitlines()) == 2 + len(changes)
     with pytest.raises(InputError, match="no question in common"):

@@ -756,6 +756,26 @@ def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.I
     assert pyfast.evaluate(run, gold).without_gold == ()
 
 
+def test_a_frame_is_read_as_its_sheet_is(small: pyfast.Index, tmp_path: Path) -> None:
+    """Its columns may hold texts, numbers and dates at once, and its texts may be lists of answers."""
+    pandas = pytest.importorskip("pandas")
+    rows = [
+        {"id": "1", "question": "Where is Titan?", "expected": '["near Saturn", "Saturn"]', "mine": "a"},
+        {"id": "2", "question": "How many?", "expected": 28, "mine": 5},
+        {"id": "3", "question": "When?", "expected": datetime(2026, 2, 2), "mine": None},
+        {"id": "4", "question": "Who?", "expected": None, "mine": 2.5},
+    ]
+    pandas.DataFrame(rows).to_excel(tmp_path / "q.xlsx", index=False)
+    frame = pandas.read_excel(tmp_path / "q.xlsx", dtype={"id": str})
+    frames = pyfast.answer(frame, index=small, llm="instant")
+    sheets = pyfast.answer(tmp_path / "q.xlsx", index=small, llm="instant", run=tmp_path / "R")
+    assert [one.answers for one in read_gold(frame.to_dict("records"))][1:] == [("28",), ("2026-02-02",), ()]
+    assert [one.answers for one in read_gold(frame)] == [("near Saturn", "Saturn"), ("28",), ("2026-02-02",), ()]
+    columns = [run.to_arrow().column("gold").to_pylist() for run in (frames, sheets)]
+    assert columns[0][:2] == columns[1][:2] and columns[0][2][0] in columns[1][2] and columns[0][3] is None
+    assert [row["mine"] for row in frames.to_arrow().to_pylist()] == ["a", "5", None, "2.5"]
+
+
 def test_own_dates_are_the_same_in_memory_and_in_a_folder(small: pyfast.Index, tmp_path: Path) -> None:
     own = {"on": date(2024, 1, 2), "at": datetime(2024, 1, 2, 3, 4), "price": Decimal("3.50")}
     asked = [{"question": "Where is Titan?", **own}]
