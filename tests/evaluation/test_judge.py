@@ -286,6 +286,8 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     )
     assert "all questions were already finished" in again.stdout and len(table) == 4 and table == repeated
     assert len((tmp_path / "judged" / "answers.jsonl").read_bytes().splitlines()) == 4
+    shown = pyfast("show", "judged", "ex-01", "--prompts", cwd=tmp_path)
+    assert shown.returncode == 0 and shown.stdout.count("Second answer: ") >= 2
     (tmp_path / "asked.jsonl").unlink()
     for line, told in (
         ("judge direct nowhere --run other --llm instant", "nowhere is not a run folder"),
