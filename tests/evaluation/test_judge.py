@@ -205,8 +205,12 @@ def test_a_run_that_does_not_keep_its_questions(tmp_path: Path) -> None:
     for broken in ("1", -1, True):
         for run in (a, b):
             write_configuration(run / "run.toml", {"questions": {**told["questions"], "count": broken}})
-        with pytest.raises(InputError, match="not a run folder"):
+        with pytest.raises(InputError, match=r"run\.toml is damaged"):
             open_pairs(a, b)
+    (b / "run.toml").unlink()
+    write_configuration(a / "run.toml", {"questions": told["questions"]})
+    with pytest.raises(InputError, match="not a run folder"):
+        open_pairs(a, b)
 
 
 def talks() -> list[Any]:
