@@ -39,7 +39,7 @@ from pyfast.retrieval import Index
 from pyfast.systems.prompts import COT, DIRECT, AnswerFields
 from pyfast.utils.options import RunOptions
 
-DESCRIBED: Configuration = {"questions": {"count": 9}, "llm": {"fingerprint": "watched"}}
+DESCRIBED: Configuration = {"questions": {"count": 9, "digest": "9f"}, "llm": {"fingerprint": "watched"}}
 WORD = Prompt("word", "", "A word about $question", AnswerFields, max_tokens=20)
 
 

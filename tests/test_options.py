@@ -76,7 +76,9 @@ def test_a_command_refuses_what_it_does_not_take(tmp_path: Path) -> None:
     (tmp_path / "o.toml").write_text("sample = 3")
     line = ["judge", "A", "B", "--run", str(tmp_path / "run"), "--options", str(tmp_path / "o.toml")]
     done = CliRunner().invoke(app, line)
-    assert "sample: there is no such option; known: outage, sync, restart, retry_failed" in str(done.exception)
+    assert "sample: there is no such option; known: outage, sync, keep_prompts, restart, retry_failed" in str(
+        done.exception
+    )
 
 
 def test_a_function_refuses_what_has_no_effect_there() -> None:

@@ -214,18 +214,13 @@ def carry_out_with(
     watch: Watch,
 ) -> Run:
     """Carry out a job that calls the LLM in one role, `role` of `system`: check the arguments, open the models,
-    and create the job with them. The run stores no prompts."""
+    and create the job with them."""
     limits = Budget.parse(budget or {})
     used = opened(llm, llm_options)
     check_roles(system, (role,), used.by_role)
     models = used.full()
-    made = job(
-        folder=Path(folder),
-        llm=models,
-        concurrency=at_once(concurrency, models),
-        budget=limits,
-        options=replace(options, keep_prompts=False),
-    )
+    most = at_once(concurrency, models)
+    made = job(folder=Path(folder), llm=models, concurrency=most, budget=limits, options=options)
     begin(made)
     return carry_out(made, used, watch)
 

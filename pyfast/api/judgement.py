@@ -55,8 +55,8 @@ def judge_runs(
             without `ties`, a pair counts as a tie if the judge's choice depends on the order of the two answers,
             or if they are identical.
         llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in
-            `pyfast.answer`. The supported `options` are `outage`, `sync`, `restart` and `retry_failed`; others are
-            rejected.
+            `pyfast.answer`. The supported `options` are `outage`, `sync`, `keep_prompts`, `restart` and
+            `retry_failed`; others are rejected.
 
     Returns:
         For each dimension, how often each run wins, and the win rate of `run_a` with its bootstrap interval. A tie
@@ -112,7 +112,8 @@ def judge_answers(
         llm: The model that judges, with the role `judge`. `llm` and all later arguments are as in `judge_runs`.
 
     Returns:
-        The judge's run. Its traces contain the verdict on each answer and the reason for it.
+        The judge's run. Its traces contain the verdict on each answer and the reason for it, and its method
+        `prompts` returns what the judge read.
 
     Raises:
         InputError: The run is not finished, the gold cannot be read, or an argument is not valid for

@@ -61,7 +61,7 @@ def write_questions(
         questions: How many questions each task has.
         llm: The model that writes the questions, with the role `plan`.
             `llm` and all later arguments are as in `pyfast.answer`. The supported `options` are `outage`, `sync`,
-            `restart` and `retry_failed`; others are rejected.
+            `keep_prompts`, `restart` and `retry_failed`; others are rejected.
 
     Returns:
         The questions. The model may write fewer than `users * tasks * questions`.

@@ -369,8 +369,7 @@ def questions_of(run: Path) -> Iterator[Question]:
     iterator."""
     kept = run / QUESTIONS
     if kept.exists():
-        count = count_of(run, read_configuration(run / CONFIGURATION))
-        return read_questions(kept, count if isinstance(count, int) else None)
+        return read_questions(kept, count_of(run, read_configuration(run / CONFIGURATION)))
     LOG.warning("%s has no %s; questions are shown by id", run, QUESTIONS)
     return iter(())
 

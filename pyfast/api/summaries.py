@@ -121,7 +121,7 @@ def summarize_index(
             run = carry_out_with(
                 partial(job, questions=questions, failures=allowed),
                 *(folder, "summarize", made_of.prompt.role, llm, llm_options, concurrency, budget),
-                replace(options, restart=False, reuse=reused),
+                replace(options, restart=False, reuse=reused, keep_prompts=False),
                 watch,
             )
             if left := run.status.questions - run.status.ended:

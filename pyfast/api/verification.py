@@ -178,17 +178,12 @@ def _now(read: Callable[[], T]) -> Callable[[], T]:
 
 def _total(described: Configuration) -> int | None:
     """Return the number of questions, or None if the folder is an engine's journal, which has no such number."""
-    if ENGINE in described:
-        return None
-    total = described.get("questions", {}).get("count")
-    if type(total) is not int or total < 1:
-        raise _DamageError("the number of questions is missing")
-    return total
+    return None if ENGINE in described else described["questions"]["count"]
 
 
 def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
-    questions = questions_in(path, recorded.get("count"))
-    if questions.digest != recorded.get("digest"):
+    questions = questions_in(path, recorded["count"])
+    if questions.digest != recorded["digest"]:
         raise _DamageError(
             f"these are not the questions that {CONFIGURATION} records; delete this file and repeat the command"
         )

@@ -200,6 +200,11 @@ def read_configuration(path: Path) -> Configuration:
     if found != FORMAT:
         again = "run it again, in another folder or with --restart"
         raise of_another_build(path.parent, found, FORMAT, again)
+    asked = tables.get("questions", {})
+    count, digest = asked.get("count"), asked.get("digest")
+    if ENGINE not in tables and (type(count) is not int or count < 0 or not isinstance(digest, str)):
+        what = "the number of questions or their checksum is missing; restore the file, or use --restart"
+        raise InputError(f"{path} is damaged: {what}")
     return tables
 
 

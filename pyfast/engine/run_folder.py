@@ -86,12 +86,10 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             asked = described["places"]["questions"]
             is_kept = not asked or Path(asked) == path / QUESTIONS
             told = "its questions have changed" if is_kept else f"{asked} has changed since the run began"
-            first = recorded["places"].get("questions")
+            first = recorded.get("places", {}).get("questions")
             if not is_kept and first and first != asked:
                 told = f"the questions of {asked} are not those of {first}"
-            before = recorded.get("questions")
-            count = before.get("count") if isinstance(before, dict) else None
-            fewer = isinstance(count, int) and described["questions"]["count"] < count
+            fewer = described["questions"]["count"] < recorded["questions"]["count"]
             changed = others if fewer else [*others, told]
         raise OtherRunError(
             f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
@@ -101,13 +99,13 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     check_journal(path)
 
 
-def count_of(path: Path, described: Configuration) -> object:
-    """Return the number of questions in run.toml, or None. For an engine's journal, return the number of ended
-    questions; raises `InputError` if the journal cannot be read."""
+def count_of(path: Path, described: Configuration) -> int:
+    """Return the number of questions in run.toml. For an engine's journal, return the number of ended questions;
+    raises `InputError` if the journal cannot be read."""
     if run_toml.ENGINE in described:
         with journals.reading(path / JOURNAL) as database:
-            return database.execute("SELECT count(*) FROM questions").fetchone()[0]
-    return described.get("questions", {}).get("count")
+            return int(database.execute("SELECT count(*) FROM questions").fetchone()[0])
+    return int(described["questions"]["count"])
 
 
 def check_journal(path: Path) -> None:

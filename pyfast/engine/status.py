@@ -220,8 +220,6 @@ def check_folder(folder: Path) -> int:
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
     total = count_of(folder, read_configuration(folder / CONFIGURATION))
-    if not isinstance(total, int):
-        raise InputError(f"{folder / CONFIGURATION} is damaged: the number of questions is missing")
     check_journal(folder)
     open_to_read(folder / JOURNAL).close()
     return total

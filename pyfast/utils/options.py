@@ -545,7 +545,7 @@ SERVER_DEFAULTS = ServerOptions()
 GRAPH_CONVQA_DEFAULTS = GraphConvqaOptions()
 HSEQ_DEFAULTS = HseqOptions()
 DISTILL_DEFAULTS = DistillOptions()
-OF_EVERY_RUN = ("outage", "sync", "restart", "retry_failed")
+OF_EVERY_RUN = ("outage", "sync", "keep_prompts", "restart", "retry_failed")
 """The options of the runs that `judge_runs` and `write_questions` start"""
 OF_EXTRACTION = ("outage", "max_failures", "restart", "retry_failed")
 """The options of the run that `build_knowledge` starts"""

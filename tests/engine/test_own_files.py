@@ -19,7 +19,7 @@ from pyfast.engine import RunFolder, check_run, read_status
 from pyfast.errors import InputError, RunError
 from pyfast.retrieval import Index
 
-OTHER = {"questions": {"count": 9}, "llm": {"fingerprint": "another model"}}
+OTHER = {"questions": {"count": 9, "digest": "9f"}, "llm": {"fingerprint": "another model"}}
 
 
 def files(folder: Path) -> dict[str, bytes]:

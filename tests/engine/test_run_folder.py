@@ -4,13 +4,16 @@ import contextlib
 import fcntl
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from runs import DESCRIBED, Watched, answers, ask_about, direct, go, records
 
+import pyfast
 from pyfast.corpus import read
 from pyfast.engine import Budget, Configuration, Job, Prompt, Questions, RunFolder, check_run, set_aside
 from pyfast.engine import run_folder as folder_module
@@ -146,6 +149,59 @@ def test_a_broken_configuration_is_told_in_one_line(tmp_path: Path, content: str
     assert "--restart" in str(error.value) and "\n" not in str(error.value)
 
 
+DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no count": lambda tables: tables["questions"].pop("count"),
+    "count is text": lambda tables: tables["questions"].update(count="four"),
+    "count is a truth value": lambda tables: tables["questions"].update(count=True),
+    "count is below 0": lambda tables: tables["questions"].update(count=-1),
+    "count is a table": lambda tables: tables["questions"].update(count={"is": 4}),
+    "no digest": lambda tables: tables["questions"].pop("digest"),
+    "digest is a number, and no places": lambda tables: tables.update(
+        questions={"count": 4, "digest": 3}, places={}
+    ),
+    "no questions": lambda tables: tables.pop("questions"),
+    "no questions and no places": lambda tables: (tables.pop("questions"), tables.pop("places")),
+    "questions is a number": lambda tables: tables.update(questions=4),
+    "questions is a list": lambda tables: tables.update(questions=[4]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_table_of_questions_is_one_error_and_loses_nothing(
+    tmp_path: Path, damage: Callable[[dict[str, Any]], object]
+) -> None:
+    folder = tmp_path / "run"
+
+    def answer(number: int, **options: Any) -> pyfast.Run:
+        asked = [f"Who is {place}?" for place in range(number)]
+        chosen = pyfast.RunOptions(**options)
+        return pyfast.answer(asked, llm="instant", system="direct", run=folder, options=chosen)
+
+    answer(4)
+    whole, written = (folder / "run.toml").read_text(), answers(folder)
+    tables = tomllib.loads(whole)
+    damage(tables)
+    (folder / "run.toml").write_text(tomli_w.dumps(tables))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    looks: list[Callable[[], object]] = [lambda: answer(4), lambda: answer(6), lambda: answer(2)]
+    looks += [lambda: pyfast.Run(folder).status, lambda: pyfast.evaluate(folder, [])]
+    for look in looks:
+        with pytest.raises(InputError, match=r"run\.toml is (damaged: the number|not a run config)") as error:
+            look()
+        assert "--restart" in str(error.value) and "\n" not in str(error.value)
+    (failed,) = [check for check in pyfast.verify(folder).checks if not check.passed]
+    assert failed.name == "run.toml"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "run.toml").write_text(whole)
+    grown = answer(6)
+    assert grown.session is not None and grown.session.llm_calls == 2
+    assert answers(folder).startswith(written) and grown.status.states == {"answered": 6}
+    (folder / "run.toml").write_text(tomli_w.dumps(tables))
+    assert answer(4, restart=True).status.states == {"answered": 4}
+    (old,) = [path for path in tmp_path.iterdir() if path != folder]
+    assert answers(old).startswith(written)
+
+
 # What stands in answers.jsonl when a run goes on
 
 GARBAGE = [b"\n", b"[]\n", b"null\n", b"\xff\n", b'{"id": "q2"', b'{"id": ["q2"]}\n', b"\x00" * 9999, b'{"sta":\n']
@@ -199,11 +255,11 @@ def test_answers_without_a_configuration_are_left_alone(tmp_path: Path) -> None:
 
 # One process at a time
 
-HOLD = """
+HOLD = f"""
 import sys, time
 from pathlib import Path
 from pyfast.engine import RunFolder
-folder = RunFolder(Path(sys.argv[1]), {"questions": {"count": 9}, "llm": {"fingerprint": "watched"}})
+folder = RunFolder(Path(sys.argv[1]), {DESCRIBED})
 print("has it", flush=True)
 time.sleep(600)
 """

@@ -205,8 +205,12 @@ def test_a_run_that_does_not_keep_its_questions(tmp_path: Path) -> None:
     for broken in ("1", -1, True):
         for run in (a, b):
             write_configuration(run / "run.toml", {"questions": {**told["questions"], "count": broken}})
-        with pytest.raises(InputError, match="not a run folder"):
+        with pytest.raises(InputError, match=r"run\.toml is damaged"):
             open_pairs(a, b)
+    (b / "run.toml").unlink()
+    write_configuration(a / "run.toml", {"questions": told["questions"]})
+    with pytest.raises(InputError, match="not a run folder"):
+        open_pairs(a, b)
 
 
 def talks() -> list[Any]:
@@ -286,6 +290,8 @@ def test_the_command(tmp_path: Path, examples: Path) -> None:
     )
     assert "all questions were already finished" in again.stdout and len(table) == 4 and table == repeated
     assert len((tmp_path / "judged" / "answers.jsonl").read_bytes().splitlines()) == 4
+    shown = pyfast("show", "judged", "ex-01", "--prompts", cwd=tmp_path)
+    assert shown.returncode == 0 and shown.stdout.count("Second answer: ") >= 2
     (tmp_path / "asked.jsonl").unlink()
     for line, told in (
         ("judge direct nowhere --run other --llm instant", "nowhere is not a run folder"),

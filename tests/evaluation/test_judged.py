@@ -104,6 +104,15 @@ def test_the_figures_are_those_of_the_verdicts(answered: tuple[Path, Any], tmp_p
     assert figures["supporting"].value >= sum(held) / sum(map(len, holds.values())) > 0
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_run_of_a_judge_keeps_what_it_read(keeps: bool, answered: tuple[Path, Any], tmp_path: Path) -> None:
+    llm, options = judge(), pyfast.RunOptions(keep_prompts=keeps)
+    done = judge_answers(answered[0], judged=tmp_path / "J", llm=llm, options=options)
+    kept = [call.messages for one in done.records for call in done.prompts(one.id)]
+    sent = [request.messages for _, request in llm.calls]
+    assert sorted(map(str, kept)) == sorted(map(str, sent)) if keeps else kept == [None] * len(sent)
+
+
 def test_what_an_answer_says_stays_in_its_string(answered: tuple[Path, Any], tmp_path: Path) -> None:
     llm = judge()
     judge_answers(answered[0], judged=tmp_path / "J", llm=llm)

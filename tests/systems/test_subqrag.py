@@ -41,6 +41,7 @@ from pyfast.systems.subqrag import SYSTEM
 from pyfast.systems.subqrag.fact_retrieval import RetrievedFact, retrieve_facts
 from pyfast.systems.subqrag.learned import Learned, encode_statements
 
+ASKED = {"questions": {"count": 1, "digest": "9f"}}  # of a run.toml
 CHAIN = ["Who commanded Apollo 11?", "What is #1?"]
 
 
@@ -423,7 +424,7 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
     )
     scratch = session.store.folder
     run.mkdir()
-    write_configuration(run / "run.toml", {"knowledge": session.describe()})
+    write_configuration(run / "run.toml", {**ASKED, "knowledge": session.describe()})
     kept = session.kept(run)
     assert len(kept.store) and kept.store.fingerprint == session.describe()["contents"]
     built = Index(shutil.copytree(small.folder, tmp_path / "built"))
@@ -445,7 +446,7 @@ def test_a_run_keeps_the_store_that_it_was_begun_with(
     monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
     begun, run = session.store.fingerprint, tmp_path / "run"
     run.mkdir()
-    write_configuration(run / "run.toml", {"knowledge": session.describe()})
+    write_configuration(run / "run.toml", {**ASKED, "knowledge": session.describe()})
     kept = session.kept(run)
     for name in ("Ada", "Bob", "Eve"):
         said = Extract(name, "test", (Statement(name, "knows", "Zoe", 7),))
