@@ -53,7 +53,6 @@ def place(tmp_path_factory: pytest.TempPathFactory, examples: Path) -> Path:
         "folder/mine.txt": b"mine",
         "model.gguf": b"no model",
         "no-corpus/empty.txt": b"",
-        "no-corpus/page.html": b"<p></p>",
         "stop-words/a.txt": b"the of and",
         "deep/a.jsonl": b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}\n",
         "keys/a.jsonl": b"".join(b'{"k%d": "v"}\n' % i for i in range(3000)),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from processes import at_terminal
+from processes import pyfast as command
 
 import pyfast
 from pyfast.commands.cli import app
@@ -127,3 +128,15 @@ def test_no_other_command_prints_a_table() -> None:
         body = text[text.index(f"def {one.callback.__name__}(") :].partition("\n\n\n")[0]
         if "show_table(" in body or "Table(" in body:
             assert one.callback.__name__.replace("_", "-") in tested
+
+
+def test_nothing_wraps_in_a_pipe(place: Path) -> None:
+    uri = "/".join(f"a-folder-with-a-long-name-{k}" for k in range(8)) + "/report 2024.txt"
+    pyfast.build_index([{"id": uri, "title": "A long title " * 9, "text": "Rain fell."}], place / "LONG")
+    listed = command("corpus", "list", place / "LONG").stdout.splitlines()
+    assert [line.split() for line in listed if uri in line] == [
+        [*uri.split(), *["A", "long", "title"] * 9, "text", "1"]
+    ]
+    rows = command("evaluate", *RUNS, cwd=place).stdout.splitlines()
+    heads = [line for line in rows if "evidence recall" in line]
+    assert len(heads) == 2 and all(f" {run} " in "\n".join(rows) for run in RUNS)

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from pyfast.api.index import index_of
-from pyfast.api.run import GoldLike, rows_in
+from pyfast.api.run import GoldLike, lines_of, rows_in
 from pyfast.corpus.formats.files import refuse_published
 from pyfast.engine import Evidence
 from pyfast.engine.questions import ONLY_NAMED
@@ -274,7 +274,7 @@ def _within(index: Index, items: Sequence[tuple[OwnDocuments, str]], setting: Re
 
 
 def _read(source: GoldLike) -> list[RetrievalQuestion]:
-    lines = Path(source) if isinstance(source, str | Path) else list(source)
+    lines = lines_of(source)
     if isinstance(lines, Path):
         refuse_published(lines)
     return list(read_records(lines, RetrievalQuestion))

@@ -19,6 +19,7 @@ from pyfast.engine.configuration import COLUMNS, CONFIGURATION, read_configurati
 from pyfast.engine.journal.journal_reader import CachedTokens, cached_tokens, calls_of, used_by
 from pyfast.engine.journal.prompt_store import LLMCall
 from pyfast.engine.question_files import (
+    NO_COLUMNS,
     gold_field,
     own_columns,
     quietly,
@@ -437,16 +438,9 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
     `InputError` if `gold` is None and the run's question file is unknown or does not exist.
     """
     if gold is not None:
-        columns = dict[str, str]()
-        if isinstance(gold, tuple) and len(gold) == 2 and isinstance(gold[0], str | Path):
-            gold, columns = gold[0], dict(gold[1])
-        if not isinstance(gold, str | Path):
-            return list(rows_of_table(gold))
         path = folder_of(run)
         of_run = None if path is None else recorded_value(path, "places", COLUMNS)
-        if not (of_run or columns):
-            return Path(gold)
-        return [record for _, record in records_of_gold(Path(gold), json.loads(of_run or "{}"), columns)]
+        return lines_of(gold, json.loads(of_run or "{}"))
     asked = run._questions if isinstance(run, Run) and run.path is None else None
     given = [record for _, record in asked.records()] if asked and asked.records else []
     if gold_field(given):
@@ -461,6 +455,22 @@ def gold_of(run: Run | str | Path, gold: GoldLike | None) -> Lines:
             told = "%s: the wording of %s differs from that in the run %s; their gold answers may have changed too"
             LOG.warning(told, place, counted(other, "question"), path)
     return place
+
+
+def lines_of(gold: GoldLike, of_questions: Mapping[str, str] = NO_COLUMNS) -> Lines:
+    """Return the path of a gold file, or mappings: those given, or those of a file whose columns have other names.
+    `of_questions` are the columns of the question file."""
+    columns: Mapping[str, str] = NO_COLUMNS
+    match gold:
+        case (str() | Path() as file, Mapping() as columns):
+            pass
+        case str() | Path() as file:
+            pass
+        case _:
+            return list(rows_of_table(gold))
+    if not (of_questions or columns):
+        return Path(file)
+    return [record for _, record in records_of_gold(Path(file), of_questions, columns)]
 
 
 def own_gold(run: Run | str | Path) -> Path:

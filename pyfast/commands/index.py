@@ -76,7 +76,9 @@ def index(
             **asdict(reading),
         )
     sizes = (built.corpus.documents, "document"), (len(built.passages), "passage"), (len(built.terms), "term")
-    print(f"{out}: {', '.join(counted(*size) for size in sizes)}")
+    nothing = sum(it.whole for it in unread)
+    told = f"; no passages from {counted(nothing, 'file')}" if nothing else ""
+    print(f"{out}: {', '.join(counted(*size) for size in sizes)}{told}")
     seconds = sum(call.seconds for call in calls if ON_GPU in call.name)
     if seconds:
         texts, share = sum(call.texts for call in calls), seconds / (time.monotonic() - began)

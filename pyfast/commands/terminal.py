@@ -123,13 +123,16 @@ _TEXT_WIDTH = 16  # A text column may become this narrow.
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int = 1) -> None:
-    """Print a table on stdout. Number columns keep their full width, and text columns wrap. A table that is too
-    wide is printed as several, one below the other, each with the first `keys` columns."""
+    """Print a table on stdout. On a terminal, number columns keep their full width, and text columns wrap. A table
+    that is too wide is printed as several, one below the other, each with the first `keys` columns. In a pipe or a
+    file, nothing wraps."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
     from rich.text import Text
 
     screen = console(stderr=False)
+    if not screen.is_terminal:
+        screen.width = 1 << 16
     cells = [[lines(str(cell)) for cell in row] for row in rows]
     columns, widths = list[Column](), list[int]()
     for place, head in enumerate(map(plain, heads)):
@@ -137,7 +140,7 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int
         numbers = any(column) and all(map(_FIGURES.fullmatch, column))
         longest = max((len(line) for cell in column for line in cell.splitlines()), default=0)
         widths.append(max(longest if numbers else min(longest, _TEXT_WIDTH), *map(len, head.split()), 0))
-        title = fill(head, max(widths[-1], 1), break_long_words=False)
+        title = fill(head, max(widths[-1], 1), break_long_words=False) if screen.is_terminal else head
         columns.append(Column(title, no_wrap=numbers, overflow="fold", justify="right" if numbers else "left"))
     first = keys
     while first < len(heads):

@@ -182,7 +182,7 @@ class Unread:
     """Whether something is missing from the index. False: nothing is missing, and the reason says how the part was
     read, for example that the file's first line became the header"""
     whole: bool = False
-    """Whether the whole file is missing from the index"""
+    """Whether the index contains nothing from the file. Then, if `missing` is False, there is nothing in it"""
 
     @property
     def told(self) -> str:

@@ -182,7 +182,7 @@ def _documents(
     """
     name, place = _inner(path).name.lower(), str(path)
     reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
-    given, of_file = 0, ""
+    given, of_file, is_empty = 0, "", True
     told = _Told(unread)
     try:
         if reader is None:
@@ -204,11 +204,13 @@ def _documents(
                         f"{path}: this file contains questions and answers, not a corpus; leave it out"
                     )
                 given += 1
+                one = _without_name(one, file)
+                is_empty = is_empty and _is_empty(one)
                 if before := seen.before(one, path, given):
                     told.add(replace(before, reason=f"document {given}: {before.reason}"))
                     continue
                 if not isinstance(one, Table):
-                    yield _without_name(one, file)
+                    yield one
                     continue
                 for table in narrow(one, columns):
                     fitting, texts = without_long_cells(table)
@@ -218,8 +220,9 @@ def _documents(
                         told.add(
                             Unread(path, f"long cells that became separate texts: {len(texts)}", missing=False)
                         )
-        if not path.stat().st_size:
-            told.add(Unread(path, "the file is empty", missing=False))
+        if is_empty and not told.missing:
+            why = "the file has no passages" if path.stat().st_size else "the file is empty"
+            told.add(Unread(path, why, missing=False, whole=True))
         told.close()
     except GoldError as error:
         raise GoldError(str(error).replace(place, str(path))) from None
@@ -241,6 +244,13 @@ def _without_name(document: Document, path: Path) -> Document:
     """Remove the title of an empty text if it is only the file name, because it would otherwise be a passage."""
     is_empty = isinstance(document, TextDocument) and not document.text.strip()
     return replace(document, title="") if is_empty and document.title in (path.stem, title_of(path)) else document
+
+
+def _is_empty(document: Document) -> bool:
+    """Return whether a document has no passages."""
+    if isinstance(document, TextDocument):
+        return not (document.text.strip() or document.title.strip())
+    return not (document.rows if isinstance(document, Table) else document.triples)
 
 
 def _inner(path: Path) -> Path:
@@ -352,6 +362,11 @@ class _Told:
         self._last[one.missing] = one
         if self._times[one.missing] <= _MOST_TOLD:
             self._unread.append(one)
+
+    @property
+    def missing(self) -> bool:
+        """Whether a part is missing."""
+        return self._times[True] > 0
 
     def close(self) -> None:
         """Pass on how many parts were only counted."""

@@ -98,7 +98,13 @@ def _details(
         "question": question and question.text,
         "conversation": question and question.conversation,
         "ledger": _ledger(entry.ledger),
-        "gold": gold and {"answers": gold.answers, "supporting": supporting, "groups": gold.groups()},
+        "gold": gold
+        and {
+            "answers": gold.answers,
+            "answerable": gold.answerable,
+            "supporting": supporting,
+            "groups": gold.groups(),
+        },
         "figures": source.figures.get(record.id, {}),
         "evidence": [one.segment for one in record.evidence],
         "scores": [one.score for one in record.evidence],

@@ -88,11 +88,12 @@ def wrong_questions(
 def _head(details: dict[str, Any]) -> Iterator[str]:
     yield f"{details['id']}: {details['state']}, by {details['system']}"
     yield f"Question  {details['question'] or '(not known)'}"
-    yield f"Answer    {details['answer'] if details['answer'] is not None else '–'}"
+    yield f"Answer    {_answer(details)}"
     if details["reason"]:
         yield f"Reason    {details['reason']}"
     if details["gold"]:
-        yield f"Gold      {'; '.join(details['gold']['answers'])}"
+        without = "no gold answer" if details["gold"]["answerable"] else "none, so abstaining is correct"
+        yield f"Gold      {'; '.join(details['gold']['answers']) or f'({without})'}"
     if details["figures"]:
         yield "Scores    " + ", ".join(
             f"{name} {'–' if value is None else format(value, '.3f')}"
@@ -107,6 +108,13 @@ def _head(details: dict[str, Any]) -> Iterator[str]:
     if fall_backs := details["ledger"].get("fall_backs"):
         counts = ", ".join(f"{name} {count}" for name, count in fall_backs.items())
         yield f"No usable reply to: {counts}; the system continued without it"
+
+
+def _answer(details: dict[str, Any]) -> str:
+    """Return the answer, or say in words that there is none. app/dom.js has the same words."""
+    if details["answer"] is None:
+        return "(none: the question failed)" if details["state"] == "failed" else "(none: the system abstained)"
+    return str(details["answer"]) if details["answer"].strip() else "(an empty text)"
 
 
 def _gold(details: dict[str, Any]) -> Iterator[str]:

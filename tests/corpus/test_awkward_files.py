@@ -954,7 +954,8 @@ def test_sync_names_what_it_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[
     pyfast.sync_documents(tmp_path / "IDX", tmp_path / "corpus", on_unread=unread.append)
     assert unread[-1].told.startswith(f"left out a part of {path}: sheet Later: 1 cell is a formula")
     openpyxl.Workbook().save(path)
-    assert [one.told for one in found(path)[1]] == [f"{path}: 1 sheet is empty: Sheet"]
+    told = ["1 sheet is empty: Sheet", "the file has no passages"]
+    assert [one.told for one in found(path)[1]] == [f"{path}: {what}" for what in told]
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx"])
@@ -1118,3 +1119,32 @@ def test_a_triple_lacks_a_part(tmp_path: Path, line: str, lacks: str) -> None:
     (tmp_path / "triples.tsv").write_text(f"Odda\tis in\tNorway\n{line}\n")
     (graph,), (fault,) = found(tmp_path / "triples.tsv")
     assert len(graph.triples) == 1 and fault.missing and f"line 2: this triple has no {lacks}" in fault.reason
+
+
+def test_files_without_passages_are_named_and_counted(tmp_path: Path) -> None:
+    """Exactly those of which the index has no passage; nothing is missing, so the exit code is 0."""
+    folder = tmp_path / "c"
+    folder.mkdir()
+    pytest.importorskip("docx").Document().save(folder / "a.docx")
+    pytest.importorskip("pptx").Presentation().save(folder / "b.pptx")
+    for name, text in (
+        ("c.html", "<p></p>"),
+        ("d.md", "\n"),
+        ("e.csv", "x,y\n"),
+        ("f.jsonl", "\n"),
+        ("g.nt", "# no"),
+    ):
+        (folder / name).write_text(text)
+    (folder / "h.jsonl").write_text('{"id": "h", "text": ""}\n')
+    (folder / "i.txt").touch()
+    (folder / "full.txt").write_text("Rain.")
+    (folder / "full.csv").write_text("x,y\n1,2\n")
+    done = processes.pyfast("index", folder, "--out", tmp_path / "IDX")
+    assert done.returncode == 0 and "; no passages from 9 files\n" in done.stdout
+    full = {one.uri for one in pyfast.list_documents(tmp_path / "IDX") if one.passages}
+    told = {line.split(": ")[1].rpartition("/")[2] for line in done.stderr.splitlines() if ": the file " in line}
+    assert told == {path.name for path in folder.iterdir()} - full and full == {"full.txt", "full.csv"}
+    for path in folder.glob("full.*"):
+        path.unlink()
+    alone = processes.pyfast("index", folder / "a.docx", "--out", tmp_path / "NONE")
+    assert alone.returncode == 1 and alone.stderr == f"pyfast: {folder / 'a.docx'}: the file has no passages\n"

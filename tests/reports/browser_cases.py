@@ -22,6 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from hostile_server import hostile
 from oracle import Oracle
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from test_show import UNSURE
 from tiny import tiny_model
 
 import pyfast
@@ -397,6 +398,31 @@ def test_the_page_follows_a_run(opened: Open, place: Path) -> None:
             answering.kill()
             answering.wait()
     viewing.join(10)
+
+
+def test_what_is_no_answer_is_said_in_words(opened: Open, tmp_path: Path) -> None:
+    words = {
+        "silent": "(none: the system abstained)",
+        "blank": "(an empty text)",
+        "fails": "(none: the question failed)",
+    }
+    questions = [{"id": id, "question": "Which moon?"} for id in words]
+    for name in ("A", "B"):
+        pyfast.answer(questions, index=None, system=UNSURE, run=tmp_path / name)
+    gold = [{"id": "silent", "answerable": False}, {"id": "blank", "supporting": ["titan"]}]
+    pyfast.report([tmp_path / "A", tmp_path / "B"], tmp_path / "report", gold)
+    with served(tmp_path / "report") as url:
+        page = opened(f"{url}#/questions/0")
+        listed = page.locator("tbody tr td:nth-child(2)")
+        expect(listed).to_have_text([words["silent"], words["blank"], "ValueError: no such moon"])
+        for id, told in words.items():
+            page = opened(f"{url}#/question/0/{id}")
+            expect(page.locator("dd .answer").first).to_have_text(told)
+        page = opened(f"{url}#/question/0/silent")
+        expect(page.get_by_text("(none, so abstaining is correct)")).to_be_visible()
+        page = opened(f"{url}#/compare")
+        expect(page.get_by_text(words["fails"])).to_have_count(2)
+        faultless(page)
 
 
 def test_10_000_questions(browser: Browser, small: Index, tmp_path: Path) -> None:

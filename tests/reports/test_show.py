@@ -199,6 +199,33 @@ def test_gold_sentences_mark_their_passage_alone(tmp_path: Path) -> None:
         assert [line[3] for line in shown if "Io is not" in line] == [" "]
 
 
+async def _unsure(question: Question, ctx: Context, settings: Settings) -> Answer:
+    if question.id == "fails":
+        raise ValueError("no such moon")
+    return Answer({"silent": None, "blank": " "}.get(question.id, "Titan"))
+
+
+UNSURE = System("unsure", _unsure, Settings, (), needs_index=False)
+
+
+def test_what_is_no_answer_is_said_in_words(tmp_path: Path) -> None:
+    ids = ("silent", "blank", "fails", "answers")
+    run = pyfast.answer([{"id": id, "question": "?"} for id in ids], index=None, system=UNSURE, run=tmp_path / "R")
+    gold = [{"id": "silent", "answerable": False}, {"id": "answers", "supporting": ["titan"]}]
+    told = {
+        id: dict(line.split(maxsplit=1) for line in pyfast.show(run, id, gold).splitlines()[1:4]) for id in ids
+    }
+    assert {id: one["Answer"] for id, one in told.items()} == {
+        "silent": "(none: the system abstained)",
+        "blank": "(an empty text)",
+        "fails": "(none: the question failed)",
+        "answers": "Titan",
+    }
+    assert told["fails"]["Reason"] == "ValueError: no such moon"
+    assert told["silent"]["Gold"] == "(none, so abstaining is correct)"
+    assert told["answers"]["Gold"] == "(no gold answer)" and "Gold" not in told["blank"]
+
+
 def test_where_a_missing_index_was_looked_for(
     place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

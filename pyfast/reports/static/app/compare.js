@@ -21,7 +21,7 @@ async function compareList() {
   const render = () => results.replaceChildren(
     table("Questions by disagreement", ["question", ...runs.map((run) => foreign(run.name))], rows.slice(page * ROWS, (page + 1) * ROWS).map((row) => [
       el("a", { href: address("compare", row.id) }, foreign(lists[0].columns.question[row.places[0]] || row.id)),
-      ...row.answers.map((answer, at) => [row.values[at] === null ? "" : badge(row.values[at] === 1 ? "right" : row.values[at] > 0 ? "partly" : "wrong", score(row.values[at])), " ", foreign(answer ?? "–")])]), { class: "list" }),
+      ...row.answers.map((answer, at) => [row.values[at] === null ? "" : badge(row.values[at] === 1 ? "right" : row.values[at] > 0 ? "partly" : "wrong", score(row.values[at])), " ", answerText(answer, lists[at].columns.state[row.places[at]])])]), { class: "list" }),
     pages(rows.length, page, (next) => { page = next; render(); }) || "");
   render();
   const disagree = rows.filter((row) => row.apart > 0 || row.differ > 0).length;

@@ -32,6 +32,11 @@ function add(parent, children) {
 // Text of a document, a user or a model, apart from the direction of writing around it.
 const foreign = (text, props) => el("bdi", props, text);
 
+// The answer, or in words that there is none.
+const answerText = (answer, state) =>
+  answer === null ? (state === "failed" ? "(none: the question failed)" : "(none: the system abstained)")
+    : answer.trim() ? foreign(answer) : "(an empty text)";
+
 const number = (value, digits = 0) =>
   value === null || value === undefined ? "–"
     : Number(value).toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });

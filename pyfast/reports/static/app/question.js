@@ -18,8 +18,9 @@ function answerView(question) {
   const { gold, figures, usage, ledger } = question;
   const pairs = [
     ["State", [badge(question.state), question.reason ? [" ", foreign(question.reason)] : null]],
-    ["Answer", question.answer === null ? "–" : el("strong", { class: "answer" }, foreign(question.answer))],
-    gold ? ["Gold answer", gold.answers.map((one, at) => [at ? "; " : "", foreign(one)])] : null,
+    ["Answer", el(question.answer === null ? "span" : "strong", { class: "answer" }, answerText(question.answer, question.state))],
+    gold ? ["Gold answer", gold.answers.length ? gold.answers.map((one, at) => [at ? "; " : "", foreign(one)])
+      : gold.answerable ? "(no gold answer)" : "(none, so abstaining is correct)"] : null,
     Object.keys(figures).length ? ["Scores", Object.entries(figures).map(([name, value]) => el("span", { class: "figure" }, `${name} `, el("strong", {}, score(value))))] : null,
     ["Time", seconds(ledger.seconds)],
     ["Usage", `${plural(usage.llm_calls, "LLM call")}, ${number(usage.prompt_tokens)} tokens in (${number(ledger.cached_tokens || 0)} cached), ${number(usage.completion_tokens)} out`],

@@ -98,7 +98,7 @@ function rowsOf(run, columns, places) {
   const { figures } = store.manifest.runs[run];
   return table("Questions", ["question", "answer", "state", ...figures.slice(0, 2), "gold passages", "time", "tokens"], places.map((at) => [
     el("a", { href: address("question", run, columns.id[at]) }, foreign(columns.question[at] || columns.id[at])),
-    foreign(columns.answer[at] ?? columns.reason[at] ?? ""),
+    columns.reason[at] ? foreign(columns.reason[at]) : answerText(columns.answer[at], columns.state[at]),
     badge(columns.state[at]),
     ...figures.slice(0, 2).map((_, place) => score(columns.figures[at][place])),
     columns.gold[at][1] ? `${columns.gold[at][0]} of ${columns.gold[at][1]}` : "none named",
