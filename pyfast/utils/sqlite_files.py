@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # Definitions that are neither tables of plain columns nor indexes of columns.
 _ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
 _this_thread = threading.local()
+text_of = partial(str, encoding="utf-8", errors="replace")
+"""A `text_factory` that reads damaged text too"""
 
 
 def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **options: Any) -> sqlite3.Connection:
@@ -47,7 +50,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
         ...     database.execute("SELECT 1").fetchone()
         (1,)
     """
-    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
     database = sqlite3.connect(uri, uri=True, factory=_Watched, **options)
     try:
         database.watch(path)
@@ -156,13 +159,19 @@ def _size(path: Path) -> int:
 
 
 def _refuse_what_acts(database: sqlite3.Connection, path: Path) -> None:
-    database.text_factory = lambda content: content.decode(errors="replace")
+    database.text_factory = text_of
     schema = database.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     database.text_factory = str
     for name, text in schema:
         # SQLite reads the definition from this text, not from the column `type`.
-        if text is not None and _ACTS.search(str(text)):
+        if text is not None and _acts(str(text)):
             raise InputError(
                 f"{path}: not written by pyfast: {str(name)[:60]!r} could change other data; remove the "
                 "file, or restore the one that pyfast wrote"
             )
+
+
+@lru_cache
+def _acts(definition: str) -> bool:
+    """Return whether a definition is one of `_ACTS`. Most files have the same ones, so the results are kept."""
+    return _ACTS.search(definition) is not None

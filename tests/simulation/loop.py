@@ -38,8 +38,8 @@ class _Future(asyncio.Future[Any]):
 
 
 class _Handle(float):
-    """A callback, and the moment of its timer: of the same moment, none is before the other. This and `call_soon` do
-    without the checks of asyncio, which are half of what a loop without sockets does."""
+    """A callback, and the moment of its timer: of the same moment, none is before the other. There are none of the
+    checks of asyncio, which are half of what a loop without sockets does."""
 
     __slots__ = ("args", "callback", "context")
     callback: Callable[..., Any] | None

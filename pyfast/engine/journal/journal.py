@@ -28,7 +28,7 @@ from pyfast.llm import Completion
 from pyfast.llm.protocol import BatchLog, LoggedBatch
 from pyfast.utils.files import free_name
 from pyfast.utils.options import Sync
-from pyfast.utils.sqlite_files import fault, open_database
+from pyfast.utils.sqlite_files import fault, open_database, text_of
 
 Outcome = Completion | CallError
 T = TypeVar("T")
@@ -215,7 +215,7 @@ class Journal:
             if path.exists() and not _whole(path, () if checked else ("run", "questions", "sessions")):
                 self.salvaged = _set_aside(path)
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
-            self._database.text_factory = _text
+            self._database.text_factory = text_of
             self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("PRAGMA journal_mode = WAL")
             # The tables and the run's digest are created together, and synced to the disk: a journal without a
@@ -550,10 +550,6 @@ def _wanted() -> set[tuple[str | None, ...]]:
         return _definitions(made)
 
 
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
-
-
 def _set_aside(path: Path) -> Path:
     aside = free_name(path, "damaged")
     for suffix in ("", "-wal", "-shm"):
@@ -599,14 +595,25 @@ def runs_of(path: Path) -> set[str] | None:
     the journal names no run, and None if it cannot be read.
     """
     with contextlib.suppress(InputError), reading(path) as database:
+        return runs_in(database)
+    return None
+
+
+def runs_in(database: sqlite3.Connection) -> set[str] | None:
+    """Do the same as `runs_of` for an open journal."""
+    try:
         if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
             return set()
         return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
-    return None
+    except sqlite3.Error as error:
+        fault(error)  # Ctrl-C may have stopped the statement.
+        return None
 
 
 def runs_to_copy(path: Path, runs: Sequence[Path]) -> Sequence[Path]:
     """Return those of the runs whose replies a journal does not contain yet (see `Journal.copy_replies`)."""
+    if not runs:
+        return ()
     with contextlib.suppress(InputError), reading(path) as database:
         copied = {name for (name,) in database.execute("SELECT question FROM reused WHERE request = ''")}
         return [run for run in runs if _name(run) not in copied]
@@ -634,7 +641,7 @@ def _name(run: Path) -> str:
 
 def _reader(path: Path, damaged: bool = False) -> sqlite3.Connection:
     database = open_database(path, "ro", damaged=damaged)
-    database.text_factory = _text
+    database.text_factory = text_of
     return database
 
 
