@@ -486,13 +486,15 @@ class Context:
                 ended(outcome)
             return outcome
 
-    @contextlib.contextmanager
-    def _waits_for(self, role: Role) -> Iterator[None]:
+    def _waits_for(self, role: Role) -> contextlib.AbstractContextManager[None]:
         """If the LLM of a role collects calls, count the question as waiting for a batch in the `with` block."""
         progress = self._runtime.progress
         if progress is None or self._runtime.models.of(role).collecting is None:
-            yield
-            return
+            return contextlib.nullcontext()
+        return self._waits(progress)
+
+    @contextlib.contextmanager
+    def _waits(self, progress: Progress) -> Iterator[None]:
         progress.waiting += not self._waiting
         self._waiting += 1
         try:

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from random import Random
 from types import ModuleType
@@ -35,6 +36,7 @@ POISONS = ("error", "refused", "filtered", "always malformed", "always cut", "no
 """What is wrong with a prompt for good"""
 
 
+@lru_cache(1 << 12)
 def digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=5).hexdigest()
 

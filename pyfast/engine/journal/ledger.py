@@ -89,7 +89,9 @@ class Stage(StageTotals):
 def add_stages(totals: dict[str, StageTotals], stages: Mapping[str, StageTotals]) -> None:
     """Add the stages of other questions to the totals."""
     for name, stage in stages.items():
-        totals.setdefault(name, StageTotals()).add(stage)
+        if name not in totals:
+            totals[name] = StageTotals()
+        totals[name].add(stage)
 
 
 @dataclass(slots=True)
