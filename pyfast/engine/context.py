@@ -263,15 +263,14 @@ class Context:
         self._replaced = replaced
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
+        self.ledger = Ledger()
         self._past: dict[Key, Outcome] = {}
-        self._reused: set[Key] = set()  # how many of them come from an earlier run or another question
+        self._reused: set[Key] = set()  # those of them that come from an earlier run or another question
         if runtime.folder is not None and runtime.folder.replaying:
-            self._past = runtime.folder.journal.outcomes(number)
-            self._reused = runtime.folder.journal.reused(number)
+            self._past, self._reused, self.ledger.earlier = runtime.folder.journal.past(number)
         self.question = question
         self._own: OwnDocuments | None = None
         self.past = past
-        self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = _NOTHING_YET
         """A function that returns the evidence and trace so far, which the record contains if the question fails
         (see `so_far`)"""

@@ -232,6 +232,7 @@ class RunFolder:
         with contextlib.ExitStack() as opened:
             make_folder(path)
             self._answers = opened.enter_context(locked(path))
+            self._file = os.fstat(self._answers.fileno())
             begun = check_run(path, described, GROWN if extends else ())
             if not begun:  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
@@ -379,11 +380,9 @@ class RunFolder:
                 rows.append(_row(number, record, {**asdict(record.usage), "stages": {}}, line, trace))
             self.journal.commit([], rows)
 
-    def begin(self, number: int) -> float:
-        """Note that work on a question starts, and return how many seconds earlier sessions worked on it."""
-        earlier = self.journal.elapsed(number) if self.replaying else 0.0
+    def begin(self, number: int, earlier: float) -> None:
+        """Note that work on a question starts, on which earlier sessions worked for `earlier` seconds."""
         self._began[number] = time.perf_counter() - earlier
-        return earlier
 
     async def store_completion(
         self,
@@ -558,7 +557,7 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise, pyfast would continue to write to the
         moved or deleted files, which it has open."""
-        files = self.journal.file, os.fstat(self._answers.fileno())
+        files = self.journal.file, self._file
         for path, file in zip(self._places, files, strict=True):
             try:
                 there = file is not None and os.path.samestat(os.stat(path), file)

@@ -31,7 +31,7 @@ _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 88
 # the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
 _LARGEST_FRAME = 256 << 20
 _REPEATED = 1  # the kind of block that repeats one byte
-_PIECE = 1 << 16
+_USUAL_FRAME = 1 << 16
 
 
 class _Zstd(threading.local):
@@ -47,13 +47,11 @@ _zstd = _Zstd()
 def unpacked(frame: bytes) -> bytes:
     """Decompress a zstd frame, or the beginning of one. Raises `zstandard.ZstdError` if it is damaged or too
     large."""
-    pieces, size, reader = list[bytes](), 0, _zstd.decompressor.stream_reader(frame)
-    while piece := reader.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > _LARGEST_FRAME:
-            raise zstandard.ZstdError("a frame is too large")
-    return b"".join(pieces)
+    for most in (_USUAL_FRAME, _LARGEST_FRAME):  # The room for the largest one takes longer to get than to fill.
+        content = _zstd.decompressor.stream_reader(frame).read(most + 1)
+        if len(content) <= most:
+            return content
+    raise zstandard.ZstdError("a frame is too large")
 
 
 class TraceWriter:

@@ -6,11 +6,11 @@ import ctypes
 import hashlib
 import os
 import re
-import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -119,7 +119,11 @@ class Disk:
 
     def remove(self) -> None:
         if self.folder != self.root:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                for folder, _, names in os.walk(self.folder, topdown=False):
+                    for name in names:
+                        os.unlink(f"{folder}/{name}")
+                    os.rmdir(folder)
 
     def stop_at(self, change: int, bytes_of_it: int) -> None:
         self._library.disk_stop_at(change, bytes_of_it)

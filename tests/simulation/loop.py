@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from threading import Condition
 from typing import Any
@@ -88,6 +89,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    get_debug = bool  # False, without a Python function that each task and future would call
 
     def call_soon(self, callback: Any, *given: Any, context: Any = None) -> Any:
         handle = _Handle()
@@ -184,14 +187,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class _Work(Future[Any]):
-    """What a simulated thread does. As there is one real thread, all share a lock."""
+    """What a simulated thread does. As there is one real thread, all share a lock, and nobody waits."""
 
     _shared = Condition()
 
-    def __init__(self) -> None:
+    def __init__(self, work: Callable[[], Any]) -> None:
         self._condition, self._state, self._result, self._exception = self._shared, "PENDING", None, None
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Future[Any]], Any]] = []
+        self.work = work
+
+    def set_result(self, result: Any) -> None:
+        self._result, self._state = result, "FINISHED"
+        self._invoke_callbacks()
 
 
 class SimulatedThreads:
@@ -199,31 +207,30 @@ class SimulatedThreads:
 
     def __init__(self, loop: SimulatedLoop, workers: int) -> None:
         self._loop, self._free = loop, workers
-        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._begun: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self._queue: deque[_Work] = deque()
+        self._begun: list[_Work] = []
 
     def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
-        future = _Work()
-        self._queue.append((future, lambda: work(*given)))
+        future = _Work(partial(work, *given))
+        self._queue.append(future)
         self._begin()
         return future
 
     def _begin(self) -> None:
         while self._free and self._queue:
             self._free -= 1
-            item = self._queue.popleft()
-            self._begun.append(item)
-            self._loop.call_later(self._loop.pause(), self._run, item)
+            future = self._queue.popleft()
+            self._begun.append(future)
+            self._loop.call_later(self._loop.pause(), self._run, future)
 
-    def _run(self, item: tuple[Future[Any], Callable[[], Any]]) -> None:
-        if item not in self._begun:  # Somebody waited for it.
+    def _run(self, future: _Work) -> None:
+        if future not in self._begun:  # Somebody waited for it.
             return
-        self._begun.remove(item)
+        self._begun.remove(future)
         self._free += 1
-        future, work = item
         if future.set_running_or_notify_cancel():
             try:
-                result = work()
+                result = future.work()
             except BaseException as error:
                 future.set_exception(error)
             else:

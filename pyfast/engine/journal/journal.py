@@ -160,15 +160,22 @@ def sound(entry: str, number: int) -> bool:
 def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """Read the row of an LLM call, and return its key and its completion or error, or None if the row is damaged
     (it does not match its checksum)."""
+    read = _read(entry, number)
+    return None if read is None else read[:2]
+
+
+def _read(entry: str, number: int) -> tuple[Key, Outcome, bool, float] | None:
+    """Read the same as `read_outcome`, and all else that `completion_row` was given."""
+    seconds, reused = 0.0, False
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
             return None
         _, digest, nth, error, text, *rest = fields
         if rest and isinstance(rest[-1], float):  # the seconds, which rows of earlier versions do not have
-            rest.pop()
+            seconds = rest.pop()
         if rest and rest[-1] is True:
-            rest.pop()
+            reused = rest.pop()
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError, LookupError):
         return None
@@ -177,7 +184,7 @@ def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
         texts.append(outcome.finish_reason)
         counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
     sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
-    return ((digest, nth), outcome) if sound else None
+    return ((digest, nth), outcome, reused, seconds) if sound else None
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
@@ -264,17 +271,18 @@ class Journal:
         earlier = set(orjson.loads(before[0][0])) if before else set()
         return [id for id in ids if id in earlier]
 
-    def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Return the stored completions and failed calls of a question, by key. Damaged rows are left out."""
+    def past(self, number: int) -> tuple[dict[Key, Outcome], set[Key], float]:
+        """Return the stored completions and failed calls of a question by key, the keys of those that come from an
+        earlier run or another question, and the seconds that earlier sessions worked on the question, until its
+        last call. Damaged rows are left out."""
         self._index_by_question()
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
-        outcomes = (read_outcome(entry, number) for (entry,) in rows)
-        return dict(outcome for outcome in outcomes if outcome is not None)
-
-    def reused(self, number: int) -> set[Key]:
-        """Return the keys of a question's completions that come from an earlier run or another question."""
-        keys = f"SELECT entry ->> 1, entry ->> 2 FROM completions WHERE question = ? AND {_IS_REUSED}"
-        return set(self._rows(keys, (number,)))
+        read = [one for (entry,) in rows if (one := _read(entry, number)) is not None]
+        outcomes, reused = (
+            {key: outcome for key, outcome, _, _ in read},
+            {key for key, _, reused, _ in read if reused},
+        )
+        return outcomes, reused, max((seconds for *_, seconds in read), default=0.0)
 
     def reply_to(self, request: str) -> Completion | None:
         """Return the last reply to a request of any question, or None if there is none. `request` is the string in
@@ -286,12 +294,6 @@ class Journal:
             self._rows(_GO_ON, (self._indexed_until,))
             self._indexed_until = last
         return self._reply(_REPLY_TO, (request,))
-
-    def elapsed(self, number: int) -> float:
-        """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
-        rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
-        ends = [orjson.loads(entry)[-2] for (entry,) in rows if sound(entry, number)]
-        return max((end for end in ends if isinstance(end, float)), default=0.0)
 
     def copy_replies(self, run: Path, roles: Collection[str]) -> tuple[int, int]:
         """Copy the replies of another run, so that `reusable` finds them. Failed calls are not copied.

@@ -220,7 +220,7 @@ def _row() -> type[BaseModel]:
     role = Annotated[str, Field(strict=True)]
     of_stage = tuple[count, count, count, count] | tuple[count, count, count, count, role, count, count]
     fields: dict[str, Any] = {name: (count, ... if name in _ALWAYS else 0) for name in COUNTS}
-    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], {}))
+    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], Field(default_factory=dict)))
     fields |= {"started": (seconds, 0.0), "seconds": (seconds, 0.0), "stages": (dict[str, of_stage], ...)}
     return create_model("Row", **fields)
 
