@@ -29,7 +29,7 @@ from pyfast.engine.question_files import (
 )
 from pyfast.engine.questions import read_questions
 from pyfast.engine.run_folder import ANSWERS, JOURNAL, QUESTIONS, count_of
-from pyfast.engine.status import check_folder, status_of
+from pyfast.engine.status import opened_run, status_of
 from pyfast.engine.traces import TRACES, Traces
 from pyfast.errors import InputError
 from pyfast.evaluation import Metric, Report, evaluate
@@ -79,7 +79,8 @@ class Run:
         self._questions: Questions | None = None
         self._lines: tuple[tuple[int, int, int], _Lines] | None = None
         self._status: Status | None = None
-        check_folder(self.path)
+        with opened_run(self.path):
+            pass
 
     @classmethod
     def finished(cls, path: Path | None, questions: Questions, session: Summary, records: Sequence[Record]) -> Run:

@@ -159,9 +159,11 @@ def _run(folder: Path, within: str = "") -> Iterator[Check]:
     # Read the files first, because another process may be writing: it writes to the journal before the files.
     answers = _now(lambda: _lines(folder / ANSWERS))
     traces = _now(lambda: _traces_digests(folder / TRACES))
-    yield check(JOURNAL, lambda: _journal(folder, total))
-    yield check(ANSWERS, lambda: _answers(folder, *answers(), total))
-    yield check(TRACES, lambda: _traces(folder, traces(), len(answers()[0])))
+    with contextlib.ExitStack() as held:
+        journal = _now(lambda: held.enter_context(_opened(folder / JOURNAL)))
+        yield check(JOURNAL, lambda: _journal(folder, described(), journal(), total))
+        yield check(ANSWERS, lambda: _answers(folder, journal(), *answers(), total))
+        yield check(TRACES, lambda: _traces(journal(), traces(), len(answers()[0])))
     if (folder / KNOWLEDGE).is_dir():
         yield check(KNOWLEDGE, lambda: _snapshot(folder / KNOWLEDGE))
 
@@ -195,24 +197,23 @@ def _opened(journal: Path) -> contextlib.closing[sqlite3.Connection]:
     return contextlib.closing(open_to_read(journal))
 
 
-def _journal(folder: Path, total: int | None) -> str:
-    check_journal(folder)
-    with _opened(folder / JOURNAL) as database:
-        (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
-        if state != "ok":
-            raise _DamageError(f"SQLite: {state}")
-        completions = broken = ended = 0
-        for number, entry in database.execute("SELECT question, entry FROM completions"):
-            completions += 1
-            broken += not sound(entry, number)
-        if broken:
-            raise _DamageError(f"{broken} of {completions} completions were changed")
-        for number, state in database.execute("SELECT number, state FROM questions"):
-            ended += 1
-            if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
-                of = "" if total is None else f" of {total}"
-                raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
-        prompts = KeptPrompts(database).check()
+def _journal(folder: Path, described: Configuration, database: sqlite3.Connection, total: int | None) -> str:
+    check_journal(folder, described, database)
+    (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+    if state != "ok":
+        raise _DamageError(f"SQLite: {state}")
+    completions = broken = ended = 0
+    for number, entry in database.execute("SELECT question, entry FROM completions"):
+        completions += 1
+        broken += not sound(entry, number)
+    if broken:
+        raise _DamageError(f"{broken} of {completions} completions were changed")
+    for number, state in database.execute("SELECT number, state FROM questions"):
+        ended += 1
+        if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
+            of = "" if total is None else f" of {total}"
+            raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
+    prompts = KeptPrompts(database).check()
     kept = f", {counted(prompts, 'prompt')}" if prompts else ""
     return f"{counted(completions, 'completion')}, {counted(ended, 'question')} ended{kept}"
 
@@ -236,8 +237,8 @@ def _lines(path: Path) -> tuple[list[str], bool]:
     return digests, not line.endswith(b"\n")
 
 
-def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -> str:
-    known = _known(folder, "line")
+def _answers(folder: Path, journal: sqlite3.Connection, answers: list[str], torn: bool, of_run: int | None) -> str:
+    known = _known(journal, "line")
     total = len(known) if of_run is None else of_run
     if len(answers) > total or (torn and len(answers) == total):
         raise _DamageError(f"further lines follow the answers to all {total} questions")
@@ -250,18 +251,17 @@ def _answers(folder: Path, answers: list[str], torn: bool, of_run: int | None) -
     return f"{len(answers)} of {total} lines match the journal{unknown}{state}"
 
 
-def _traces(folder: Path, traces: list[str], answers: int) -> str:
+def _traces(journal: sqlite3.Connection, traces: list[str], answers: int) -> str:
     if len(traces) < answers:
         raise _DamageError(f"only {len(traces)} of the {answers} lines can be read")
     match = counted(len(traces), "line matches", "lines match")
-    return f"{match} the journal{_compare(_known(folder, 'trace'), traces)}"
+    return f"{match} the journal{_compare(_known(journal, 'trace'), traces)}"
 
 
-def _known(folder: Path, column: str) -> dict[int, str | None]:
+def _known(journal: sqlite3.Connection, column: str) -> dict[int, str | None]:
     """Return the digests in the journal's column `column` (`line` for answers, `trace` for traces), by question
     number. None: there is no digest."""
-    with _opened(folder / JOURNAL) as database:
-        return dict(database.execute(f"SELECT number, {column} FROM questions").fetchall())
+    return dict(journal.execute(f"SELECT number, {column} FROM questions").fetchall())
 
 
 def _compare(known: Mapping[int, str | None], digests: list[str]) -> str:

@@ -166,10 +166,11 @@ def windows_of(described: Configuration) -> list[str]:
     return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
 
 
-def configuration_digest(described: Configuration) -> str:
+def configuration_digest(described: Configuration, is_read: bool = False) -> str:
     """Compute a checksum of everything that `differences` compares. The journal stores this checksum, so that
-    pyfast can check whether run.toml and the journal belong together."""
-    written = dict(_flat(tomllib.loads(tomli_w.dumps(described))))
+    pyfast can check whether run.toml and the journal belong together. `is_read`: run.toml was read, so all values
+    have TOML's types."""
+    written = dict(_flat(described if is_read else tomllib.loads(tomli_w.dumps(described))))
     return blake2b(json.dumps(written, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
 
 

@@ -265,15 +265,14 @@ class Context:
         self._replaced = replaced
         self._number = number
         self._asked: Counter[str] = Counter()  # how often each request was made
+        self.ledger = Ledger()
         self._past: dict[Key, Outcome] = {}
         self._reused: set[Key] = set()  # the keys of replies that come from an earlier run or another question
         if runtime.folder is not None and runtime.folder.replaying:
-            self._past = runtime.folder.journal.outcomes(number)
-            self._reused = runtime.folder.journal.reused(number)
+            self._past, self._reused, self.ledger.earlier = runtime.folder.journal.past(number)
         self.question = question
         self._own: OwnDocuments | None = None
         self.past = past
-        self.ledger = Ledger()
         self.until_now: Callable[[], Answer] = _NOTHING_YET
         """A function that returns the evidence and trace so far, which the record contains if the question fails
         (see `so_far`)"""
@@ -490,13 +489,15 @@ class Context:
                 ended(outcome)
             return outcome
 
-    @contextlib.contextmanager
-    def _waits_for(self, role: Role) -> Iterator[None]:
+    def _waits_for(self, role: Role) -> contextlib.AbstractContextManager[None]:
         """If the LLM of a role collects calls, count the question as waiting for a batch in the `with` block."""
         progress = self._runtime.progress
         if progress is None or self._runtime.models.of(role).collecting is None:
-            yield
-            return
+            return contextlib.nullcontext()
+        return self._waits(progress)
+
+    @contextlib.contextmanager
+    def _waits(self, progress: Progress) -> Iterator[None]:
         progress.waiting += not self._waiting
         self._waiting += 1
         try:

@@ -109,13 +109,13 @@ class Job:
     def extends(self) -> bool:
         """Return whether the folder contains a run of only the first of this job's questions, by comparing
         question digests."""
-        count, digest = (
-            None if self.folder is None else run_toml.recorded_value(self.folder, "questions", name)
-            for name in ("count", "digest")
-        )
+        if self.folder is None or not (path := self.folder / run_toml.CONFIGURATION).exists():
+            return False
+        recorded = run_toml.read_configuration(path).get("questions", {})
+        count = recorded.get("count")
         if not isinstance(count, int) or not 0 < count < self.questions.count:
             return False
-        return questions_from(self.questions.read(), count).digest == digest
+        return questions_from(self.questions.read(), count).digest == recorded.get("digest")
 
     @property
     def profile(self) -> Profile:

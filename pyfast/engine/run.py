@@ -231,7 +231,7 @@ async def _answer_all(
                         return
                     context = Context(runtime, question, number, past, job.replaced, system=job.system)
                     if folder is not None:
-                        context.ledger.earlier = folder.begin(number)
+                        folder.begin(number, context.ledger.earlier)
                     asked[question.id] = None
                     record, answer = await answer_question(job.ask, context)
                     del asked[question.id]

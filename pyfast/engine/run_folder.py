@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -49,13 +50,16 @@ BLOCKS = "blocks"
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 
 
-def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> None:
+def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> bool:
     """Check, without changing anything, that a run can start or resume in the folder `path`.
 
     Args:
         path: The folder.
         described: The run's configuration.
         unknown: The names of values that are not known yet, such as "llm.context_window", and so are not compared.
+
+    Returns:
+        Whether the folder contains answers, completions or submitted batches, which a new run would lose.
 
     Raises:
         OtherRunError: `path` contains another run.
@@ -67,12 +71,12 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
     if not (path / CONFIGURATION).exists():
         if _size(path / ANSWERS):
             raise InputError(f"{path} contains answers but no {CONFIGURATION}; choose another folder")
-        return
+        return _has_begun(path)
     recorded = run_toml.read_configuration(path / CONFIGURATION)
     if run_toml.ENGINE in recorded:
         raise InputError(f"{path} is the journal of an engine, which cannot be resumed; choose another folder")
     if not _has_begun(path):
-        return
+        return False
     if changed := run_toml.differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise OtherRunError(
@@ -96,7 +100,8 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             "folder, or --restart",
             changed,
         )
-    check_journal(path)
+    check_journal(path, recorded)
+    return True
 
 
 def count_of(path: Path, described: Configuration) -> int:
@@ -108,10 +113,11 @@ def count_of(path: Path, described: Configuration) -> int:
     return int(described["questions"]["count"])
 
 
-def check_journal(path: Path) -> None:
-    """Raise `InputError` if the journal in a run's folder belongs to another run."""
-    recorded, known = run_toml.read_configuration(path / CONFIGURATION), journals.runs_of(path / JOURNAL)
-    if known is not None and run_toml.configuration_digest(recorded) not in known:
+def check_journal(path: Path, recorded: Configuration, journal: sqlite3.Connection | None = None) -> None:
+    """Raise `InputError` if the journal in a run's folder does not belong to `recorded`, its run.toml.
+    `journal` is the open journal. None: it is not open yet."""
+    known = journals.runs_of(path / JOURNAL) if journal is None else journals.runs_in(journal)
+    if known is not None and run_toml.configuration_digest(recorded, is_read=True) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not match {CONFIGURATION}: one of them was changed or comes from another run."
             " Restore the original, or use --restart"
@@ -136,8 +142,8 @@ def check_reused(path: Path, described: Configuration, run: Path, known: bool = 
     """
     if not (run / JOURNAL).is_file() or path.resolve() == run.resolve():
         raise InputError(f"{run}: --reuse expects the folder of another run")
-    check_journal(run)
     before = run_toml.read_configuration(run / CONFIGURATION)
+    check_journal(run, before)
     llms = {"llm": before.get("llm", {})}, {"llm": described["llm"]}
     if not run_toml.roles_in_common(llms[0]["llm"], llms[1]["llm"], known):
         changed = run_toml.differences(*llms)
@@ -224,14 +230,15 @@ class RunFolder:
         with contextlib.ExitStack() as opened:
             make_folder(path)
             self._answers = opened.enter_context(locked(path))
-            check_run(path, described, GROWN if extends else ())
-            begun = _has_begun(path)
+            self._file = os.fstat(self._answers.fileno())
+            begun = check_run(path, described, GROWN if extends else ())
             if not begun:  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
             runs = [run_toml.configuration_digest(described)]
             if extends:
-                runs.insert(0, run_toml.configuration_digest(run_toml.read_configuration(path / CONFIGURATION)))
+                before = run_toml.read_configuration(path / CONFIGURATION)
+                runs.insert(0, run_toml.configuration_digest(before, is_read=True))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, options.sync, runs)
@@ -376,11 +383,9 @@ class RunFolder:
                 rows.append(_row(number, record, {**asdict(record.usage), "stages": {}}, line, trace))
             self.journal.commit([], rows)
 
-    def begin(self, number: int) -> float:
-        """Note that work on a question starts, and return how many seconds earlier sessions worked on it."""
-        earlier = self.journal.elapsed(number) if self.replaying else 0.0
+    def begin(self, number: int, earlier: float) -> None:
+        """Note that work on a question starts, on which earlier sessions worked for `earlier` seconds."""
         self._began[number] = time.perf_counter() - earlier
-        return earlier
 
     async def store_completion(
         self,
@@ -555,7 +560,7 @@ class RunFolder:
     def _check_place(self) -> None:
         """Raise `RunError` if the folder was moved or deleted. Otherwise, pyfast would continue to write to the
         moved or deleted files, which it has open."""
-        files = self.journal.file, os.fstat(self._answers.fileno())
+        files = self.journal.file, self._file
         for path, file in zip(self._places, files, strict=True):
             try:
                 there = file is not None and os.path.samestat(os.stat(path), file)
@@ -645,9 +650,11 @@ def done_in(path: Path, count: object) -> int | None:
     `count` is the number of questions in run.toml.
     """
     with contextlib.suppress(InputError, OSError):
+        if not isinstance(count, int) or count_traces(path / TRACES) != count:
+            return None
         with journals.reading(path / JOURNAL) as database:
             known = journals.digests(database, "line")
-        if isinstance(count, int) and len(known) == count == count_traces(path / TRACES):
+        if len(known) == count:
             return count if count_altered(path, known) == (count, 0) else None
     return None
 

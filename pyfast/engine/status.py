@@ -6,7 +6,7 @@ import contextlib
 import math
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from pyfast.engine.configuration import CONFIGURATION, read_configuration
-from pyfast.engine.journal.journal import digests, open_to_read, reading
+from pyfast.engine.journal.journal import digests, reading
 from pyfast.engine.journal.journal_reader import working_seconds
 from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, add_stages, ledger_of
 from pyfast.engine.outages import Waiting
@@ -31,6 +31,7 @@ from pyfast.utils.log import LOG
 PROGRESS = "progress.json"
 """The file with the progress of an unfinished run on a cluster"""
 _FRESH_S = 15.0
+_PERCENTS = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +215,17 @@ def _read_progress(folder: Path) -> Status | None:
     return replace(status, running=False, seconds_left=None, waiting=None)
 
 
-def check_folder(folder: Path) -> int:
-    """Check that a folder contains a run, and return its number of questions. Raises `InputError` if it contains
-    none."""
+@contextlib.contextmanager
+def opened_run(folder: Path) -> Iterator[tuple[int, sqlite3.Connection]]:
+    """Check that a folder contains a run, and yield its number of questions and its open journal. Raises
+    `InputError` if it contains none, or if the `with` block finds the journal damaged."""
     if not (folder / CONFIGURATION).is_file():
         raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
-    total = count_of(folder, read_configuration(folder / CONFIGURATION))
-    check_journal(folder)
-    open_to_read(folder / JOURNAL).close()
-    return total
+    recorded = read_configuration(folder / CONFIGURATION)
+    total = count_of(folder, recorded)
+    with reading(folder / JOURNAL) as database:
+        check_journal(folder, recorded, database)
+        yield total, database
 
 
 def read_status(folder: Path) -> Status:
@@ -237,13 +240,12 @@ def read_status(folder: Path) -> Status:
     Raises:
         InputError: The folder contains no run.
     """
-    total = check_folder(folder)
-    if (progress := _read_progress(folder)) is not None:
-        return progress
-    running = is_running(folder)
     altered = 0
     try:
-        with reading(folder / JOURNAL) as database:
+        with opened_run(folder) as (total, database):
+            if (progress := _read_progress(folder)) is not None:
+                return progress
+            running = is_running(folder)
             totals, seconds, starts = _totals(database, folder / JOURNAL)
             session = database.execute(_SESSION).fetchone()
             if not running:
@@ -263,7 +265,7 @@ def read_status(folder: Path) -> Status:
         seconds_left=seconds_left,
         altered=altered,
         waiting=_waiting(folder) if running else None,
-        seconds={p: float(np.percentile(seconds, p)) for p in (50, 90, 95, 99)} if seconds else {},
+        seconds=dict(zip(_PERCENTS, np.percentile(seconds, _PERCENTS).tolist(), strict=True)) if seconds else {},
     )
 
 

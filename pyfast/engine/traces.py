@@ -9,6 +9,7 @@ read even if the process is killed. A resumed run writes an unfinished frame aga
 from __future__ import annotations
 
 import os
+import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +31,27 @@ _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 88
 # the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
 _LARGEST_FRAME = 256 << 20
 _REPEATED = 1  # the kind of block that repeats one byte
+_USUAL_FRAME = 1 << 16
+
+
+class _Zstd(threading.local):
+    """A decompressor for each thread: to make one takes longer than to unpack a small frame."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
+
+
+def unpacked(frame: bytes) -> bytes:
+    """Decompress a zstd frame, or the beginning of one. Raises `zstandard.ZstdError` if it is damaged or too
+    large."""
+    for most in (_USUAL_FRAME, _LARGEST_FRAME):  # The room for the largest one takes longer to get than to fill.
+        content = _zstd.decompressor.stream_reader(frame).read(most + 1)
+        if len(content) <= most:
+            return content
+    raise zstandard.ZstdError("a frame is too large")
 
 
 class TraceWriter:
@@ -39,7 +61,6 @@ class TraceWriter:
         self._path = path
         self._lines = 0
         self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b")
-        self._compressor = zstandard.ZstdCompressor(_LEVEL, write_checksum=True)
         self._frame: zstandard.ZstdCompressionObj | None = None
         self._done: int | None = 0
 
@@ -57,7 +78,7 @@ class TraceWriter:
         written = []
         while lines:
             if self._frame is None:
-                self._frame = self._compressor.compressobj()
+                self._frame = zstandard.ZstdCompressor(_LEVEL, write_checksum=True).compressobj()
             some, lines = lines[: LINES - self._lines], lines[LINES - self._lines :]
             self._lines = (self._lines + len(some)) % LINES
             written.append(self._frame.compress(b"".join(some)))
@@ -197,12 +218,9 @@ def _decoded(path: Path, first: int, end: int) -> list[bytes]:
     with path.open("rb") as file:
         file.seek(first)
         content = file.read(end - first)
-    decoder = zstandard.ZstdDecompressor().stream_reader(content)
     lines: list[bytes] = []
     with suppress(zstandard.ZstdError):
-        unpacked = decoder.read(_LARGEST_FRAME + 1)
-        if len(unpacked) <= _LARGEST_FRAME:
-            lines = unpacked.splitlines(keepends=True)
+        lines = unpacked(content).splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return lines

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 # Definitions of anything but tables of plain columns and indexes of columns.
 _ACTS = re.compile(r"\b(AS|CHECK|GENERATED|TRIGGER|VIEW|VIRTUAL)\b|\bINDEX\b.*\(.*\(", re.IGNORECASE | re.DOTALL)
 _this_thread = threading.local()
+text_of = partial(str, encoding="utf-8", errors="replace")
+"""A `text_factory` that reads damaged text too"""
 
 
 def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **options: Any) -> sqlite3.Connection:
@@ -49,7 +52,7 @@ def open_database(path: Path, mode: str = "rwc", *, damaged: bool = False, **opt
         ...     database.execute("SELECT 1").fetchone()
         (1,)
     """
-    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
     database = sqlite3.connect(uri, uri=True, factory=_Watched, **options)
     try:
         database.watch(path)
@@ -157,13 +160,19 @@ def _size(path: Path) -> int:
 
 
 def _refuse_what_acts(database: sqlite3.Connection, path: Path) -> None:
-    database.text_factory = lambda content: content.decode(errors="replace")
+    database.text_factory = text_of
     schema = database.execute("SELECT name, sql FROM sqlite_schema").fetchall()
     database.text_factory = str
     for name, text in schema:
         # SQLite reads the definition from this text, not from the column `type`.
-        if text is not None and _ACTS.search(str(text)):
+        if text is not None and _acts(str(text)):
             raise InputError(
                 f"{path} contains {str(name)[:60]!r}, a trigger, a view or the like, which pyfast did not write"
                 " and which could change other data; remove the file, or restore the one that pyfast wrote"
             )
+
+
+@lru_cache
+def _acts(definition: str) -> bool:
+    """Return whether a definition is one of `_ACTS`. Most files have the same ones, so the results are kept."""
+    return _ACTS.search(definition) is not None

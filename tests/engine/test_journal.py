@@ -53,7 +53,7 @@ def test_what_was_kept_comes_back(tmp_path: Path, text: str) -> None:
     keep(journal, 3, *said)
     keep(journal, 4, Completion("another's", "stop"))
     journal.close()
-    found = Journal(tmp_path / "j").outcomes(3)
+    found = Journal(tmp_path / "j").past(3)[0]
     assert list(found) == [("ab", 0), ("ab", 1), ("ab", 2), ("ab", 3)]
     assert all(same(found["ab", n], outcome) for n, outcome in enumerate(said))
 
@@ -62,7 +62,7 @@ def test_what_was_kept_comes_back(tmp_path: Path, text: str) -> None:
 def test_any_text_comes_back_or_is_refused_alone(text: str, reason: str, tokens: list[int]) -> None:
     with TemporaryDirectory() as folder, contextlib.closing(Journal(Path(folder, "j"))) as journal:
         keep(journal, 0, Completion(text, reason, *tokens))
-        assert journal.outcomes(0) == {("ab", 0): Completion(text, reason, *tokens)}
+        assert journal.past(0)[0] == {("ab", 0): Completion(text, reason, *tokens)}
         assert journal.tokens() == tokens[0] + tokens[2]
         with pytest.raises(CallError, match="not valid text"):
             completion_row(0, ("ab", 1), Completion(text + "\udc80", "stop"))
@@ -74,9 +74,9 @@ def test_rows_of_earlier_versions_have_no_seconds(tmp_path: Path) -> None:
     rows = [orjson.dumps((0, "ab", n, None, *fields)) for n, fields in enumerate(said)]
     journal = Journal(tmp_path / "j")
     journal.commit([b"%b,%d]" % (row[:-1], crc32(row)) for row in rows], [])
-    assert journal.elapsed(0) == 0 and list(journal.outcomes(0).values()) == [Completion(*one) for one in said]
+    assert journal.past(0)[2] == 0 and list(journal.past(0)[0].values()) == [Completion(*one) for one in said]
     journal.commit([completion_row(0, ("ab", n), CallError("no"), float(n)) for n in (2, 4, 3)], [])
-    assert journal.elapsed(0) == 4 and len(journal.outcomes(0)) == 5
+    assert journal.past(0)[2] == 4 and len(journal.past(0)[0]) == 5
     journal.close()
 
 
@@ -91,7 +91,7 @@ def test_questions_are_counted_once_as_they_ended_last(tmp_path: Path) -> None:
     keep(journal, 1, Completion("b", "stop"))
     journal.forget(journal.failed())
     assert journal.counts() == {"answered": 3}
-    assert (len(journal.outcomes(0)), len(journal.outcomes(1))) == (1, 0)
+    assert (len(journal.past(0)[0]), len(journal.past(1)[0])) == (1, 0)
 
 
 def test_a_group_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_a_group_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     rows = [completion_row(0, ("ab", n), Completion("x", "stop")) for n in range(5)]
     with pytest.raises(RunError, match="j: no room"):
         journal.commit(rows, [row_of_question(0, "q", "answered", None, {})])
-    assert journal.outcomes(0) == {} and journal.is_empty()
+    assert journal.past(0)[0] == {} and journal.is_empty()
     journal.commit(rows, [])
-    assert len(journal.outcomes(0)) == 5
+    assert len(journal.past(0)[0]) == 5
 
 
 @contextlib.contextmanager
@@ -131,7 +131,7 @@ def test_a_full_disk_loses_nothing_that_was_committed(tmp_path: Path, size: int)
         journal.start_session()  # still full
     with contextlib.closing(Journal(path)) as journal:
         assert journal.salvaged is None
-        assert [len(journal.outcomes(n)) for n in range(kept + 1)] == [1] * kept + [0]
+        assert [len(journal.past(n)[0]) for n in range(kept + 1)] == [1] * kept + [0]
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
@@ -229,17 +229,17 @@ def test_a_damaged_file_gives_what_it_still_has_and_nothing_else(
         with contextlib.closing(Journal(folder / "j")) as journal:
             for number in range(QUESTIONS):
                 expected = said(number)
-                for key, outcome in journal.outcomes(number).items():
+                for key, outcome in journal.past(number)[0].items():
                     assert same(outcome, expected[key]), f"seed {seed}: {outcome!r} is wrong"
                     found += 1
             journal.start_session()
             journal.tokens()
             keep(journal, QUESTIONS, Completion("and on", "stop"))
-            assert len(journal.outcomes(QUESTIONS)) == 1
+            assert len(journal.past(QUESTIONS)[0]) == 1
             if journal.salvaged is not None:
                 assert journal.salvaged.parent == folder and journal.salvaged.name == "j.damaged-1"
         with contextlib.closing(Journal(folder / "j")) as journal:  # and it is whole now
-            assert journal.salvaged is None and len(journal.outcomes(QUESTIONS)) == 1
+            assert journal.salvaged is None and len(journal.past(QUESTIONS)[0]) == 1
         shutil.rmtree(folder)
     if damage is not gone:
         print(f"{damage.__name__}: {found / seed / QUESTIONS / 4:.0%} of the completions came back")  # type: ignore[attr-defined]
@@ -267,7 +267,7 @@ def test_a_changed_definition_is_damage(tmp_path: Path) -> None:
     with contextlib.closing(Journal(path, runs=["run"])) as journal:
         keep(journal, 0, Completion("a", "stop"))
         journal.commit([], [row_of_question(0, "q0", "answered", None, {})])
-        assert journal.outcomes(0)  # With its index
+        assert journal.past(0)[0]  # With its index
     content, chance = path.read_bytes(), random.Random(5)
     first, last = content.index(b"CREATE TABLE"), content.index(b"CREATE TABLE run") + 30
     for at in chance.sample(range(first, last), 60):
@@ -278,7 +278,7 @@ def test_a_changed_definition_is_damage(tmp_path: Path) -> None:
         with contextlib.closing(Journal(path, runs=["run"])) as journal:
             assert journal.salvaged is not None
             keep(journal, 1, Completion("b", "stop"))
-            assert len(journal.outcomes(1)) == 1
+            assert len(journal.past(1)[0]) == 1
         for file in tmp_path.iterdir():
             file.unlink()
 

@@ -134,7 +134,7 @@ def test_a_completion_of_another_shape_is_none(tmp_path: Path, tail: list[object
     database.commit()
     database.close()
     journal = Journal(tmp_path / "j")
-    assert journal.outcomes(0) == {}
+    assert journal.past(0)[0] == {}
     journal.close()
 
 

@@ -103,7 +103,7 @@ void disk_fail(int64_t from, int64_t until, int error, const char *of) {
     fail_at = from, fail_until = until, fail_with = error;
     snprintf(part, sizeof part, "%s", of);
 }
-int disk_stopped(void) { return stopped; }
+int *disk_stopped(void) { return &stopped; }
 int64_t disk_changes(void) { return changes; }
 size_t disk_log(const unsigned char **bytes) { return *bytes = record, used; }
 void clock_set(int64_t monotonic, int64_t wall) {

@@ -222,10 +222,10 @@ def _changed(
     except (PyfastError, OSError) as raised:
         error = raised
     except Exception as raised:
-        if not disk.stopped():
+        if not disk.stopped.value:
             return f"ended with {raised!r}", image, states
         error = raised
-    stopped = bool(disk.stopped())
+    stopped = bool(disk.stopped.value)
     if error is not None and not stopped and step.fault in ("none", "power cut later"):
         return f"ended with {error!r}", image, states
     if error is not None and not stopped and not any(word in str(error) for word in ("space", "Input/output")):

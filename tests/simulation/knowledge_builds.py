@@ -4,6 +4,7 @@ and the documents of the index change between the builds."""
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import re
 import sqlite3
@@ -273,7 +274,7 @@ def _session(process: _Process, folder: Path, step: Step | None, disk: Disk) -> 
         process.build(folder)
     except (Exception, _KilledError) as raised:
         error = raised
-    process.killed |= bool(disk.stopped())
+    process.killed |= bool(disk.stopped.value)
     if process.killed or error is None:
         wrong = ""
     else:
@@ -285,7 +286,7 @@ def _session(process: _Process, folder: Path, step: Step | None, disk: Disk) -> 
             "chunks": isinstance(error, CallError) and (moods or process._builds.poisoned),
         }
         wrong = "" if any(expected.values()) else f"ended with {error!r}"
-    is_cut = fault == "power cut later" or (fault == "power cut" and disk.stopped())
+    is_cut = fault == "power cut later" or (fault == "power cut" and disk.stopped.value)
     image = disk.image_after_power_cut(chance) if is_cut else disk.image()
     disk.end()
     return image, wrong, error is None and not is_cut
@@ -340,7 +341,7 @@ class _NoDisk:
     """Of a build that nothing disturbs."""
 
     changes = 0
-    stopped = staticmethod(lambda: 0)
+    stopped = ctypes.c_int(0)
     set_clock = staticmethod(lambda _: None)
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from random import Random
 from types import ModuleType
@@ -35,6 +36,7 @@ POISONS = ("error", "refused", "filtered", "always malformed", "always cut", "no
 """What is wrong with a prompt for good"""
 
 
+@lru_cache(1 << 12)
 def digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=5).hexdigest()
 
@@ -93,11 +95,12 @@ class World:
     """Of a run whose LLM is behind a Batch API (see `batches`)"""
 
     def is_out(self, now: float) -> str:
-        how = next((how for first, end, how in self.outages if first <= now < end), "")
+        how = next((how for first, end, how in self.outages if first <= now < end), "") if self.outages else ""
         return how or ("down" if now < self.is_felled_until else "")
 
     def poison(self, prompt: str) -> str:
-        return next((what for part, what in self.poisoned.items() if part in prompt), "")
+        of = self.poisoned
+        return next((what for part, what in of.items() if part in prompt), "") if of else ""
 
     def mood(self) -> str:
         drawn = self.chance.random()
@@ -125,7 +128,7 @@ class SimulatedLLM:
 
     async def complete(self, request: Request) -> Completion:
         user = next(message.content for message in request.messages if message.role == "user")
-        return await self.reply(user, request.digest().hex(), request.temperature)
+        return await self.reply(user, f"{hash(request.messages):x}", request.temperature)
 
     async def reply(self, user: str, request: str, temperature: float) -> Completion:
         """Answer a request by its first message of a user, or the probe."""

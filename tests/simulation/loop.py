@@ -8,9 +8,12 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import Context, copy_context
+from functools import partial
 from random import Random
+from threading import Condition
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from simulation.disk import Disk
 
@@ -35,6 +38,19 @@ class _Future(asyncio.Future[Any]):
         return self.number
 
 
+class _Handle(float):
+    """A callback, and the moment of its timer: of the same moment, none is before the other. There are none of the
+    checks of asyncio, which are half of what a loop without sockets does."""
+
+    __slots__ = ("args", "callback", "context")
+    callback: Callable[..., Any] | None
+    args: tuple[Any, ...]
+    context: Context
+
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs what is ready in a drawn order (`shuffles`), or in the order of asyncio. Work of threads is done in the
     loop, at drawn moments."""
@@ -49,7 +65,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """What asyncio reported to nobody: exceptions that were lost"""
         self._threads = SimulatedThreads(self, 4)
         self._made = 0
-        self._tasks: WeakSet[_Task] = WeakSet()  # asyncio's has the tasks of all loops before
+        self._tasks: list[ref[_Task]] = []  # asyncio's set has the tasks of all loops before
         self.set_exception_handler(self._heard)
         self.set_task_factory(self._task)
 
@@ -62,7 +78,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         _Task.number = self._made
         task = _Task(work, loop=loop, **options)
         task.number = self._made
-        self._tasks.add(task)
+        self._tasks.append(ref(task))
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -74,14 +90,26 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    get_debug = bool  # False, without a Python function that each task and future would call
+
     def call_soon(self, callback: Any, *given: Any, context: Any = None) -> Any:
-        # Without the checks of asyncio: half of what a loop without sockets does.
-        handle = events.Handle(callback, given, self, context)
+        handle = _Handle()
+        handle.callback, handle.args = callback, given
+        handle.context = copy_context() if context is None else context
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *given: Any, context: Any = None) -> Any:
-        return self.call_soon(callback, *given, context=context)
+    call_soon_threadsafe = call_soon
+
+    def call_at(self, when: float, callback: Any, *given: Any, context: Any = None) -> Any:
+        handle = _Handle(when)
+        handle.callback, handle.args = callback, given
+        handle.context = copy_context() if context is None else context
+        heapq.heappush(self._scheduled, handle)
+        return handle
+
+    def call_later(self, delay: float, callback: Any, *given: Any, context: Any = None) -> Any:
+        return self.call_at(self._now + delay, callback, *given, context=context)
 
     def run_in_executor(self, executor: Any, work: Any, *given: Any) -> Any:
         return asyncio.wrap_future((executor or self._threads).submit(work, *given), loop=self)
@@ -113,7 +141,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         events._set_running_loop(self)
         try:
             for _ in range(20):
-                tasks = sorted((task for task in self._tasks if not task.done()), key=hash)
+                tasks = [task for made in self._tasks if (task := made()) and not task.done()]
                 if not tasks:
                     return
                 for task in tasks:
@@ -126,31 +154,52 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def _turn(self, buried: bool = False) -> bool:
-        ready, scheduled = self._ready, self._scheduled
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
+        ready, scheduled, now = self._ready, self._scheduled, self._now
+        while scheduled and (scheduled[0] <= now or scheduled[0].callback is None):
             timer = heapq.heappop(scheduled)
-            timer._scheduled = False
-            if not timer._cancelled:
+            if timer.callback is not None:
                 ready.append(timer)
         if not ready:
             if not scheduled:
                 raise StuckError("nothing more can happen: the run waits for ever")
-            self._now = scheduled[0]._when
+            self._now = float(scheduled[0])
             self._disk.set_clock(self._now)
             return True
         some = list(ready)
         ready.clear()
         if self._shuffles and len(some) > 1:
             self._chance.shuffle(some)
+        stopped = self._disk.stopped
         for place, handle in enumerate(some):
-            if handle._cancelled:
+            if (callback := handle.callback) is None:
                 continue
-            handle._run()
+            try:
+                handle.context.run(callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.faults.append(f"Exception in callback {callback}: {error!r}")
             self.steps += 1
-            if not buried and (self.steps == self.kill_at or self._disk.stopped()):
+            if not buried and (self.steps == self.kill_at or stopped.value):
                 ready.extendleft(reversed(some[place + 1 :]))
                 return False
         return True
+
+
+class _Work(Future[Any]):
+    """What a simulated thread does. As there is one real thread, all share a lock, and nobody waits."""
+
+    _shared = Condition()
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._condition, self._state, self._result, self._exception = self._shared, "PENDING", None, None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Callable[[Future[Any]], Any]] = []
+        self.work = work
+
+    def set_result(self, result: Any) -> None:
+        self._result, self._state = result, "FINISHED"
+        self._invoke_callbacks()
 
 
 class SimulatedThreads:
@@ -158,31 +207,30 @@ class SimulatedThreads:
 
     def __init__(self, loop: SimulatedLoop, workers: int) -> None:
         self._loop, self._free = loop, workers
-        self._queue: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._begun: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self._queue: deque[_Work] = deque()
+        self._begun: list[_Work] = []
 
     def submit(self, work: Callable[..., Any], *given: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._queue.append((future, lambda: work(*given)))
+        future = _Work(partial(work, *given))
+        self._queue.append(future)
         self._begin()
         return future
 
     def _begin(self) -> None:
         while self._free and self._queue:
             self._free -= 1
-            item = self._queue.popleft()
-            self._begun.append(item)
-            self._loop.call_later(self._loop.pause(), self._run, item)
+            future = self._queue.popleft()
+            self._begun.append(future)
+            self._loop.call_later(self._loop.pause(), self._run, future)
 
-    def _run(self, item: tuple[Future[Any], Callable[[], Any]]) -> None:
-        if item not in self._begun:  # Somebody waited for it.
+    def _run(self, future: _Work) -> None:
+        if future not in self._begun:  # Somebody waited for it.
             return
-        self._begun.remove(item)
+        self._begun.remove(future)
         self._free += 1
-        future, work = item
         if future.set_running_or_notify_cancel():
             try:
-                result = work()
+                result = future.work()
             except BaseException as error:
                 future.set_exception(error)
             else:

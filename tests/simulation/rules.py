@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
 import pyfast.api.verification
 from pyfast.engine.status import read_status
 from pyfast.engine.traces import read_traces
-from simulation.llm import FELLS, HTTP_S, STALLED, TRANSIENT, WRONG, Asked, good, tokens
+from simulation.llm import FELLS, HTTP_S, STALLED, TRANSIENT, WRONG, Asked, in_fields, tokens
 from simulation.scenario import History, Scenario, Session, ViolationError
 from simulation.systems import FELL_BACK, SAMPLES, SLEEP_S, expected, user
 
@@ -26,6 +28,8 @@ _IDLE_S = 2.0
 _PAUSE_S = 60.0
 """How many seconds a request to a provider waits at most for its reply, and before it is tried again"""
 _ENDED_BATCHES = ("failed: too much at once", "the batch was cancelled")
+_REPLY_TOKENS = tokens(json.dumps(in_fields("")))
+"""How many tokens a good reply has: all are equally long"""
 ANSWERED = ("good", *WRONG)
 """The outcomes of calls that got a reply"""
 
@@ -50,7 +54,7 @@ def _faults(history: History) -> Iterator[str]:
         yield f"the last session could not continue: {last.error}"
         return
     try:
-        answers = [json.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
+        answers = [orjson.loads(line) for line in (history.folder / "answers.jsonl").read_bytes().splitlines()]
     except ValueError as error:
         yield f"answers.jsonl: {error}"
         return
@@ -66,7 +70,7 @@ def _faults(history: History) -> Iterator[str]:
         return
     else:
         try:
-            traces = list(map(json.loads, lines))
+            traces = list(map(orjson.loads, lines))
         except ValueError as error:
             yield f"traces.jsonl.zst: {error}"
             return
@@ -248,7 +252,7 @@ def _answers(
             right = {
                 "llm_calls": len(asked),
                 "prompt_tokens": sum(map(tokens, asked)),
-                "completion_tokens": sum(tokens(json.dumps({"answer": good(prompt)})) for prompt in asked),
+                "completion_tokens": len(asked) * _REPLY_TOKENS,
             }
             if asked and {name: record["usage"].get(name) for name in right} != right:
                 yield f"{question.id}: usage {record['usage']}, right is {right}"

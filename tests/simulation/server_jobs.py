@@ -164,7 +164,7 @@ def fault_of(jobs: Jobs, disk: Disk, trace: bool = False) -> str:
                 disk.fail(first, first + chance.choice((1, 3, _FOREVER)), errno.EIO)
             life = _life(jobs, step, client, world, folder, is_healthy=not ending.startswith("disk"))
             task = loop.work(life, most=1_000_000)
-            killed, now = task is None or bool(disk.stopped()), loop.time() + 1.0
+            killed, now = task is None or bool(disk.stopped.value), loop.time() + 1.0
             image = disk.image_after_power_cut(chance) if killed and ending == "power cut" else disk.image()
             disk.end()
             loop.bury()

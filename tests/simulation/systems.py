@@ -4,10 +4,10 @@ Their right answers are computed a second time here, without the engine."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import orjson
 from pydantic import BaseModel
 
 from pyfast.engine import Answer, Context, Prompt, Question
@@ -97,7 +97,7 @@ def system(stages: Sequence[str]) -> Ask:
 
 
 def evidence(question: Question, carried: str) -> bytes:
-    return json.dumps([{"uri": f"doc:{question.id}", "snippet": carried}]).encode()
+    return orjson.dumps([{"uri": f"doc:{question.id}", "snippet": carried}])
 
 
 def expected(

@@ -28,7 +28,7 @@ from pyfast.llm import Completion
 from pyfast.llm.protocol import BatchLog, LoggedBatch
 from pyfast.utils.files import free_name
 from pyfast.utils.options import Sync
-from pyfast.utils.sqlite_files import fault, open_database
+from pyfast.utils.sqlite_files import fault, open_database, text_of
 
 Outcome = Completion | CallError
 T = TypeVar("T")
@@ -160,15 +160,22 @@ def sound(entry: str, number: int) -> bool:
 def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """Read the row of an LLM call, and return its key and its completion or error, or None if the row is damaged
     (it does not match its checksum)."""
+    read = _read(entry, number)
+    return None if read is None else read[:2]
+
+
+def _read(entry: str, number: int) -> tuple[Key, Outcome, bool, float] | None:
+    """Read the same as `read_outcome`, and all else that `completion_row` was given."""
+    seconds, reused = 0.0, False
     try:
         *fields, check = orjson.loads(entry)
         if check != crc32(orjson.dumps(fields)) or fields[0] != number:
             return None
         _, digest, nth, error, text, *rest = fields
         if rest and isinstance(rest[-1], float):  # the seconds, which rows of earlier versions do not have
-            rest.pop()
+            seconds = rest.pop()
         if rest and rest[-1] is True:
-            rest.pop()
+            reused = rest.pop()
         outcome = Completion(text, *rest) if error is None else _ERRORS.get(error, CallError)(text)
     except (ValueError, TypeError, LookupError):
         return None
@@ -177,7 +184,7 @@ def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
         texts.append(outcome.finish_reason)
         counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
     sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
-    return ((digest, nth), outcome) if sound else None
+    return ((digest, nth), outcome, reused, seconds) if sound else None
 
 
 def _moved(entry: str, number: int, shift: int) -> str | None:
@@ -215,7 +222,7 @@ class Journal:
             if path.exists() and not _whole(path, () if checked else ("run", "questions", "sessions")):
                 self.salvaged = _set_aside(path)
             self._database = open_database(path, isolation_level=None, check_same_thread=False)
-            self._database.text_factory = _text
+            self._database.text_factory = text_of
             self._database.create_function("moved", 3, _moved, deterministic=True)
             self._database.execute("PRAGMA journal_mode = WAL")
             # The tables and the run's digest are created together, and synced to the disk: a journal without a
@@ -264,17 +271,18 @@ class Journal:
         earlier = set(orjson.loads(before[0][0])) if before else set()
         return [id for id in ids if id in earlier]
 
-    def outcomes(self, number: int) -> dict[Key, Outcome]:
-        """Return the stored completions and failed calls of a question, by key. Damaged rows are left out."""
+    def past(self, number: int) -> tuple[dict[Key, Outcome], set[Key], float]:
+        """Return the stored completions and failed calls of a question by key, the keys of those that come from an
+        earlier run or another question, and the seconds that earlier sessions worked on the question, until its
+        last call. Damaged rows are left out."""
         self._index_by_question()
         rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
-        outcomes = (read_outcome(entry, number) for (entry,) in rows)
-        return dict(outcome for outcome in outcomes if outcome is not None)
-
-    def reused(self, number: int) -> set[Key]:
-        """Return the keys of a question's completions that come from an earlier run or another question."""
-        keys = f"SELECT entry ->> 1, entry ->> 2 FROM completions WHERE question = ? AND {_IS_REUSED}"
-        return set(self._rows(keys, (number,)))
+        read = [one for (entry,) in rows if (one := _read(entry, number)) is not None]
+        outcomes, reused = (
+            {key: outcome for key, outcome, _, _ in read},
+            {key for key, _, reused, _ in read if reused},
+        )
+        return outcomes, reused, max((seconds for *_, seconds in read), default=0.0)
 
     def reply_to(self, request: str) -> Completion | None:
         """Return the last reply to a request of any question, or None if there is none. `request` is the string in
@@ -286,12 +294,6 @@ class Journal:
             self._rows(_GO_ON, (self._indexed_until,))
             self._indexed_until = last
         return self._reply(_REPLY_TO, (request,))
-
-    def elapsed(self, number: int) -> float:
-        """Return the seconds that earlier sessions worked on a question, until its last call in the journal."""
-        rows = self._rows("SELECT entry FROM completions WHERE question = ?", (number,))
-        ends = [orjson.loads(entry)[-2] for (entry,) in rows if sound(entry, number)]
-        return max((end for end in ends if isinstance(end, float)), default=0.0)
 
     def copy_replies(self, run: Path, roles: Collection[str]) -> tuple[int, int]:
         """Copy the replies of another run, so that `reusable` finds them. Failed calls are not copied.
@@ -550,10 +552,6 @@ def _wanted() -> set[tuple[str | None, ...]]:
         return _definitions(made)
 
 
-def _text(content: bytes) -> str:
-    return content.decode(errors="replace")
-
-
 def _set_aside(path: Path) -> Path:
     aside = free_name(path, "damaged")
     for suffix in ("", "-wal", "-shm"):
@@ -599,14 +597,25 @@ def runs_of(path: Path) -> set[str] | None:
     the journal names no run, and None if it cannot be read.
     """
     with contextlib.suppress(InputError), reading(path) as database:
+        return runs_in(database)
+    return None
+
+
+def runs_in(database: sqlite3.Connection) -> set[str] | None:
+    """Do the same as `runs_of` for an open journal."""
+    try:
         if not database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'run'").fetchall():
             return set()
         return {str(digest) for (digest,) in database.execute("SELECT digest FROM run")}
-    return None
+    except sqlite3.Error as error:
+        fault(error)  # Ctrl-C may have stopped the statement.
+        return None
 
 
 def runs_to_copy(path: Path, runs: Sequence[Path]) -> Sequence[Path]:
     """Return those of the runs whose replies a journal does not contain yet (see `Journal.copy_replies`)."""
+    if not runs:
+        return ()
     with contextlib.suppress(InputError), reading(path) as database:
         copied = {name for (name,) in database.execute("SELECT question FROM reused WHERE request = ''")}
         return [run for run in runs if _name(run) not in copied]
@@ -634,7 +643,7 @@ def _name(run: Path) -> str:
 
 def _reader(path: Path, damaged: bool = False) -> sqlite3.Connection:
     database = open_database(path, "ro", damaged=damaged)
-    database.text_factory = _text
+    database.text_factory = text_of
     return database
 
 

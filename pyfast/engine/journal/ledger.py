@@ -89,7 +89,9 @@ class Stage(StageTotals):
 def add_stages(totals: dict[str, StageTotals], stages: Mapping[str, StageTotals]) -> None:
     """Add the stages of other questions to the totals."""
     for name, stage in stages.items():
-        totals.setdefault(name, StageTotals()).add(stage)
+        if name not in totals:
+            totals[name] = StageTotals()
+        totals[name].add(stage)
 
 
 @dataclass(slots=True)
@@ -218,7 +220,7 @@ def _row() -> type[BaseModel]:
     role = Annotated[str, Field(strict=True)]
     of_stage = tuple[count, count, count, count] | tuple[count, count, count, count, role, count, count]
     fields: dict[str, Any] = {name: (count, ... if name in _ALWAYS else 0) for name in COUNTS}
-    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], {}))
+    fields |= dict.fromkeys(BY_PROMPT, (dict[str, count], Field(default_factory=dict)))
     fields |= {"started": (seconds, 0.0), "seconds": (seconds, 0.0), "stages": (dict[str, of_stage], ...)}
     return create_model("Row", **fields)
 

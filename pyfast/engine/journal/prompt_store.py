@@ -6,6 +6,7 @@ Each message is stored only once. Messages written together are compressed toget
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,7 @@ from zlib import crc32
 import orjson
 import zstandard
 
+from pyfast.engine.traces import unpacked
 from pyfast.errors import PyfastError
 from pyfast.llm import Completion, Message
 from pyfast.llm.protocol import AT_ONCE
@@ -40,11 +42,19 @@ SELECT id + (SELECT coalesce(max(id), 0) FROM main.frames), content FROM other.f
 )
 """The SQL statements that copy the prompts of another journal, to be executed in this order. The other journal
 must be attached to the database as `other`"""
-# the maximum size of an unpacked frame in bytes, because the size in the file may be wrong
-_LARGEST = 256 << 20
 _LEVEL = 3
 _FRAMES = 16
 _CHECKED = 1_000  # the number of requests that are checked together
+
+
+class _Zstd(threading.local):
+    """A compressor for each thread: to make one takes longer than to compress a few messages."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(_LEVEL)
+
+
+_zstd = _Zstd()
 
 
 class DamagedError(PyfastError):
@@ -86,7 +96,7 @@ def add_prompts(database: sqlite3.Connection, asked: Mapping[str, Asked]) -> Non
     there = {digest for (digest,) in known.fetchall()}
     if new := [digest for digest in every if digest not in there]:
         texts = orjson.dumps([(every[digest].role, every[digest].content) for digest in new])
-        frame = zstandard.compress(texts, _LEVEL)
+        frame = _zstd.compressor.compress(texts)
         number = database.execute("INSERT INTO frames (content) VALUES (?)", (frame,)).lastrowid
         database.execute("INSERT INTO messages SELECT value, ?, key FROM json_each(?)", (number, _json(new)))
     rows = []
@@ -144,7 +154,7 @@ class KeptPrompts:
         """Return the messages of the frame with this number, by their positions in the frame."""
         row = self._database.execute("SELECT content FROM frames WHERE id = ?", (number,)).fetchone()
         try:
-            content = zstandard.ZstdDecompressor().stream_reader(row[0]).read(_LARGEST) if row else b"[]"
+            content = unpacked(row[0]) if row else b"[]"
             # A damaged frame may contain anything. The caller compares digests, so it accepts only intact
             # messages.
             messages = [Message(*map(str, each)) for each in orjson.loads(content)]  # type: ignore[arg-type]
