@@ -10,11 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from math import hypot, pi
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
 from pyfast.corpus.formats import right_to_left
+from pyfast.corpus.formats.pdf_columns import Block, Box, Line, blocks_of, is_prose
 from pyfast.corpus.grids import title_of
 from pyfast.corpus.rendering import without_controls
 from pyfast.errors import InputError
@@ -44,7 +47,12 @@ _MOST_LINES = 3
 _FAR = 3  # how many times the size of the font, from one line to the next
 _NEAR, _LIFT = 2, 0.7  # times the size of the font, between the characters of a line
 _UPRIGHT = 0.1
+_LIGHT = 0x80
 _NUMBERS = re.compile(r"\d+")
+# Letters with single spaces between them
+_SPACED = re.compile(r"(?<!\S)[^\W_](?: [^\W_]){3,}(?!\S)")
+_LEAST_SPACED, _VOWEL = 4, re.compile("[AEIOUYÄÖÜÁÉÍÓÚÅØÆ]")
+_MOST_SPACED, _WIDER = 1.1, 1.5  # times the size of the font, and times the usual gap
 _BOLD = re.compile(r"bold|black|heavy", re.IGNORECASE)
 _ALWAYS_HYPHENED = "self"
 _LONGEST_BEFORE = 200
@@ -195,8 +203,8 @@ def _headings(
 
 
 class _Line(NamedTuple):
-    """A line of a page. `size` is its font size in half points, or 0 if the line mixes fonts, is slanted, or is
-    bold with wide gaps, like a table header."""
+    """A line of a page. `size` is its font size in half points, or 0 if the line mixes fonts, is a watermark, or
+    is bold with wide gaps, like a table header."""
 
     text: str
     size: int
@@ -214,12 +222,12 @@ class _Characters:
         self._box, self._loose = [ctypes.c_double() for _ in range(4)], self._pdfium.FS_RECTF()
         self._removed: list[int] = []
         self._order: list[int] = []
-        self._whole = self._without_line_ends(self._in_reading_order(page.get_text_range()))
+        self._whole = self._without_breaks(self._in_reading_order(page.get_text_range()))
 
     def _in_reading_order(self, text: str) -> str:
         """Put lines of right-to-left text into their reading order."""
         if not right_to_left.LETTER.search(text):
-            return text
+            return self._in_columns(text)
         rows: list[tuple[set[int], list[right_to_left.Glyph]]] = []
         for found in re.finditer(r"[^\r\n]+|[\r\n]+", text):
             at = [self._index(place) for place in range(*found.span())]
@@ -248,6 +256,48 @@ class _Characters:
         self._order = [it.at for it in whole]
         return "".join(it.text for it in whole)
 
+    def _in_columns(self, text: str) -> str:
+        """Put the columns of a page whose text is drawn line by line across them one after another."""
+        boxes = []
+        for number in range(self._page.count_rects()):
+            self._pdfium.FPDFText_GetRect(self._page, number, *self._box)
+            left, top, right, bottom = (it.value for it in self._box)
+            boxes.append(Box(left, bottom, right, top, number))
+        blocks = [block for block in blocks_of(boxes) if is_prose(self._lines_of(block, text))]
+        if not blocks:
+            return text
+        pieces = list(self._pieces(text, blocks))
+        placed: list[tuple[Block | None, int, int, int]] = []
+        for piece in pieces:
+            if piece[0] is None:
+                placed.append(piece)
+            elif piece not in placed:
+                placed += sorted((it for it in pieces if it[0] == piece[0]), key=itemgetter(1))
+        self._order = [it for *_, first, end in placed for it in [*map(self._index, range(first, end)), -1, -1]]
+        return "\r\n".join(text[first:end] for *_, first, end in placed)
+
+    def _lines_of(self, block: Block, text: str) -> list[list[Line]]:
+        """The lines of each column of a block."""
+        lines: list[list[Line]] = [[] for _ in range(len(block.edges) + 1)]
+        for of, column, first, end in self._pieces(text, [block]):
+            if of:
+                (left, y), (right, _) = self._origin(self._index(first)), self._origin(self._index(end - 1))
+                lines[column].append(Line(left, right, y, text[first:end]))
+        return lines
+
+    def _pieces(self, text: str, blocks: Sequence[Block]) -> Iterator[tuple[Block | None, int, int, int]]:
+        """Yield the pieces of lines: the block in which each is, its column there, its begin and its end."""
+
+        def column_of(place: int) -> tuple[Block | None, int]:
+            x, y = self._origin(max(self._index(place), 0))
+            return next(((it, column) for it in blocks if (column := it.column(x, y)) >= 0), (None, 0))
+
+        for found in re.finditer(r"[^\r\n]+", text):
+            places = [place for place in range(*found.span()) if not text[place].isspace()]
+            for (block, column), group in groupby(places, key=column_of):
+                inside = list(group)
+                yield block, column, inside[0], inside[-1] + 1
+
     def _glyph(self, text: str, at: int, left: float) -> right_to_left.Glyph:
         self._pdfium.FPDFText_GetLooseCharBox(self._page, at, self._loose)
         right = self._loose.right
@@ -258,17 +308,37 @@ class _Characters:
                 at = -1
         return right_to_left.Glyph(text, at, left, right)
 
-    def _without_line_ends(self, text: str) -> str:
-        """Remove the line ends that PDFium writes where a line merely continues higher or lower: `H2\\nO`. For
-        each removed character, `_removed` holds the place in the new text of the character that follows it."""
-        parts, done, removed = list[str](), 0, list[int]()
+    def _without_breaks(self, text: str) -> str:
+        """Remove the line ends that PDFium writes where a line merely continues higher or lower: `H2\\nO`, and the
+        spaces in words that are spaced out: `W A R R A N T Y`. For each removed character, `_removed` holds the
+        place in the new text of the character that follows it."""
+        gone: set[int] = set()
+        for found in _SPACED.finditer(text):
+            gone.update(self._spaces_in_words(text, *found.span()))
         for found in re.finditer(r"(?<=[^\r\n])\r\n(?=[^\r\n])", text):
             if self._goes_on(self._index(found.start() - 1), self._index(found.end())):
-                parts.append(text[done : found.start()])
-                removed += [found.start() - len(removed)] * 2
-                done = found.end()
-        self._removed = removed
-        return "".join([*parts, text[done:]])
+                gone.update(range(*found.span()))
+        self._removed = [place - number for number, place in enumerate(sorted(gone))]
+        return "".join(it for place, it in enumerate(text) if place not in gone) if gone else text
+
+    def _spaces_in_words(self, text: str, first: int, end: int) -> list[int]:
+        """The places of the spaces in words that are spaced out. A wider gap is between two words. Letters far
+        apart, in the order of the alphabet, or of the answers to a test (`A C B D`), are no word."""
+        gaps, before = dict[int, float](), 0.0
+        for place in range(first, end, 2):
+            self._pdfium.FPDFText_GetCharBox(self._page, max(self._index(place), 0), *self._box)
+            gaps[place - 1], before = self._box[0].value - before, self._box[1].value
+        del gaps[first - 1]
+        usual = median(gaps.values())
+        wide = [place for place, gap in gaps.items() if gap > _WIDER * usual]
+        words = (text[space + 1 : place : 2] for space, place in pairwise([first - 1, *wide, end]))
+        longest = max(words, key=len).upper()
+        # `_size` is in half points.
+        is_near = 0 < 2 * usual < _MOST_SPACED * self._size(max(self._index(first), 0))
+        is_word = len(longest) >= _LEAST_SPACED and len(set(longest)) > 2 and _VOWEL.search(longest)
+        if not (is_near and is_word) or list(longest) == sorted(longest) or set(longest) <= set("ABCDE"):
+            return []
+        return [place for place in gaps if place not in wide]
 
     def _goes_on(self, at: int, to: int) -> bool:
         """Whether one character directly follows another, though somewhat higher or lower."""
@@ -305,8 +375,8 @@ class _Characters:
             ends = [self._index(at) for at in (start, start + len(text) // 2, start + len(text) - 1)]
             fonts = {(self._size(at), self._is_bold(at)) for at in ends if at >= 0 and not self._is_space(at)}
             size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
-            is_aslant = ends[0] >= 0 and self._is_aslant(ends[0])
-            if is_aslant or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
+            is_mark = ends[0] >= 0 and (self._is_aslant(ends[0]) or self._is_across(text, ends[0], ends[-1]))
+            if is_mark or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
                 size = 0
             lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
@@ -355,6 +425,19 @@ class _Characters:
         """Whether a character belongs to a slanted line, as in a watermark."""
         angle = self._pdfium.FPDFText_GetCharAngle(self._page, at) % (pi / 2)
         return bool(_UPRIGHT < angle < pi / 2 - _UPRIGHT)
+
+    def _is_across(self, text: str, first: int, last: int) -> bool:
+        """Whether a line in a light or transparent colour stands across other lines, as a watermark does."""
+        colour = [ctypes.c_uint() for _ in range(4)]
+        self._pdfium.FPDFText_GetFillColor(self._page, first, *colour)
+        *shades, opacity = (it.value for it in colour)
+        if last < 0 or (min(shades) < _LIGHT and opacity > _LIGHT):
+            return False
+        self._pdfium.FPDFText_GetLooseCharBox(self._page, first, self._loose)
+        box = [self._loose.left, self._loose.bottom, 0, self._loose.top]
+        self._pdfium.FPDFText_GetLooseCharBox(self._page, last, self._loose)
+        box[2] = self._loose.right
+        return bool(_WORD.search(self._page.get_text_bounded(*box).replace(text, "")))
 
     def _size(self, at: int) -> int:
         """The displayed size of a character, in half points."""
