@@ -369,3 +369,70 @@ def test_words_that_are_spaced_out(drawn: str, read: str, tmp_path: Path) -> Non
         assert headings(tmp_path / "a.pdf") == [(1, read)]
         index = pyfast.build_index(tmp_path / "a.pdf", tmp_path / "I")
         assert len(index.search([read.lower()], 1)[0].passages) == 1
+
+
+def with_form(path: Path, drawn: list[tuple[int, int, str]], fields: list[str]) -> None:
+    """Write a page with these texts at places, and these annotations."""
+    text = "".join(f"BT /F1 12 Tf {x} {y} Td ({said}) Tj ET " for x, y, said in drawn)
+    parts = [
+        f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /DA (/F1 12 Tf 0 g) /Fields [{refs(fields)}] >> >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 5 0 R "
+        f"/Resources << /Font << /F1 4 0 R >> >> /Annots [{refs(fields)}] >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Length {len(text)} >>\nstream\n{text}\nendstream",
+        *(f"<< /Type /Annot /P 3 0 R {it} >>" for it in fields),
+    ]
+    data, places = b"%PDF-1.7\n", []
+    for number, part in enumerate(parts, 1):
+        places.append(len(data))
+        data += f"{number} 0 obj\n{part}\nendobj\n".encode()
+    table = "".join(f"{it:010d} 00000 n \n" for it in places)
+    end = f"trailer << /Size {len(parts) + 1} /Root 1 0 R >>\nstartxref\n{len(data)}\n%%EOF\n"
+    path.write_bytes(data + f"xref\n0 {len(parts) + 1}\n0000000000 65535 f \n{table}{end}".encode())
+
+
+def refs(fields: list[str]) -> str:
+    return " ".join(f"{number} 0 R" for number in range(6, 6 + len(fields)))
+
+
+def field(kind: str, name: str, value: str, *box: int, more: str = "/F 4") -> str:
+    place = " ".join(map(str, box))
+    return f"/Subtype /Widget /FT /{kind} /T ({name}) /V {value} /Rect [{place}] /DA (/F1 12 Tf 0 g) {more}"
+
+
+def test_what_is_filled_into_a_form_is_read(tmp_path: Path) -> None:
+    drawn = [
+        *((50, 750, "Application"), (50, 720, "Name:"), (300, 720, "City:"), (75, 690, "Member")),
+        *((75, 670, "Guest"), (50, 640, "First name"), (300, 640, "Last name"), (50, 580, "Remarks:")),
+    ]
+    ticked, empty = "/F 4 /AS /Yes", "/F 4 /AS /Off"
+    fields = [
+        field("Tx", "b", "(Odda)", 340, 715, 500, 735),
+        field("Tx", "a", "(Kaja Berg)", 90, 715, 290, 735),
+        field("Btn", "c", "/Yes", 50, 688, 65, 703, more=f"{ticked} /AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"),
+        field("Btn", "d", "/Off", 50, 668, 65, 683, more=f"{empty} /AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"),
+        field("Tx", "e", "(Kaja)", 50, 615, 290, 635),
+        field("Tx", "f", "<FEFF00C500730065>", 300, 615, 500, 635),
+        field("Tx", "g", "(gone)", 400, 575, 500, 595, more="/F 2"),
+        field("Tx", "h", "()", 400, 550, 500, 570),
+        field("Ch", "i", "(Norway)", 120, 400, 320, 420, more="/F 4 /Ff 131072 /Opt [(Norway) (Sweden)]"),
+        "/Subtype /FreeText /Contents (Back door.) /Rect [120 575 380 595] /F 4 /DA (/F1 12 Tf 0 g)",
+        "/Subtype /Text /Contents (A comment) /Rect [500 575 520 595] /F 4",
+    ]
+    with_form(tmp_path / "a.pdf", drawn, fields)
+    assert document(tmp_path / "a.pdf").text.splitlines() == [
+        "Application",
+        "Name: Kaja Berg City: Odda",
+        "☒ Member",
+        "☐ Guest",
+        "First name Kaja Last name Åse",
+        "Remarks: Back door.",
+        "Norway",
+    ]
+    with_form(tmp_path / "b.pdf", [], fields[:1])
+    assert document(tmp_path / "b.pdf").text == "Odda"
+    xfa = (tmp_path / "a.pdf").read_bytes().replace(b"/AcroForm <<", b"/NeedsRendering true /AcroForm << /XFA (x)")
+    (tmp_path / "c.pdf").write_bytes(xfa)
+    reasons = [it.reason for it in read_pdf("u", tmp_path / "c.pdf") if isinstance(it, Unread)]
+    assert reasons == ["the form in this file (XFA) was not read; print it as a PDF"]

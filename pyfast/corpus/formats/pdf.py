@@ -4,6 +4,7 @@ of the lines."""
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -48,6 +49,8 @@ _FAR = 3  # how many times the size of the font, from one line to the next
 _NEAR, _LIFT = 2, 0.7  # times the size of the font, between the characters of a line
 _UPRIGHT = 0.1
 _LIGHT = 0x80
+_NOT_SHOWN = 0x22  # the flags of annotations that are hidden, or not shown on a screen
+_NEAR_FIELD = 150.0
 _NUMBERS = re.compile(r"\d+")
 # Letters with single spaces between them
 _SPACED = re.compile(r"(?<!\S)[^\W_](?: [^\W_]){3,}(?!\S)")
@@ -61,16 +64,24 @@ _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the text of a PDF file. In the document's outline, `pages` lists where each page begins, and `headings`
-    the file's bookmarks. Without bookmarks, the headings are the short lines in a larger or bolder font than the
-    body text. Words broken at the end of a line or page are joined.
+    """Read the text of a PDF file, with what is filled into its forms. In the document's outline, `pages` lists
+    where each page begins, and `headings` the file's bookmarks. Without bookmarks, the headings are the short
+    lines in a larger or bolder font than the body text. Words broken at the end of a line or page are joined.
 
-    Yields an `Unread` for pages without text. Raises InputError if no page contains text.
+    Yields an `Unread` for pages without text, and for a form that cannot be read. Raises InputError if no page
+    contains text.
     """
     import pypdfium2
+    import pypdfium2.raw
 
     pdf = pypdfium2.PdfDocument(path)
     try:
+        is_xfa = pdf.get_formtype() == pypdfium2.raw.FORMTYPE_XFA_FULL
+        if not is_xfa:
+            logging.getLogger("pypdfium2").setLevel(
+                logging.ERROR
+            )  # It warns of a form that has also an older form.
+            pdf.init_forms()
         bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
         marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
         raw: list[str] = []
@@ -78,7 +89,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            characters = _Characters(text)
+            characters = _Characters(text, _filled_in(page))
             raw.append(_LINE_END.sub("\n", characters.text()))
             lines.append([] if marks else characters.lines())
             text.close()
@@ -93,9 +104,57 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     empty = [number for number, page in enumerate(pages, 1) if not page]
     marks = marks or _headings_of(lines)
     starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])
+    if is_xfa:
+        yield Unread(path, "the form in this file (XFA) was not read; print it as a PDF")
     if empty:
         yield Unread(path, _without_text(empty))
     yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
+
+
+class _Field(NamedTuple):
+    """What is filled into a form, or written on a page."""
+
+    text: str
+    is_box: bool
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+def _filled_in(page: Any) -> list[_Field]:
+    """The values of the fields of a form, and the texts that people wrote on the page, from left to right."""
+    import pypdfium2.raw as pdfium
+
+    found: list[_Field] = []
+    place = pdfium.FS_RECTF()
+    for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, number)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        is_shown = not pdfium.FPDFAnnot_GetFlags(annotation) & _NOT_SHOWN
+        pdfium.FPDFAnnot_GetRect(annotation, place)
+        said, is_box = "", False
+        if kind == pdfium.FPDF_ANNOT_FREETEXT:
+            said = _string(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
+        elif kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv:
+            of = page.formenv, annotation
+            field = pdfium.FPDFAnnot_GetFormFieldType(*of)
+            is_box = field in (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
+            if is_box:
+                said = "☒" if pdfium.FPDFAnnot_IsChecked(*of) else "☐"
+            elif field not in (pdfium.FPDF_FORMFIELD_PUSHBUTTON, pdfium.FPDF_FORMFIELD_SIGNATURE):
+                said = _string(pdfium.FPDFAnnot_GetFormFieldValue, *of)
+        if is_shown and (said := " ".join(said.split())):
+            found.append(_Field(said, is_box, place.left, place.bottom, place.right, place.top))
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    return sorted(found, key=lambda it: it.left)
+
+
+def _string(function: Any, *of: Any) -> str:
+    """A string that PDFium writes into a buffer."""
+    data = (ctypes.c_ushort * (function(*of, None, 0) // 2))()
+    function(*of, data, ctypes.sizeof(data))
+    return bytes(data).decode("utf-16-le", errors="replace").rstrip("\0")
 
 
 def _joined_pages(pages: Sequence[str]) -> list[str]:
@@ -214,7 +273,7 @@ class _Line(NamedTuple):
 class _Characters:
     """The characters of a page (a `PdfTextPage`), with their fonts and positions."""
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, page: Any, fields: Sequence[_Field] = ()) -> None:
         import pypdfium2.raw
 
         self._page, self._pdfium = page, pypdfium2.raw
@@ -222,7 +281,8 @@ class _Characters:
         self._box, self._loose = [ctypes.c_double() for _ in range(4)], self._pdfium.FS_RECTF()
         self._removed: list[int] = []
         self._order: list[int] = []
-        self._whole = self._without_breaks(self._in_reading_order(page.get_text_range()))
+        text = self._in_reading_order(page.get_text_range())
+        self._whole = self._without_breaks(self._with_fields(text, fields) if fields else text)
 
     def _in_reading_order(self, text: str) -> str:
         """Put lines of right-to-left text into their reading order."""
@@ -297,6 +357,33 @@ class _Characters:
             for (block, column), group in groupby(places, key=column_of):
                 inside = list(group)
                 yield block, column, inside[0], inside[-1] + 1
+
+    def _with_fields(self, text: str, fields: Sequence[_Field]) -> str:
+        """Write what is filled in behind the name at its left, or else behind the one above it, or else at the
+        end. A box to be ticked stands before its name if this is nearer."""
+        order = self._order or [self._index(place) for place in range(len(text))]
+        points = [
+            self._origin(at) if at >= 0 and not it.isspace() else None for at, it in zip(order, text, strict=True)
+        ]
+        for field in fields:
+            beside, behind, above = [(_NEAR_FIELD, 0)], [(_NEAR_FIELD, 0)], [(_NEAR_FIELD, 0)]
+            for place, (x, y) in ((place, point) for place, point in enumerate(points) if point):
+                if field.bottom - 2 <= y <= field.top:
+                    (beside if x < field.left else behind).append((abs(field.left - x), place))
+                elif field.top < y and field.left - 5 <= x <= field.right:
+                    above.append((y - field.top, -place))
+            (left, before), (right, following), (up, last) = min(beside), min(behind), min(above)
+            place, said = len(text), f"\r\n{field.text}"
+            if field.is_box and right < left:
+                place, said = following, f"{field.text} "
+            elif min(left, up) < _NEAR_FIELD:
+                is_beside = left <= max(up, _NEAR_FIELD / 2)
+                place, said = 1 + (before if is_beside else -last), f" {field.text}"
+            text = text[:place] + said + text[place:]
+            order[place:place] = [-1] * len(said)
+            points[place:place] = [None] * len(said)
+        self._order = order
+        return text
 
     def _glyph(self, text: str, at: int, left: float) -> right_to_left.Glyph:
         self._pdfium.FPDFText_GetLooseCharBox(self._page, at, self._loose)
