@@ -212,6 +212,35 @@ def test_a_line_that_goes_on_higher_or_lower_is_one_line(lift: int, how: str, tm
     assert document(tmp_path / "a.pdf").text.splitlines() == expected
 
 
+@pytest.mark.parametrize(
+    ("shade", "opacity", "place", "is_heading"),
+    [
+        (200, 1, 90, False),
+        (0, 0.3, 90, False),
+        (0, 1, 90, True),  # a stamp in full colour cannot be told from a heading
+        (200, 1, 250, True),  # below the text
+    ],
+)
+def test_a_light_text_across_other_lines_is_no_heading(
+    shade: int, opacity: float, place: int, is_heading: bool, tmp_path: Path
+) -> None:
+    made = FPDF()
+    for name in ("One", "Two"):
+        made.add_page()
+        lines(made, [f"Chapter {name}"], 20)
+        lines(made, ["The port made a profit of 214 million crowns in the year."] * 20)
+        made.set_text_color(255)
+        lines(made, [f"White {name}"], 16)
+        with made.local_context(fill_opacity=opacity):
+            made.set_font("helvetica", "B", 70)
+            made.set_text_color(shade)
+            made.text(30, place, "DRAFT" if name == "Two" else "")
+        made.set_text_color(0)
+    made.output(str(tmp_path / "a.pdf"))
+    found = [text for _, text in headings(tmp_path / "a.pdf")]
+    assert sorted(found) == ["Chapter One", "Chapter Two", *["DRAFT"] * is_heading, "White One", "White Two"]
+
+
 @pytest.mark.parametrize("angle", [45, 315, 30])
 def test_a_watermark_is_no_heading(angle: int, tmp_path: Path) -> None:
     made = FPDF()
@@ -225,3 +254,185 @@ def test_a_watermark_is_no_heading(angle: int, tmp_path: Path) -> None:
         lines(made, ["The port made a profit of 214 million crowns in the year."] * 20)
     made.output(str(tmp_path / "a.pdf"))
     assert headings(tmp_path / "a.pdf") == [(1, "Chapter One"), (1, "Chapter Two")]
+
+
+PORT = (
+    "The keeper of the tower wrote down the weather every day, and the harbour board kept his book for years. "
+    "In the winter of 1911 the lamp went out twice, because the oil had frozen in its pipes and nobody could "
+    "climb the icy stairs before noon. A new lamp came from Bergen in the spring."
+)
+SHIPS = (
+    "Ships from the north pass the skerries at night, so that a light without interruption is essential for them. "
+    "The pilots asked for a second tower on the western island, which parliament refused to pay for until two "
+    "steam- ers had run aground there in one month of autumn. It was built in 1923, and painted red."
+)
+NETS = PORT.replace("tower", "net loft").replace("lamp", "boat")
+
+
+def wrapped(made: FPDF, text: str, width: float) -> list[str]:
+    found = [""]
+    for word in text.split():
+        if found[-1].endswith("-") or made.get_string_width(f"{found[-1]} {word}") > width:
+            found.append(word)
+        else:
+            found[-1] = f"{found[-1]} {word}".strip()
+    return found
+
+
+def across(path: Path, texts: list[str], gap: float = 14, shift: float = 0, by_column: bool = False) -> None:
+    """A page with texts side by side, which are drawn line by line across all of them."""
+    made = FPDF(unit="pt")
+    made.add_page()
+    made.set_font("helvetica", "B", 18)
+    made.text(50, 60, "The lighthouse of Varn")
+    made.set_font("helvetica", "", 10)
+    width = (495 - gap * (len(texts) - 1)) / len(texts)
+    placed = [
+        (90 + 12 * row + shift * column, column, line)
+        for column, text in enumerate(texts)
+        for row, line in enumerate(wrapped(made, text, width))
+    ]
+    for y, column, line in sorted(placed, key=lambda it: it[1] if by_column else it[0]):
+        made.text(50 + column * (width + gap), y, line)
+    below = max(y for y, *_ in placed) + 12
+    made.text(
+        50, below, "Below them, a line runs over the whole width of the page, as a conclusion of the article."
+    )
+    made.set_font("helvetica", "", 6)
+    last = max(y for y, column, _ in placed if column == 1), placed[-1][2]
+    made.output(str(path))
+    assert last
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("shift", [0, 5])
+@pytest.mark.parametrize("texts", [[PORT, SHIPS], [PORT, SHIPS, NETS]])
+def test_columns_are_read_one_after_another(
+    texts: list[str], shift: float, by_column: bool, tmp_path: Path
+) -> None:
+    across(tmp_path / "a.pdf", texts, shift=shift, by_column=by_column)
+    found = " ".join(document(tmp_path / "a.pdf").text.split())
+    assert found.startswith("The lighthouse of Varn " + " ".join(texts).replace("steam- ers", "steamers"))
+    assert found.endswith("article.") and headings(tmp_path / "a.pdf") == [(1, "The lighthouse of Varn")]
+
+
+TERMS = ["a lamp", "the old tower", "a book of the weather", "two steamers", "oil", "an icy stair"]
+CELLS = [
+    [*zip(TERMS, (f"{number * 37} crowns for each year" for number in range(6)), strict=True)],
+    [(f"the {name} of the harbour board, since", f"it is {name} of the year, and more of") for name in TERMS],
+    [(f"{name.capitalize()} of the port is old.", PORT[:80].lower()) for name in TERMS],
+    [*zip((PORT.split(". ")[0] + "." for _ in range(4)), (SHIPS.split(" The")[0] for _ in range(4)), strict=True)],
+]
+
+
+@pytest.mark.parametrize("pad", [0, 5])
+@pytest.mark.parametrize("rows", CELLS)
+def test_rows_of_a_table_are_not_torn(rows: list[tuple[str, str]], pad: float, tmp_path: Path) -> None:
+    made = FPDF(unit="pt")
+    made.add_page()
+    made.set_font("helvetica", "", 10)
+    y, drawn = 60.0, []
+    for row in rows:
+        cells = [wrapped(made, cell, 230) for cell in row]
+        for number in range(max(map(len, cells))):
+            for column, cell in enumerate(cells):
+                if number < len(cell):
+                    made.text(50 + 250 * column, y, cell[number])
+                    drawn += cell[number].split()
+            y += 12
+        y += pad
+    made.output(str(tmp_path / "a.pdf"))
+    assert document(tmp_path / "a.pdf").text.split() == drawn
+
+
+@pytest.mark.parametrize(
+    ("drawn", "read"),
+    [
+        ("W A R R A N T Y", "WARRANTY"),
+        ("W A R R A N T Y   P E R I O D  1 2", "WARRANTY PERIOD 12"),
+        ("Ü b e r s i c h t", "Übersicht"),
+        ("A B C D E F", "A B C D E F"),
+        ("A C B D A B", "A C B D A B"),
+        ("M T W T F S S", "M T W T F S S"),
+        ("1 9 8 4 5", "1 9 8 4 5"),
+        ("W      A      R      R      A      N      T      Y", "W A R R A N T Y"),
+    ],
+)
+def test_words_that_are_spaced_out(drawn: str, read: str, tmp_path: Path) -> None:
+    made = FPDF()
+    made.add_page()
+    lines(made, [drawn], 20)
+    lines(made, [BODY[:90]] * 5)
+    made.output(str(tmp_path / "a.pdf"))
+    assert document(tmp_path / "a.pdf").text.split("\n")[0] == read
+    if " " not in read:
+        assert headings(tmp_path / "a.pdf") == [(1, read)]
+        index = pyfast.build_index(tmp_path / "a.pdf", tmp_path / "I")
+        assert len(index.search([read.lower()], 1)[0].passages) == 1
+
+
+def with_form(path: Path, drawn: list[tuple[int, int, str]], fields: list[str]) -> None:
+    """Write a page with these texts at places, and these annotations."""
+    text = "".join(f"BT /F1 12 Tf {x} {y} Td ({said}) Tj ET " for x, y, said in drawn)
+    parts = [
+        f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /DA (/F1 12 Tf 0 g) /Fields [{refs(fields)}] >> >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 5 0 R "
+        f"/Resources << /Font << /F1 4 0 R >> >> /Annots [{refs(fields)}] >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        f"<< /Length {len(text)} >>\nstream\n{text}\nendstream",
+        *(f"<< /Type /Annot /P 3 0 R {it} >>" for it in fields),
+    ]
+    data, places = b"%PDF-1.7\n", []
+    for number, part in enumerate(parts, 1):
+        places.append(len(data))
+        data += f"{number} 0 obj\n{part}\nendobj\n".encode()
+    table = "".join(f"{it:010d} 00000 n \n" for it in places)
+    end = f"trailer << /Size {len(parts) + 1} /Root 1 0 R >>\nstartxref\n{len(data)}\n%%EOF\n"
+    path.write_bytes(data + f"xref\n0 {len(parts) + 1}\n0000000000 65535 f \n{table}{end}".encode())
+
+
+def refs(fields: list[str]) -> str:
+    return " ".join(f"{number} 0 R" for number in range(6, 6 + len(fields)))
+
+
+def field(kind: str, name: str, value: str, *box: int, more: str = "/F 4") -> str:
+    place = " ".join(map(str, box))
+    return f"/Subtype /Widget /FT /{kind} /T ({name}) /V {value} /Rect [{place}] /DA (/F1 12 Tf 0 g) {more}"
+
+
+def test_what_is_filled_into_a_form_is_read(tmp_path: Path) -> None:
+    drawn = [
+        *((50, 750, "Application"), (50, 720, "Name:"), (300, 720, "City:"), (75, 690, "Member")),
+        *((75, 670, "Guest"), (50, 640, "First name"), (300, 640, "Last name"), (50, 580, "Remarks:")),
+    ]
+    ticked, empty = "/F 4 /AS /Yes", "/F 4 /AS /Off"
+    fields = [
+        field("Tx", "b", "(Odda)", 340, 715, 500, 735),
+        field("Tx", "a", "(Kaja Berg)", 90, 715, 290, 735),
+        field("Btn", "c", "/Yes", 50, 688, 65, 703, more=f"{ticked} /AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"),
+        field("Btn", "d", "/Off", 50, 668, 65, 683, more=f"{empty} /AP << /N << /Yes 5 0 R /Off 5 0 R >> >>"),
+        field("Tx", "e", "(Kaja)", 50, 615, 290, 635),
+        field("Tx", "f", "<FEFF00C500730065>", 300, 615, 500, 635),
+        field("Tx", "g", "(gone)", 400, 575, 500, 595, more="/F 2"),
+        field("Tx", "h", "()", 400, 550, 500, 570),
+        field("Ch", "i", "(Norway)", 120, 400, 320, 420, more="/F 4 /Ff 131072 /Opt [(Norway) (Sweden)]"),
+        "/Subtype /FreeText /Contents (Back door.) /Rect [120 575 380 595] /F 4 /DA (/F1 12 Tf 0 g)",
+        "/Subtype /Text /Contents (A comment) /Rect [500 575 520 595] /F 4",
+    ]
+    with_form(tmp_path / "a.pdf", drawn, fields)
+    assert document(tmp_path / "a.pdf").text.splitlines() == [
+        "Application",
+        "Name: Kaja Berg City: Odda",
+        "☒ Member",
+        "☐ Guest",
+        "First name Kaja Last name Åse",
+        "Remarks: Back door.",
+        "Norway",
+    ]
+    with_form(tmp_path / "b.pdf", [], fields[:1])
+    assert document(tmp_path / "b.pdf").text == "Odda"
+    xfa = (tmp_path / "a.pdf").read_bytes().replace(b"/AcroForm <<", b"/NeedsRendering true /AcroForm << /XFA (x)")
+    (tmp_path / "c.pdf").write_bytes(xfa)
+    reasons = [it.reason for it in read_pdf("u", tmp_path / "c.pdf") if isinstance(it, Unread)]
+    assert reasons == ["the form in this file (XFA) was not read; print it as a PDF"]

@@ -4,17 +4,21 @@ of the lines."""
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 from math import hypot, pi
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread
 from pyfast.corpus.formats import right_to_left
+from pyfast.corpus.formats.pdf_columns import Block, Box, Line, blocks_of, is_prose
 from pyfast.corpus.grids import title_of
 from pyfast.corpus.rendering import without_controls
 from pyfast.errors import InputError
@@ -44,7 +48,14 @@ _MOST_LINES = 3
 _FAR = 3  # how many times the size of the font, from one line to the next
 _NEAR, _LIFT = 2, 0.7  # times the size of the font, between the characters of a line
 _UPRIGHT = 0.1
+_LIGHT = 0x80
+_NOT_SHOWN = 0x22  # the flags of annotations that are hidden, or not shown on a screen
+_NEAR_FIELD = 150.0
 _NUMBERS = re.compile(r"\d+")
+# Letters with single spaces between them
+_SPACED = re.compile(r"(?<!\S)[^\W_](?: [^\W_]){3,}(?!\S)")
+_LEAST_SPACED, _VOWEL = 4, re.compile("[AEIOUYÄÖÜÁÉÍÓÚÅØÆ]")
+_MOST_SPACED, _WIDER = 1.1, 1.5  # times the size of the font, and times the usual gap
 _BOLD = re.compile(r"bold|black|heavy", re.IGNORECASE)
 _ALWAYS_HYPHENED = "self"
 _LONGEST_BEFORE = 200
@@ -53,16 +64,24 @@ _SHARED = frozenset(("and", "or", "to", "und", "oder", "bis", "et", "ou"))
 
 
 def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
-    """Read the text of a PDF file. In the document's outline, `pages` lists where each page begins, and `headings`
-    the file's bookmarks. Without bookmarks, the headings are the short lines in a larger or bolder font than the
-    body text. Words broken at the end of a line or page are joined.
+    """Read the text of a PDF file, with what is filled into its forms. In the document's outline, `pages` lists
+    where each page begins, and `headings` the file's bookmarks. Without bookmarks, the headings are the short
+    lines in a larger or bolder font than the body text. Words broken at the end of a line or page are joined.
 
-    Yields an `Unread` for pages without text. Raises InputError if no page contains text.
+    Yields an `Unread` for pages without text, and for a form that cannot be read. Raises InputError if no page
+    contains text.
     """
     import pypdfium2
+    import pypdfium2.raw
 
     pdf = pypdfium2.PdfDocument(path)
     try:
+        is_xfa = pdf.get_formtype() == pypdfium2.raw.FORMTYPE_XFA_FULL
+        if not is_xfa:
+            logging.getLogger("pypdfium2").setLevel(
+                logging.ERROR
+            )  # It warns of a form that has also an older form.
+            pdf.init_forms()
         bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
         marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
         raw: list[str] = []
@@ -70,7 +89,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
-            characters = _Characters(text)
+            characters = _Characters(text, _filled_in(page))
             raw.append(_LINE_END.sub("\n", characters.text()))
             lines.append([] if marks else characters.lines())
             text.close()
@@ -85,9 +104,57 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     empty = [number for number, page in enumerate(pages, 1) if not page]
     marks = marks or _headings_of(lines)
     starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])
+    if is_xfa:
+        yield Unread(path, "the form in this file (XFA) was not read; print it as a PDF")
     if empty:
         yield Unread(path, _without_text(empty))
     yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
+
+
+class _Field(NamedTuple):
+    """What is filled into a form, or written on a page."""
+
+    text: str
+    is_box: bool
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+def _filled_in(page: Any) -> list[_Field]:
+    """The values of the fields of a form, and the texts that people wrote on the page, from left to right."""
+    import pypdfium2.raw as pdfium
+
+    found: list[_Field] = []
+    place = pdfium.FS_RECTF()
+    for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, number)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        is_shown = not pdfium.FPDFAnnot_GetFlags(annotation) & _NOT_SHOWN
+        pdfium.FPDFAnnot_GetRect(annotation, place)
+        said, is_box = "", False
+        if kind == pdfium.FPDF_ANNOT_FREETEXT:
+            said = _string(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
+        elif kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv:
+            of = page.formenv, annotation
+            field = pdfium.FPDFAnnot_GetFormFieldType(*of)
+            is_box = field in (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
+            if is_box:
+                said = "☒" if pdfium.FPDFAnnot_IsChecked(*of) else "☐"
+            elif field not in (pdfium.FPDF_FORMFIELD_PUSHBUTTON, pdfium.FPDF_FORMFIELD_SIGNATURE):
+                said = _string(pdfium.FPDFAnnot_GetFormFieldValue, *of)
+        if is_shown and (said := " ".join(said.split())):
+            found.append(_Field(said, is_box, place.left, place.bottom, place.right, place.top))
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    return sorted(found, key=lambda it: it.left)
+
+
+def _string(function: Any, *of: Any) -> str:
+    """A string that PDFium writes into a buffer."""
+    data = (ctypes.c_ushort * (function(*of, None, 0) // 2))()
+    function(*of, data, ctypes.sizeof(data))
+    return bytes(data).decode("utf-16-le", errors="replace").rstrip("\0")
 
 
 def _joined_pages(pages: Sequence[str]) -> list[str]:
@@ -195,8 +262,8 @@ def _headings(
 
 
 class _Line(NamedTuple):
-    """A line of a page. `size` is its font size in half points, or 0 if the line mixes fonts, is slanted, or is
-    bold with wide gaps, like a table header."""
+    """A line of a page. `size` is its font size in half points, or 0 if the line mixes fonts, is a watermark, or
+    is bold with wide gaps, like a table header."""
 
     text: str
     size: int
@@ -206,7 +273,7 @@ class _Line(NamedTuple):
 class _Characters:
     """The characters of a page (a `PdfTextPage`), with their fonts and positions."""
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, page: Any, fields: Sequence[_Field] = ()) -> None:
         import pypdfium2.raw
 
         self._page, self._pdfium = page, pypdfium2.raw
@@ -214,12 +281,13 @@ class _Characters:
         self._box, self._loose = [ctypes.c_double() for _ in range(4)], self._pdfium.FS_RECTF()
         self._removed: list[int] = []
         self._order: list[int] = []
-        self._whole = self._without_line_ends(self._in_reading_order(page.get_text_range()))
+        text = self._in_reading_order(page.get_text_range())
+        self._whole = self._without_breaks(self._with_fields(text, fields) if fields else text)
 
     def _in_reading_order(self, text: str) -> str:
         """Put lines of right-to-left text into their reading order."""
         if not right_to_left.LETTER.search(text):
-            return text
+            return self._in_columns(text)
         rows: list[tuple[set[int], list[right_to_left.Glyph]]] = []
         for found in re.finditer(r"[^\r\n]+|[\r\n]+", text):
             at = [self._index(place) for place in range(*found.span())]
@@ -248,6 +316,75 @@ class _Characters:
         self._order = [it.at for it in whole]
         return "".join(it.text for it in whole)
 
+    def _in_columns(self, text: str) -> str:
+        """Put the columns of a page whose text is drawn line by line across them one after another."""
+        boxes = []
+        for number in range(self._page.count_rects()):
+            self._pdfium.FPDFText_GetRect(self._page, number, *self._box)
+            left, top, right, bottom = (it.value for it in self._box)
+            boxes.append(Box(left, bottom, right, top, number))
+        blocks = [block for block in blocks_of(boxes) if is_prose(self._lines_of(block, text))]
+        if not blocks:
+            return text
+        pieces = list(self._pieces(text, blocks))
+        placed: list[tuple[Block | None, int, int, int]] = []
+        for piece in pieces:
+            if piece[0] is None:
+                placed.append(piece)
+            elif piece not in placed:
+                placed += sorted((it for it in pieces if it[0] == piece[0]), key=itemgetter(1))
+        self._order = [it for *_, first, end in placed for it in [*map(self._index, range(first, end)), -1, -1]]
+        return "\r\n".join(text[first:end] for *_, first, end in placed)
+
+    def _lines_of(self, block: Block, text: str) -> list[list[Line]]:
+        """The lines of each column of a block."""
+        lines: list[list[Line]] = [[] for _ in range(len(block.edges) + 1)]
+        for of, column, first, end in self._pieces(text, [block]):
+            if of:
+                (left, y), (right, _) = self._origin(self._index(first)), self._origin(self._index(end - 1))
+                lines[column].append(Line(left, right, y, text[first:end]))
+        return lines
+
+    def _pieces(self, text: str, blocks: Sequence[Block]) -> Iterator[tuple[Block | None, int, int, int]]:
+        """Yield the pieces of lines: the block in which each is, its column there, its begin and its end."""
+
+        def column_of(place: int) -> tuple[Block | None, int]:
+            x, y = self._origin(max(self._index(place), 0))
+            return next(((it, column) for it in blocks if (column := it.column(x, y)) >= 0), (None, 0))
+
+        for found in re.finditer(r"[^\r\n]+", text):
+            places = [place for place in range(*found.span()) if not text[place].isspace()]
+            for (block, column), group in groupby(places, key=column_of):
+                inside = list(group)
+                yield block, column, inside[0], inside[-1] + 1
+
+    def _with_fields(self, text: str, fields: Sequence[_Field]) -> str:
+        """Write what is filled in behind the name at its left, or else behind the one above it, or else at the
+        end. A box to be ticked stands before its name if this is nearer."""
+        order = self._order or [self._index(place) for place in range(len(text))]
+        points = [
+            self._origin(at) if at >= 0 and not it.isspace() else None for at, it in zip(order, text, strict=True)
+        ]
+        for field in fields:
+            beside, behind, above = [(_NEAR_FIELD, 0)], [(_NEAR_FIELD, 0)], [(_NEAR_FIELD, 0)]
+            for place, (x, y) in ((place, point) for place, point in enumerate(points) if point):
+                if field.bottom - 2 <= y <= field.top:
+                    (beside if x < field.left else behind).append((abs(field.left - x), place))
+                elif field.top < y and field.left - 5 <= x <= field.right:
+                    above.append((y - field.top, -place))
+            (left, before), (right, following), (up, last) = min(beside), min(behind), min(above)
+            place, said = len(text), f"\r\n{field.text}"
+            if field.is_box and right < left:
+                place, said = following, f"{field.text} "
+            elif min(left, up) < _NEAR_FIELD:
+                is_beside = left <= max(up, _NEAR_FIELD / 2)
+                place, said = 1 + (before if is_beside else -last), f" {field.text}"
+            text = text[:place] + said + text[place:]
+            order[place:place] = [-1] * len(said)
+            points[place:place] = [None] * len(said)
+        self._order = order
+        return text
+
     def _glyph(self, text: str, at: int, left: float) -> right_to_left.Glyph:
         self._pdfium.FPDFText_GetLooseCharBox(self._page, at, self._loose)
         right = self._loose.right
@@ -258,17 +395,37 @@ class _Characters:
                 at = -1
         return right_to_left.Glyph(text, at, left, right)
 
-    def _without_line_ends(self, text: str) -> str:
-        """Remove the line ends that PDFium writes where a line merely continues higher or lower: `H2\\nO`. For
-        each removed character, `_removed` holds the place in the new text of the character that follows it."""
-        parts, done, removed = list[str](), 0, list[int]()
+    def _without_breaks(self, text: str) -> str:
+        """Remove the line ends that PDFium writes where a line merely continues higher or lower: `H2\\nO`, and the
+        spaces in words that are spaced out: `W A R R A N T Y`. For each removed character, `_removed` holds the
+        place in the new text of the character that follows it."""
+        gone: set[int] = set()
+        for found in _SPACED.finditer(text):
+            gone.update(self._spaces_in_words(text, *found.span()))
         for found in re.finditer(r"(?<=[^\r\n])\r\n(?=[^\r\n])", text):
             if self._goes_on(self._index(found.start() - 1), self._index(found.end())):
-                parts.append(text[done : found.start()])
-                removed += [found.start() - len(removed)] * 2
-                done = found.end()
-        self._removed = removed
-        return "".join([*parts, text[done:]])
+                gone.update(range(*found.span()))
+        self._removed = [place - number for number, place in enumerate(sorted(gone))]
+        return "".join(it for place, it in enumerate(text) if place not in gone) if gone else text
+
+    def _spaces_in_words(self, text: str, first: int, end: int) -> list[int]:
+        """The places of the spaces in words that are spaced out. A wider gap is between two words. Letters far
+        apart, in the order of the alphabet, or of the answers to a test (`A C B D`), are no word."""
+        gaps, before = dict[int, float](), 0.0
+        for place in range(first, end, 2):
+            self._pdfium.FPDFText_GetCharBox(self._page, max(self._index(place), 0), *self._box)
+            gaps[place - 1], before = self._box[0].value - before, self._box[1].value
+        del gaps[first - 1]
+        usual = median(gaps.values())
+        wide = [place for place, gap in gaps.items() if gap > _WIDER * usual]
+        words = (text[space + 1 : place : 2] for space, place in pairwise([first - 1, *wide, end]))
+        longest = max(words, key=len).upper()
+        # `_size` is in half points.
+        is_near = 0 < 2 * usual < _MOST_SPACED * self._size(max(self._index(first), 0))
+        is_word = len(longest) >= _LEAST_SPACED and len(set(longest)) > 2 and _VOWEL.search(longest)
+        if not (is_near and is_word) or list(longest) == sorted(longest) or set(longest) <= set("ABCDE"):
+            return []
+        return [place for place in gaps if place not in wide]
 
     def _goes_on(self, at: int, to: int) -> bool:
         """Whether one character directly follows another, though somewhat higher or lower."""
@@ -305,8 +462,8 @@ class _Characters:
             ends = [self._index(at) for at in (start, start + len(text) // 2, start + len(text) - 1)]
             fonts = {(self._size(at), self._is_bold(at)) for at in ends if at >= 0 and not self._is_space(at)}
             size, bold = fonts.pop() if len(fonts) == 1 else (0, False)
-            is_aslant = ends[0] >= 0 and self._is_aslant(ends[0])
-            if is_aslant or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
+            is_mark = ends[0] >= 0 and (self._is_aslant(ends[0]) or self._is_across(text, ends[0], ends[-1]))
+            if is_mark or (bold and len(text) <= _LONGEST and self._has_gaps(ends[0], ends[-1], size)):
                 size = 0
             lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
@@ -355,6 +512,19 @@ class _Characters:
         """Whether a character belongs to a slanted line, as in a watermark."""
         angle = self._pdfium.FPDFText_GetCharAngle(self._page, at) % (pi / 2)
         return bool(_UPRIGHT < angle < pi / 2 - _UPRIGHT)
+
+    def _is_across(self, text: str, first: int, last: int) -> bool:
+        """Whether a line in a light or transparent colour stands across other lines, as a watermark does."""
+        colour = [ctypes.c_uint() for _ in range(4)]
+        self._pdfium.FPDFText_GetFillColor(self._page, first, *colour)
+        *shades, opacity = (it.value for it in colour)
+        if last < 0 or (min(shades) < _LIGHT and opacity > _LIGHT):
+            return False
+        self._pdfium.FPDFText_GetLooseCharBox(self._page, first, self._loose)
+        box = [self._loose.left, self._loose.bottom, 0, self._loose.top]
+        self._pdfium.FPDFText_GetLooseCharBox(self._page, last, self._loose)
+        box[2] = self._loose.right
+        return bool(_WORD.search(self._page.get_text_bounded(*box).replace(text, "")))
 
     def _size(self, at: int) -> int:
         """The displayed size of a character, in half points."""
