@@ -29,6 +29,8 @@ MOST_ABOVE = 20
 MOST_CUT = 20_000
 """The maximum number of rows of a sheet or a file in which pyfast looks for the beginnings of further tables"""
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
+# Signs that can name a column beside others; a dash and dots stand for a value that lacks
+_SIGN = re.compile(r"[#№%‰°<>$£€¥]+")
 _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
 _SHOWN = 300
@@ -220,12 +222,13 @@ def is_remark(text: str) -> bool:
 def remarks_beside(
     above: Sequence[Sequence[str]],
     header: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Sequence[Sequence[str]],
     apart: Container[int] = (),
 ) -> tuple[tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]]:
     """Take remarks out of a header: `Note: without Norway` beside the names of the columns is above no value. An
     empty column is between such a text and the names, or it stands at the end, and says that it is a note or has
-    many words.
+    many words, or is a value such as `1000 EUR`, with its key before it. What follows such a text above no values
+    belongs to it.
 
     Args:
         above: The first rows of the grid, with those of the header.
@@ -236,23 +239,36 @@ def remarks_beside(
     Returns:
         The header without the remarks, and `TableParts.beside`.
     """
-    found = {
+    last = len(header) - 1
+    starts = {
         column
         for column, (before, name) in enumerate(pairwise(["", *header]))
         if name and (column in apart or (not column and 1 in apart) or (column and not before))
     }
-    if len(header) > 1 and (is_remark(header[-1]) or _MANY_WORDS.fullmatch(header[-1])):
-        found.add(len(header) - 1)
-    if not found:
+    if last > 0 and (is_remark(header[last]) or _MANY_WORDS.fullmatch(header[last])):
+        starts.add(last)
+    is_pair = last > 1 and is_number(header[last]) and not (time_of(header[last]) or is_number(header[last - 1]))
+    if not rows or not (starts or is_pair):
         return tuple(header), ()
+    bare = {column for column, name in enumerate(header) if name}
     for row in rows:
-        found -= {column for column in found if column < len(row) and row[column]}
-    beside = {  # A text that spans columns stands in each of them.
-        (number, row[column]): ("",) * column + (row[column],)
-        for column in sorted(found, reverse=True)
-        for number, row in enumerate(above, start=1)
-        if column < len(row) and row[column]
-    }
+        bare -= {column for column in bare if column < len(row) and row[column]}
+        if not bare:
+            return tuple(header), ()
+    starts |= {last - 1} if is_pair and last in bare else set()
+    runs = list[list[int]]()  # the columns of each remark
+    for column in sorted(bare):
+        if column in starts:
+            runs.append([column])
+        elif runs and runs[-1][-1] == column - 1:
+            runs[-1].append(column)
+    found = set(chain.from_iterable(runs))
+    beside = dict[tuple[int, tuple[str, ...]], tuple[str, ...]]()
+    for first, *others in reversed(runs):
+        for number, row in enumerate(above, start=1):
+            # A text that spans columns stands in each of them.
+            if texts := tuple(dict.fromkeys(filter(None, row[first : first + len(others) + 1]))):
+                beside[number, texts] = ("",) * first + texts
     rest = without_gaps(["" if column in found else name for column, name in enumerate(header)])
     return rest, tuple((number, row) for (number, _), row in sorted(beside.items()))
 
@@ -594,10 +610,14 @@ def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
 
 def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
     """Whether a row can only be a header: each column has a name, and one of them has only numbers below. Years
-    and dates are names if there are several in order, and none below them."""
-    if len(header) < 2 or not all(header) or any(map(_NO_NAME.fullmatch, header)):
-        return False
+    and dates are names if there are several in order, and none below them. So are the numbers of the columns of a
+    plate: `<>, 1, 2, 3`, or above the rows `A` and `B`. `Bob, 1, 2, 3` can be a row like those below it."""
     rows = [tuple(row) for row in rows]
+    is_plate = _SIGN.fullmatch((*header, "")[0]) or [row[:1] for row in rows[:2]] == [("A",), ("B",)]
+    if is_plate and len(header) > 3 and [*header[1:]] == [str(number) for number in range(1, len(header))]:
+        return has_numbers(rows)
+    if len(header) < 2 or _lacks_names(header):
+        return False
     if figures := [column for column, name in enumerate(header) if is_number(name)]:
         times = [[int(it) for it in re.findall(r"\d+", header[column])] for column in figures]
         below = (row[column] for row in rows for column in figures if column < len(row))
@@ -605,6 +625,15 @@ def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
         if not in_order or not all(time_of(header[column]) for column in figures) or any(map(time_of, below)):
             return False
     return has_numbers(rows)
+
+
+def _lacks_names(header: Sequence[str]) -> bool:
+    """Whether not each cell of a row can be the name of a column. `Total` names a row in the first column, and a
+    column in others. Signs such as `#` and `€` are names beside at least as many words."""
+    signs = sum(map(bool, map(_SIGN.fullmatch, header)))
+    no_names = [it for it in header if _NO_NAME.fullmatch(it) and not _SIGN.fullmatch(it)]
+    totals = [it for it in header[1:] if it.lower() == "total"]
+    return not all(header) or 2 * signs > len(header) or len(no_names) > len(totals)
 
 
 def begins_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], before: Sequence[str]) -> bool:
@@ -619,7 +648,7 @@ def begins_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]
     """
     rows = [tuple(row) for row in rows]
     width = len(header)
-    if width < 2 or not all(header) or any(is_number(it) or _NO_NAME.fullmatch(it) for it in header):
+    if width < 2 or _lacks_names(header) or any(map(is_number, header)):
         return False
     if not rows or any(_filled(row) < width for row in rows):
         return False

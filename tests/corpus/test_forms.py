@@ -151,6 +151,27 @@ def test_a_remark_beside_the_header_is_a_row(kind: str, tmp_path: Path) -> None:
     assert [table.number_of(k) for k in range(3)] == [2, 3, 1]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "beside",
+    [["", "Unit", "1000 EUR"], ["Unit", "1000 EUR"], ["", "Last update", "2025-03-04"], ["", "in", "EUR", "net"]],
+)
+def test_a_pair_beside_the_header_is_a_row(kind: str, beside: list[str], tmp_path: Path) -> None:
+    rows = [["Region", "Sales", *beside], ["North", "5", *[""] * len(beside)], ["South", "7", *[""] * len(beside)]]
+    (table,) = tables(rows, tmp_path / f"a.{kind}")
+    assert table.header == ("Region", "Sales")
+    assert [[cell for cell in row if cell] for row in table.rows] == [
+        ["North", "5"], ["South", "7"], [*filter(None, beside)]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [["Comment", "2025"], ["100 m", "200 m"], ["", "Note", "Depth"]])
+def test_columns_with_values_stay_beside_empty_ones(names: list[str], tmp_path: Path) -> None:
+    rows = [["Region", "Sales", *names], ["North", "5", *[""] * (len(names) - 1), "9"]]
+    (table,) = tables(rows, tmp_path / "a.html")
+    assert (table.header[-1], table.rows[0][-1]) == (names[-1], "9")
+
+
 def test_a_word_far_beside_the_header_is_a_row(tmp_path: Path) -> None:
     rows = [["Sales 2025"], [], ["Region", "Sales", "", "", "draft"], ["North", "5"], ["South", "7"]]
     (table,) = tables(rows, tmp_path / "a.xlsx")
@@ -215,6 +236,46 @@ def test_names_below_a_title_begin_a_table(
     assert first.header == ("Truck", "Load") and sum(any(row) for row in first.rows) == 12
     assert (second.section, second.header) == (title, tuple(below[0]))
     assert [list(row) for row in second.rows] == below[1:]
+
+
+DEVICE = [["Device", "Orion 9"], ["Day", "2025-03-04"], ["Filter", "450 nm"]]
+REGIONS = [["Region", "Women", "Men", "Total"], ["North", "1", "2", "3"], ["South", "4", "5", "9"]]
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv"])
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        (REGIONS, [["Sector", "Women", "Men", "Total"], ["Steel", "1", "1", "2"], ["Care", "4", "6", "10"]]),
+        (DEVICE, [["#", "Item", "Price", "Total"], ["1", "Flyer", "5", "10"], ["2", "Card", "7", "7"]]),
+        (REGIONS, [["Sector", "%", "€", "Staff"], ["Steel", "12", "70", "2"], ["Care", "40", "60", "10"]]),
+        (DEVICE, [["<>", "1", "2", "3"], ["A", "0.1", "0.2", "0.3"], ["B", "0.4", "0.5", "0.6"]]),
+        (DEVICE, [["", "1", "2", "3", "4"], ["A", "1", "2", "3", "7"], ["B", "4", "5", "6", "7"]]),
+    ],
+)
+def test_totals_signs_and_counted_columns_are_names(
+    kind: str, above: list[list[str]], below: list[list[str]], tmp_path: Path
+) -> None:
+    blank = [""] * len(below[0]) if kind == "csv" else []
+    *first, second = tables([*above, blank, *below], tmp_path / f"a.{kind}")
+    assert [[*second.header], *map(list, second.rows)] == below
+    for table in first:
+        assert [[*table.header], *map(list, table.rows)] == above
+    # Above a wider table, pairs in a file of text are its caption.
+    assert first or second.section == "; ".join(map(" ".join, above))
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv"])
+@pytest.mark.parametrize(
+    "row",
+    [["Total", "x", "y", "z"], ["Bob", "1", "2", "3"], ["Mix", "-", "-", "-"], ["Mix", "gold", "n/a", "x"],
+     ["%", "%", "%", "€"]],
+)  # fmt: skip
+def test_a_row_below_a_gap_begins_no_table(kind: str, row: list[str], tmp_path: Path) -> None:
+    (table,) = tables(
+        [*REGIONS, [""] * 4 if kind == "csv" else [], row, ["Cid", "7", "8", "9"]], tmp_path / f"a.{kind}"
+    )
+    assert [[*it] for it in (table.header, *table.rows) if any(it)] == [*REGIONS, row, ["Cid", "7", "8", "9"]]
 
 
 def test_groups_below_a_lone_header_begin_no_table(tmp_path: Path) -> None:

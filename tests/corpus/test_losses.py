@@ -253,6 +253,27 @@ def test_bad_lines_of_a_csv(tmp_path: Path, text: str, rows: list[tuple[str, ...
     assert isinstance(table, Table) and list(table.rows) == rows and place in said
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "delimiter"),
+    [
+        ("a.tsv", [["freq,unit,geo\\TIME", "2023 "], ["A,PC,AT", "5.1 "], ["A,PC,DE", "3.0 p"]], "\t"),
+        ("a.tsv", [["id", "text, cleaned, lower"], ["1", "hello, dear, world"], ["2", "yes, no, maybe"]], "\t"),
+        ("a.csv", [["id", "tags;kind;use"], ["1", "a;b;c"], ["2", "d;e;f"]], '"'),
+    ],
+)
+def test_the_named_delimiter_divides_evenly(
+    tmp_path: Path, name: str, rows: list[list[str]], delimiter: str
+) -> None:
+    with open(tmp_path / name, "w") as file:
+        if delimiter == '"':
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+        else:
+            file.writelines(delimiter.join(row) + "\n" for row in rows)
+    (table,), said = found(tmp_path / name)
+    assert isinstance(table, Table) and not said
+    assert [list(row) for row in (table.header, *table.rows)] == rows
+
+
 def test_a_caption_above_the_header(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Suppliers 2025,,\n,,\nName,City,Since\nHolm,Odda,1999\n")
     (table,), _ = found(tmp_path / "a.csv")

@@ -330,12 +330,12 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first records.
 
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
-    records into the same number of cells, at least two. If the suggested one fits, it is used, unless another one
-    that fits gives more cells. If it does not fit, another one that fits is used. If none fits, the same is tried
-    without the lines at the beginning that may be a caption: see `_captions`. If none fits then, and the
-    suggested one does not divide the first record, one is used that divides more than half of the records as it
-    divides the first. Otherwise, the one that clevercsv guesses is used, but only if it divides the records more
-    evenly than the suggested one.
+    records into the same number of cells, at least two. A tab that is suggested and fits is used. So is a comma,
+    unless another one that fits gives more cells. If the suggested one does not fit, another one that fits is
+    used. If none fits, the same is tried without the lines at the beginning that may be a caption: see
+    `_captions`. If none fits then, and the suggested one does not divide the first record, one is used that
+    divides more than half of the records as it divides the first. Otherwise, the one that clevercsv guesses is
+    used, but only if it divides the records more evenly than the suggested one.
 
     If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.
     A first line such as `sep=;`, as spreadsheets write it, names the delimiter.
@@ -361,16 +361,19 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     ):
         return escaped
     others = [mark for mark in _DELIMITERS if mark != named.delimiter and mark in text[:_SAMPLE]]
-    if not others:
+    is_even = len(widths) == 1 and max(widths) > 1
+    if not others or (is_even and named is csv.excel_tab):
         return named
     given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
+    if is_even and '"' in text[:_SAMPLE] and _widths(text, named, True):  # The others stand within quotes.
+        given = [dialect for dialect in given if _widths(text, dialect, True)]
     # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
     counts = {dialect: _widths(text, dialect) for dialect in given}
     same = [(max(found), dialect) for dialect, found in counts.items() if len(found) == 1]
     most, dialect = max(same, key=lambda it: it[0], default=(0, named))
     if most > (max(widths) if len(widths) == 1 else 1):
         return dialect
-    if len(widths) == 1 and max(widths) > 1:
+    if is_even:
         return dialect if most == max(widths) and _is_punctuation(text, named, dialect) else named
     below = {dialect: _widths_below_caption(path, text, dialect) for dialect in (named, *given)}
     fitting = [dialect for dialect, found in below.items() if len(found) == 1 and max(found) > 1]
