@@ -681,9 +681,12 @@ def _is_form(rows: Iterable[Sequence[str]]) -> bool:
     """Whether the rows of a table are pairs of a key and its value, such as `Start, 2025-04-01`, without a header.
 
     Either the keys end with a colon, or the values are as unlike as no column has them: there are words among
-    numbers and dates. A row in which the key stands alone is the name of a group, or lacks its value.
+    numbers and dates. A row in which the key stands alone is the name of a group, or lacks its value. Pairs whose
+    keys end with a colon can stand beside each other.
     """
     pairs = [tuple(row) for row in rows if any(row)]
+    if max(map(width_of, pairs), default=0) > 2:
+        return _has_keys_of_pairs(pairs)
     keys = [row[0].strip() for row in pairs if row]
     values = [row[1] for row in pairs if len(row) == 2 and row[1]]
     if max(map(len, pairs), default=0) != 2 or not all(keys) or len(set(keys)) < len(pairs) or not all(pairs[0]):
@@ -706,6 +709,13 @@ def _is_form(rows: Iterable[Sequence[str]]) -> bool:
     are_unlike = (words > 2 and times + numbers > 1) or (words > 1 and words >= kinds["date"] > 0)
     is_form = (words > 1 and times and numbers) or (are_unlike and len(set(values)) == len(values))
     return bool(is_form) and 4 * min(words, times + numbers) >= len(values) - 1
+
+
+def _has_keys_of_pairs(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether each row has pairs beside each other, whose keys end with a colon: `Name:, Ann, Period:, May`."""
+    is_key = [[text.rstrip().endswith((":", "：")) for text in row if text] for row in rows]
+    starts_with_key = all(row[0] and given[0] for row, given in zip(rows, is_key, strict=True))
+    return starts_with_key and not all(is_key[0]) and all(a or b for given in is_key for a, b in pairwise(given))
 
 
 def _kind(text: str) -> str:
