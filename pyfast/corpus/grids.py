@@ -254,7 +254,7 @@ def remarks_beside(
     for row in rows:
         bare -= {column for column in bare if column < len(row) and row[column]}
         if not bare:
-            return tuple(header), ()
+            break
     starts |= {last - 1} if is_pair and last in bare else set()
     runs = list[list[int]]()  # the columns of each remark
     for column in sorted(bare):
