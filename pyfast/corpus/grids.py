@@ -59,6 +59,8 @@ _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _COUNTED = re.compile(r"(?:\d{1,2}|[A-Z]|[IVX]+)[.)]? ")
 _TABLE = re.compile(r"(?:tab|table|tabelle|tableau|tabla|tabella)\b", re.I)
 _DATE = re.compile(rf"{_YEAR.pattern}(?:[-/ ]\w{{1,4}}){{1,2}}|\d\d?([./-])\d\d?\1(?:\d\d){{1,2}}")
+_NAME_OF_DATE = re.compile(r"(?:\w+ )?(?:date|datum|fecha)(?: \w+){0,2}", re.I)
+_DAY = re.compile(rf"{_DATE.pattern}|\d\d?\.? \w{{3,}},? {_YEAR.pattern}|\w{{3,}} \d\d?, {_YEAR.pattern}")
 _MAIL = re.compile(r"\S+@\S+\.\S+|(?:https?://|www\.)\S+")
 _LONGEST_KEY = 60
 """How many characters the key of a pair has at most"""
@@ -680,9 +682,9 @@ def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
 def _is_form(rows: Iterable[Sequence[str]]) -> bool:
     """Whether the rows of a table are pairs of a key and its value, such as `Start, 2025-04-01`, without a header.
 
-    Either the keys end with a colon, or the values are as unlike as no column has them: there are words among
-    numbers and dates. A row in which the key stands alone is the name of a group, or lacks its value. Pairs whose
-    keys end with a colon can stand beside each other.
+    Either the keys end with a colon, or the first pair is a date and no other key is one, or the values are as
+    unlike as no column has them: there are words among numbers and dates. A row in which the key stands alone is
+    the name of a group, or lacks its value. Pairs whose keys end with a colon can stand beside each other.
     """
     pairs = [tuple(row) for row in rows if any(row)]
     if max(map(width_of, pairs), default=0) > 2:
@@ -693,6 +695,9 @@ def _is_form(rows: Iterable[Sequence[str]]) -> bool:
         return False
     if keys[0].endswith((":", "：")):
         return 2 * sum(key.endswith((":", "：")) for key in keys) > len(keys)
+    # A column that is called `Date` has dates.
+    if _NAME_OF_DATE.fullmatch(keys[0]) and _DAY.fullmatch(pairs[0][-1]) and len(keys) > 2:
+        return not re.search(r"\d", "".join(keys))
     if len(values) < max(4, 0.75 * len(pairs)) or any(map(_TOTAL.match, keys)) or any(map(is_number, keys)):
         return False
     if (

@@ -20,6 +20,7 @@ COVER: Pairs = [
 ]  # fmt: skip
 STAFF: Pairs = [("Name", "Aiko Mori"), ("Position", "Buyer"), ("Entry", "2018-05-01"), ("Salary group", "E 11")]
 INVOICE: Pairs = [("Invoice", "R-17"), ("Date", "2025-03-01"), ("Customer", "Alder AG"), ("Contact", "Ann Holm")]
+MEETING: Pairs = [("Date", "12 May 2025"), ("Place", "Room 4.07"), ("Present", "Ann Holm (remote)")]
 COLONS: Pairs = [("Client:", "Alder AG"), ("Contact:", ""), ("City:", "Odda")]
 KINDS = ["xlsx", "docx", "csv", "html"]
 
@@ -53,7 +54,7 @@ def tables(rows: list[list[str]], path: Path) -> list[Table]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pairs", [COVER, STAFF, INVOICE, COLONS])
+@pytest.mark.parametrize("pairs", [COVER, STAFF, INVOICE, COLONS, MEETING])
 def test_each_pair_of_a_form_is_a_row(kind: str, pairs: Pairs, tmp_path: Path) -> None:
     (table,) = tables([list(pair) for pair in pairs], tmp_path / f"a.{kind}")
     assert table.header == ()
@@ -133,6 +134,9 @@ def test_a_question_finds_the_first_pair_of_a_form(tmp_path: Path) -> None:
             ("Guard", "ask Bo"),
         ],
         [("Field", "Entry"), ("Name:", "Ann"), ("City:", "Odda")],
+        [("Date", "12 May 2025"), ("1 June", "3"), ("2 June", "4")],
+        [("Date", "Event 2025"), ("Easter", "walk"), ("May Day", "fair")],
+        [("Staff", "12 May 2025"), ("Ann", "early"), ("Bo", "late")],
     ],
 )
 def test_a_header_of_two_words_stays_a_header(kind: str, rows: Pairs, tmp_path: Path) -> None:
