@@ -442,11 +442,11 @@ def _is_only_title(document: TextDocument, headings: Sequence[Heading]) -> bool:
     return bool(document.title.strip()) and not headings and not in_tables
 
 
-_NO_TABLE = re.compile(r"---|<!--| {0,3}\[(?://|comment)\]: ", re.IGNORECASE)
+_NO_TABLE = re.compile(r"---|<!--| {0,3}\[(?://|comment)\]: |[ \t]*<(?!table\b)", re.IGNORECASE)
 
 
 def _is_table(text: str, start: int) -> bool:
-    """Whether the aside that begins at `start` is a table, and neither front matter nor a comment."""
+    """Whether the aside that begins at `start` is a table, and neither front matter nor a comment or tags."""
     return not _NO_TABLE.match(text, start)
 
 

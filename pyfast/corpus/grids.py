@@ -59,6 +59,8 @@ _YEAR = re.compile(r"(?:1[89]|20)\d\d")
 _COUNTED = re.compile(r"(?:\d{1,2}|[A-Z]|[IVX]+)[.)]? ")
 _TABLE = re.compile(r"(?:tab|table|tabelle|tableau|tabla|tabella)\b", re.I)
 _DATE = re.compile(rf"{_YEAR.pattern}(?:[-/ ]\w{{1,4}}){{1,2}}|\d\d?([./-])\d\d?\1(?:\d\d){{1,2}}")
+_NAME_OF_DATE = re.compile(r"(?:\w+ )?(?:date|datum|fecha)(?: \w+){0,2}", re.I)
+_DAY = re.compile(rf"{_DATE.pattern}|\d\d?\.? \w{{3,}},? {_YEAR.pattern}|\w{{3,}} \d\d?, {_YEAR.pattern}")
 _MAIL = re.compile(r"\S+@\S+\.\S+|(?:https?://|www\.)\S+")
 _LONGEST_KEY = 60
 """How many characters the key of a pair has at most"""
@@ -254,7 +256,7 @@ def remarks_beside(
     for row in rows:
         bare -= {column for column in bare if column < len(row) and row[column]}
         if not bare:
-            return tuple(header), ()
+            break
     starts |= {last - 1} if is_pair and last in bare else set()
     runs = list[list[int]]()  # the columns of each remark
     for column in sorted(bare):
@@ -680,16 +682,22 @@ def _names_columns(row: Sequence[str], below: Iterable[Sequence[str]]) -> bool:
 def _is_form(rows: Iterable[Sequence[str]]) -> bool:
     """Whether the rows of a table are pairs of a key and its value, such as `Start, 2025-04-01`, without a header.
 
-    Either the keys end with a colon, or the values are as unlike as no column has them: there are words among
-    numbers and dates. A row in which the key stands alone is the name of a group, or lacks its value.
+    Either the keys end with a colon, or the first pair is a date and no other key is one, or the values are as
+    unlike as no column has them: there are words among numbers and dates. A row in which the key stands alone is
+    the name of a group, or lacks its value. Pairs whose keys end with a colon can stand beside each other.
     """
     pairs = [tuple(row) for row in rows if any(row)]
+    if max(map(width_of, pairs), default=0) > 2:
+        return _has_keys_of_pairs(pairs)
     keys = [row[0].strip() for row in pairs if row]
     values = [row[1] for row in pairs if len(row) == 2 and row[1]]
     if max(map(len, pairs), default=0) != 2 or not all(keys) or len(set(keys)) < len(pairs) or not all(pairs[0]):
         return False
     if keys[0].endswith((":", "：")):
         return 2 * sum(key.endswith((":", "：")) for key in keys) > len(keys)
+    # A column that is called `Date` has dates.
+    if _NAME_OF_DATE.fullmatch(keys[0]) and _DAY.fullmatch(pairs[0][-1]) and len(keys) > 2:
+        return not re.search(r"\d", "".join(keys))
     if len(values) < max(4, 0.75 * len(pairs)) or any(map(_TOTAL.match, keys)) or any(map(is_number, keys)):
         return False
     if (
@@ -706,6 +714,13 @@ def _is_form(rows: Iterable[Sequence[str]]) -> bool:
     are_unlike = (words > 2 and times + numbers > 1) or (words > 1 and words >= kinds["date"] > 0)
     is_form = (words > 1 and times and numbers) or (are_unlike and len(set(values)) == len(values))
     return bool(is_form) and 4 * min(words, times + numbers) >= len(values) - 1
+
+
+def _has_keys_of_pairs(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether each row has pairs beside each other, whose keys end with a colon: `Name:, Ann, Period:, May`."""
+    is_key = [[text.rstrip().endswith((":", "：")) for text in row if text] for row in rows]
+    starts_with_key = all(row[0] and given[0] for row, given in zip(rows, is_key, strict=True))
+    return starts_with_key and not all(is_key[0]) and all(a or b for given in is_key for a, b in pairwise(given))
 
 
 def _kind(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import chain
 from pathlib import Path
 
 import docx
@@ -19,6 +20,7 @@ COVER: Pairs = [
 ]  # fmt: skip
 STAFF: Pairs = [("Name", "Aiko Mori"), ("Position", "Buyer"), ("Entry", "2018-05-01"), ("Salary group", "E 11")]
 INVOICE: Pairs = [("Invoice", "R-17"), ("Date", "2025-03-01"), ("Customer", "Alder AG"), ("Contact", "Ann Holm")]
+MEETING: Pairs = [("Date", "12 May 2025"), ("Place", "Room 4.07"), ("Present", "Ann Holm (remote)")]
 COLONS: Pairs = [("Client:", "Alder AG"), ("Contact:", ""), ("City:", "Odda")]
 KINDS = ["xlsx", "docx", "csv", "html"]
 
@@ -52,7 +54,7 @@ def tables(rows: list[list[str]], path: Path) -> list[Table]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pairs", [COVER, STAFF, INVOICE, COLONS])
+@pytest.mark.parametrize("pairs", [COVER, STAFF, INVOICE, COLONS, MEETING])
 def test_each_pair_of_a_form_is_a_row(kind: str, pairs: Pairs, tmp_path: Path) -> None:
     (table,) = tables([list(pair) for pair in pairs], tmp_path / f"a.{kind}")
     assert table.header == ()
@@ -132,6 +134,9 @@ def test_a_question_finds_the_first_pair_of_a_form(tmp_path: Path) -> None:
             ("Guard", "ask Bo"),
         ],
         [("Field", "Entry"), ("Name:", "Ann"), ("City:", "Odda")],
+        [("Date", "12 May 2025"), ("1 June", "3"), ("2 June", "4")],
+        [("Date", "Event 2025"), ("Easter", "walk"), ("May Day", "fair")],
+        [("Staff", "12 May 2025"), ("Ann", "early"), ("Bo", "late")],
     ],
 )
 def test_a_header_of_two_words_stays_a_header(kind: str, rows: Pairs, tmp_path: Path) -> None:
@@ -276,6 +281,34 @@ def test_a_row_below_a_gap_begins_no_table(kind: str, row: list[str], tmp_path: 
         [*REGIONS, [""] * 4 if kind == "csv" else [], row, ["Cid", "7", "8", "9"]], tmp_path / f"a.{kind}"
     )
     assert [[*it] for it in (table.header, *table.rows) if any(it)] == [*REGIONS, row, ["Cid", "7", "8", "9"]]
+
+
+PAIRS = [["Name:", "Kaja Berg", "", "Period:", "May"], ["Centre:", "00420"], ["Unit:", "IT", "", "Lead:", "Jo"]]
+ITEMS = [["Date", "Item", "Amount"], ["2025-03-04", "Train", "899"], ["2025-03-05", "Bus", "40"]]
+
+
+@pytest.mark.parametrize("above", [[], [["Expenses"], []]])
+@pytest.mark.parametrize("below", [[], [[], *ITEMS]])
+def test_pairs_beside_each_other_are_no_header(
+    above: list[list[str]], below: list[list[str]], tmp_path: Path
+) -> None:
+    form, *items = tables([*above, *PAIRS, *below], tmp_path / "a.xlsx")
+    assert (form.section, form.header) == ("".join(chain(*above)), ())
+    assert [[*filter(None, row)] for row in form.rows] == [[*filter(None, row)] for row in PAIRS]
+    assert [[list(one.header), *map(list, one.rows)] for one in items] == ([ITEMS] if below else [])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["Name:", "Age:", "City:"], ["Ann:", "7", "Odda:"]],
+        [["Field:", "first", "second"], ["Name:", "Ann", "Bo"], ["City:", "Odda", "Moss"]],
+        [["Name:", "Ann", "Age:", "7"], ["Bo", "x", "Cy:", "8"]],
+    ],
+)
+def test_colons_in_a_header_of_columns(rows: list[list[str]], tmp_path: Path) -> None:
+    (table,) = tables(rows, tmp_path / "a.xlsx")
+    assert (table.header, [list(row) for row in table.rows]) == (tuple(rows[0]), rows[1:])
 
 
 def test_groups_below_a_lone_header_begin_no_table(tmp_path: Path) -> None:

@@ -335,6 +335,23 @@ def test_a_table_of_a_notebook_in_markdown(tmp_path: Path) -> None:
     ]
 
 
+def test_headings_and_lone_tags_of_html_in_markdown(tmp_path: Path) -> None:
+    top = '<h1 align="center">\n  <img src="l.svg" alt="logo"><br>fast<b>grid</b> &amp; co\n</h1>\n\n'
+    box = "<details>\n<summary>Times</summary>\n\nTwo seconds.\n\n</details>\n\n"
+    below = '<div align="center">\n  <h2>Use</h2>\n  <p>\n    Call it.\n  </p></div>\n\n## Empty\n\n<br>\n\n'
+    code = "```html\n<h1>Code</h1>\n</details>\n```\n\n`<h1>x</h1>` is code.\n"
+    (tmp_path / "a.md").write_text(f"{top}Grids.\n\n{box}{below}## Code\n\n{code}")
+    assert lines(tmp_path / "a.md", tmp_path / "I") == [
+        "fastgrid & co. Grids.",
+        "fastgrid & co. <summary>Times</summary>",
+        "fastgrid & co. Two seconds.",
+        "fastgrid & co > Use. Call it.",
+        "fastgrid & co > Empty",
+        "fastgrid & co > Code. ```html <h1>Code</h1> </details> ```",
+        "fastgrid & co > Code. `<h1>x</h1>` is code.",
+    ]
+
+
 def test_data_of_images_in_markdown(tmp_path: Path) -> None:
     data = "data:image/png;base64," + "iVBORw0KGgo/+A==" * 1000
     (tmp_path / "a.md").write_text(

@@ -36,8 +36,13 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 _CONSTANTS: dict[str, bool | None] = dict.fromkeys(_NULLS)
 _CONSTANTS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _LINE_END = re.compile(r"\r\n?|\n")
-# A heading is a line that begins with #, or a line of = or - only. Texts without such a line are not parsed.
-_MAYBE_HEADING = re.compile(r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))", re.MULTILINE)
+# A heading is a line that begins with #, or a line of = or - only, or HTML. Texts without one are not parsed.
+_MAYBE_HEADING = re.compile(
+    r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))|<h[1-6]\b", re.MULTILINE | re.IGNORECASE
+)
+_HTML_HEADING = re.compile(r"[ \t]*<h([1-6])\b[^<>]*>(.{1,2000}?)</h\1\s*>[ \t]*\n?", re.DOTALL | re.IGNORECASE)
+# Blocks of HTML in which no heading is one of the text
+_NO_HEADINGS = re.compile(r"<(?:!--|(?:t[dhr]|table|pre|style|script|textarea)\b)", re.IGNORECASE)
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
 
@@ -49,11 +54,12 @@ _IMAGE = re.compile(
 )
 _LONGEST_STYLE = 20_000
 # Styles, scripts, and lines with nothing but the tags of blocks
+_BLOCK = r"</?(?:br|center|details|div|figure|hr|p|picture|section|summary)\b"
 _NOT_READ = re.compile(
-    rf"<(style|script)\b[^>]*>.{{0,{_LONGEST_STYLE}}}?</\1\s*>[ \t]*|^[ ]{{0,3}}</?div\b[^<>\n]*>[ \t]*$",
+    rf"<(style|script)\b[^>]*>.{{0,{_LONGEST_STYLE}}}?</\1\s*>[ \t]*|^[ \t]*(?:{_BLOCK}[^<>\n]*>[ \t]*)+$",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
-_MAYBE_NOT_READ = re.compile(r"<(?:style|script)\b|^[ ]{0,3}</?div\b", re.IGNORECASE | re.MULTILINE)
+_MAYBE_NOT_READ = re.compile(rf"<(?:style|script)\b|^[ \t]*{_BLOCK}", re.IGNORECASE | re.MULTILINE)
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
 # A link that leads nowhere, and to which nothing leads
@@ -128,7 +134,7 @@ def headings(text: str) -> list[Heading]:
     """Find the headings of a Markdown text, in order. Headings inside lists and quotes do not count."""
     if not _MAYBE_HEADING.search(text):
         return []
-    return _headings(_parser().parse(text), _lines(text), 0)
+    return _headings(_parser().parse(text), text, _lines(text), 0)
 
 
 def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_Place], list[_Place]]:
@@ -140,7 +146,7 @@ def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_P
         return [], [], [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
     found = tokens, text, lines, start
-    return _headings(tokens, lines, start), _tables(*found), _tables_in_html(*found), _comments(*found)
+    return _headings(*found), _tables(*found), _tables_in_html(*found), _comments(*found)
 
 
 def _lines(text: str) -> list[int]:
@@ -218,7 +224,7 @@ def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> l
                 if told := _NOT_READ.match(text, opened.start()):
                     found.append(told.span())
                 # Beyond a style that does not end, looking at each one would take long.
-                beyond = 0 if "div" in opened[0].lower() else _LONGEST_STYLE
+                beyond = _LONGEST_STYLE if opened[0][1:].lower() in ("style", "script") else 0
                 at = done = told.end() if told else opened.end() + beyond
             while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:
                 if (last := text.find("-->", begin, end) + 3) < 3:
@@ -249,13 +255,18 @@ def _surplus(line: str, width: int) -> list[str]:
     return [cell.strip() for cell in (joined if len(joined) == width else cells)]
 
 
-def _headings(tokens: list[Token], lines: list[int], shift: int) -> list[Heading]:
+def _headings(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[Heading]:
     headings = []
-    for token, inline in pairwise(tokens):
-        if token.type == "heading_open" and token.level == 0 and token.map:
-            first, last = token.map
-            depth = int(token.tag[1:])
-            headings.append(Heading(lines[first] + shift, lines[last] + shift, depth, plain(inline.content)))
+    for token, inline in pairwise([*tokens, *tokens[-1:]]):
+        if token.level or not token.map:
+            continue
+        first, end = (lines[line] for line in token.map)
+        if token.type == "heading_open":
+            headings.append(Heading(first + shift, end + shift, int(token.tag[1:]), plain(inline.content)))
+        elif token.type == "html_block" and not _NO_HEADINGS.search(token.content):
+            for found in _HTML_HEADING.finditer(text, first, end):
+                if said := " ".join(plain(found[2]).split()):
+                    headings.append(Heading(found.start() + shift, found.end() + shift, int(found[1]), said))
     return headings
 
 
