@@ -166,12 +166,11 @@ def windows_of(described: Configuration) -> list[str]:
     return [f"llm.{name}" for name in described["llm"] if name.endswith("context_window")]
 
 
-def configuration_digest(described: Configuration, is_read: bool = False) -> str:
-    """Compute a checksum of everything that `differences` compares. The journal stores this checksum, so that
-    pyfast can check whether run.toml and the journal belong together. `is_read`: run.toml was read, so all values
-    have TOML's types."""
-    written = dict(_flat(described if is_read else tomllib.loads(tomli_w.dumps(described))))
-    return blake2b(json.dumps(written, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+def configuration_digest(recorded: Configuration) -> str:
+    """Compute a checksum of everything that `differences` compares, from the tables of run.toml. The journal
+    stores this checksum, so that pyfast can check whether run.toml and the journal belong together."""
+    values = json.dumps(dict(_flat(recorded)), sort_keys=True, default=str)
+    return blake2b(values.encode(), digest_size=16).hexdigest()
 
 
 def _shown(value: object) -> str:
@@ -179,9 +178,17 @@ def _shown(value: object) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
+def in_toml(described: Configuration) -> tuple[str, Configuration]:
+    """Return the text of run.toml, and its tables, as `read_configuration` reads them."""
+    text = tomli_w.dumps({_FORMAT: FORMAT, **described})
+    tables = tomllib.loads(text)
+    del tables[_FORMAT]
+    return text, tables
+
+
 def write_configuration(path: Path, described: Configuration) -> None:
     """Write run.toml and sync it to disk. If this fails, the old file remains."""
-    write_atomically(path, tomli_w.dumps({_FORMAT: FORMAT, **described}), durable=True)
+    write_atomically(path, in_toml(described)[0], durable=True)
 
 
 def read_configuration(path: Path) -> Configuration:

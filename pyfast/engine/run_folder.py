@@ -117,7 +117,7 @@ def check_journal(path: Path, recorded: Configuration, journal: sqlite3.Connecti
     """Raise `InputError` if the journal in a run's folder does not belong to `recorded`, its run.toml.
     `journal` is the open journal. None: it is not open yet."""
     known = journals.runs_of(path / JOURNAL) if journal is None else journals.runs_in(journal)
-    if known is not None and run_toml.configuration_digest(recorded, is_read=True) not in known:
+    if known is not None and run_toml.configuration_digest(recorded) not in known:
         raise InputError(
             f"{path}: {JOURNAL} does not match {CONFIGURATION}: one of them was changed or comes from another run."
             " Restore the original, or use --restart"
@@ -235,10 +235,11 @@ class RunFolder:
             if not begun:  # The journal may belong to another configuration in which no call was made.
                 for suffix in ("", "-wal", "-shm"):
                     (path / (JOURNAL + suffix)).unlink(missing_ok=True)
-            runs = [run_toml.configuration_digest(described)]
+            text, tables = run_toml.in_toml(described)
+            runs = [run_toml.configuration_digest(tables)]
             if extends:
                 before = run_toml.read_configuration(path / CONFIGURATION)
-                runs.insert(0, run_toml.configuration_digest(before, is_read=True))
+                runs.insert(0, run_toml.configuration_digest(before))
             is_new = not (path / CONFIGURATION).exists()
             self._done = done_in(path, count)
             self._open_journal = partial(Journal, path / JOURNAL, options.sync, runs)
@@ -251,7 +252,7 @@ class RunFolder:
             if questions is not None and not (begun and _keeps(path, questions, described)):
                 write_questions(questions, path / QUESTIONS)
             # From here on, other processes can read the folder.
-            run_toml.write_configuration(path / CONFIGURATION, described)
+            write_atomically(path / CONFIGURATION, text, durable=True)
             self._traces = TraceWriter(path / TRACES)
             opened.callback(self._traces.close)
             of_engine = run_toml.ENGINE in described
@@ -309,7 +310,8 @@ class RunFolder:
             self._answers.seek(0)
             end = sum(len(line) for line in islice(self._answers, min(failed)))
             self._answers.truncate(end)  # The journal gives the later answers again.
-        self.journal.forget(failed, only_of_transport)
+        if failed or self.replaying:
+            self.journal.forget(failed, only_of_transport)
         return len(failed)
 
     def reuse(self, runs: Sequence[Path], described: Configuration) -> None:

@@ -265,8 +265,14 @@ def read_status(folder: Path) -> Status:
         seconds_left=seconds_left,
         altered=altered,
         waiting=_waiting(folder) if running else None,
-        seconds=dict(zip(_PERCENTS, np.percentile(seconds, _PERCENTS).tolist(), strict=True)) if seconds else {},
+        seconds=_percentiles(seconds) if seconds else {},
     )
+
+
+def _percentiles(seconds: list[float]) -> dict[int, float]:
+    """Return the same as `np.percentile`, which takes 20 times as long."""
+    ranks = np.multiply(_PERCENTS, (len(seconds) - 1) / 100)
+    return dict(zip(_PERCENTS, np.interp(ranks, range(len(seconds)), np.sort(seconds)).tolist(), strict=True))
 
 
 def _waiting(folder: Path) -> Waiting | None:

@@ -27,7 +27,7 @@ PLANTS = {
     "one place too many after each call": Plant(
         "engine/models.py", "        self.running -= 1\n", "        self.running -= 2\n"
     ),
-    "run.toml is not synced": Plant("engine/configuration.py", "**described}), durable=True)", "**described}))"),
+    "run.toml is not synced": Plant(_FOLDER, "CONFIGURATION, text, durable=True)", "CONFIGURATION, text)"),
     "an answer is written twice": Plant(
         "engine/run.py",
         "            write(ready[0])\n",
