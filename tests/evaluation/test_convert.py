@@ -295,7 +295,7 @@ def turns(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("2wiki", "[7]", "record 1: expected an object with the keys .*; found 7; the source of 2wiki"),
         ("popqa", "id\tquestion\n", "the columns id, question and possible_answers; found id, question; the"),
         ("popqa", "", "the columns id, question and possible_answers; found an empty file; the source of"),
-        ("metaqa", "hello", "there is no kb.txt in its folder .*; the source of metaqa is, for example, qa_"),
+        ("metaqa", "hello", "kb.txt, .* must be in the same folder .*; the source of metaqa is, for example, qa_"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_by_what_it_has(name: str, content: str, told: str, tmp_path: Path) -> None:
