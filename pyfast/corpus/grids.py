@@ -104,6 +104,8 @@ class TableParts(NamedTuple):
     """The number of the first row of the foot, which is in no group. 0: there is no foot"""
     beside: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """The remarks beside the header: the number of their row, and this row with nothing else in it"""
+    has_sections: bool = False
+    """Whether `above` is the name of a group like those in `filling`, if there is no header"""
 
     def document(self, uri: str, title: str, section: str, page: int = 0) -> Table:
         """Return the table as a document."""
@@ -290,7 +292,10 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     filling = set(parts.filling)
     again = parts.above and 0 not in filling and all(rows[at + 1 : at + 2] == (header,) for at in filling)
     # The sections of a form are numbered: `1. General` above the first pair is no title of all of them.
-    numbered = not header and all(_COUNTED.match(it) for it in [parts.above, *(rows[at][0] for at in filling)])
+    numbered = parts.has_sections or all(
+        _COUNTED.match(it) for it in [parts.above, *(rows[at][0] for at in filling)]
+    )
+    numbered = numbered and not header
     again = again or (parts.above and 0 not in filling and numbered)
     is_cut = filling and (0 in filling or again)
     names, end = _names_of_groups(parts) if is_cut else ({}, 0)
@@ -434,7 +439,8 @@ def table_parts(grid: Grid) -> TableParts:
     """
     cells = grid.cells
     captions, first = _captions(grid)
-    if grid.header_rows is None and _is_form(cells[first : first + MOST_ABOVE]):
+    above = cells[first : first + MOST_ABOVE]
+    if grid.header_rows is None and (_is_form(above) or _has_values(above)):
         grid = replace(grid, header_rows=first)
     index = 0 if grid.header_rows == first else _names_of_index(grid, first)
     if grid.header_rows is not None:
@@ -574,10 +580,13 @@ def _continues(grid: Grid, row: int) -> bool:
         names = list(filter(None, above))
         if any(is_number(it) and not time_of(it) for it in names):
             return False
+        if not under and not below[0]:  # units, above numbers only
+            rows = (zip(below, it, strict=False) for it in grid.cells[row + 2 :])
+            return all(is_number(it) for name, it in chain.from_iterable(rows) if name and it)
         if under[:1] == [0]:  # Below an empty corner, a row that can only be a header has all names.
             first = int(not below[0])
-            rows = [it[first:] for it in grid.cells[row + 2 :]]
-            return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], rows)
+            others = [it[first:] for it in grid.cells[row + 2 :]]
+            return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], others)
         return (
             bool(under)
             and all(pairs[column][1] for column in under)
@@ -730,6 +739,25 @@ def _kind(text: str) -> str:
     if is_number(text) or _MAIL.fullmatch(text):
         return time_of(text) or ("mail" if _MAIL.fullmatch(text) else "number")
     return "mixed" if re.search(r"\d", text) else "words"
+
+
+def _has_values(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row of a table is no header, but a row like those below it: beside a name, it has numbers
+    or dates, and so have all rows below, with the same units. Ascending numbers and years can name columns."""
+    first, *below = [row for row in rows if any(row)] or [()]
+    figures = {column: cell for column, cell in enumerate(first) if is_number(cell)}
+    sizes = [int(found[0]) for it in figures.values() if (found := re.search(r"\d+", it))]
+    if len(below) < 2 or "year" in map(time_of, first) or not 0 < len(figures) < _filled(first):
+        return False
+    if len(sizes) > 1 and sizes == sorted(sizes):
+        return False
+    like = [
+        _form(row[at]) == _form(it) and is_number(row[at])
+        for row in below
+        for at, it in figures.items()
+        if row[at : at + 1] and row[at]
+    ]
+    return all(like) and len(like) > 1
 
 
 def _form(text: str) -> str:
@@ -894,14 +922,22 @@ class Text:
         """Begin a page."""
         self._pages.append(self._size)
 
-    def table(self, rows: Cells, most: int, heads: int | None = None, caption: str = "", foot: int = 0) -> None:
+    def table(
+        self,
+        rows: Cells,
+        most: int,
+        heads: int | None = None,
+        caption: str = "",
+        foot: int = 0,
+        has_sections: bool = False,
+    ) -> None:
         """Add a table, which stands at the end of the text so far. An empty one is left out. `rows` and `most`
         are as in `grid_of`, which may raise `InputError`. `heads` is the number of header rows, if the file says
-        it, and `foot` that of the last rows that are below all groups."""
+        it, `foot` that of the last rows that are below all groups. `has_sections` is as in `TableParts`."""
         cells, spans = grid_of(rows, most)
         if any(map(any, cells)):
             parts = parts_of_grid(cells, spans, heads)
-            parts = parts._replace(foot=len(cells) - foot + 1 if foot else 0)
+            parts = parts._replace(foot=len(cells) - foot + 1 if foot else 0, has_sections=has_sections)
             self._tables.append((len(self._pages), self._size, caption, parts))
 
     def tables(self) -> list[TableParts]:

@@ -550,3 +550,84 @@ def test_texts_with_quotes_are_no_tables(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     (document,), _ = found(tmp_path / "a.txt")
     assert isinstance(document, TextDocument) and document.text == text
+
+
+PLATE = """User: HOLM,Path: C:\\Data\\,Test ID: 1432
+Test: ELISA,Date: 14/03/2025,Time: 10:22
+
+,1,2,3
+A,0.043,0.051,1.203
+B,0.044,0.049,1.198
+"""
+PAIRS = """User,HOLM
+Test,ELISA
+
+,1,2,3
+A,0.043,0.051,1.203
+B,0.044,0.049,1.198
+C,0.044,0.049,1.198
+
+Wavelength,450 nm
+"""
+
+
+@pytest.mark.parametrize("text", [PLATE, PAIRS])
+def test_plates_of_a_laboratory(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    documents, _ = found(tmp_path / "a.csv")
+    plate = documents[-1]
+    assert isinstance(plate, Table) and plate.header == ("", "1", "2", "3")
+    assert (
+        plate.rows[0] == ("A", "0.043", "0.051", "1.203")
+        and plate.number_of(0) == text.split("\n").index("A,0.043,0.051,1.203") + 1
+    )
+    assert "ELISA" in (plate.section if text is PAIRS else repr(documents[0]))
+
+
+def test_questions_of_a_survey(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        'StartDate,Q1,Q2\nStart Date,"Are you happy, Kaja?",Why?\n'
+        '"{""ImportId"":""startDate""}","{""ImportId"":""QID1""}","{""ImportId"":""QID2""}"\n2025-03-01,Yes,Sun\n'
+    )
+    (table,), _ = found(tmp_path / "a.csv")
+    assert isinstance(table, Table) and table.header == (
+        "StartDate Start Date",
+        "Q1 Are you happy, Kaja?",
+        "Q2 Why?",
+    )
+    assert list(table.rows) == [("2025-03-01", "Yes", "Sun")] and table.number_of(0) == 4
+
+
+TASKS = """<h1>Minutes</h1><ul class="inline-task-list"><li class="checked">Paint</li><li>Oil</li></ul>
+<ul><li><input type="checkbox" checked disabled> Buy</li><li><input type="checkbox"> Sell</li></ul>
+<input type="checkbox" id="nav-toggle"><label for="nav-toggle"></label>
+<p><label><input type="radio" checked>Yes</label></p>
+<table><tr><th>Item</th><th>Insured</th></tr><tr><td>Boat</td><td><input type="checkbox" checked></td></tr></table>
+<div class="expand-content" style="display:none"><p>Opened.</p></div><div style="display:none">gone</div>
+<dl><dt>Colour</dt><dd>Red</dd><dt>Weight:</dt><dd>1 kg</dd><dd>2 kg with box</dd>
+<dt>Ports</dt><dd><ul><li>USB</li></ul></dd>
+<dt>Sizes</dt><dd><table><tr><th>a<th>b<tr><td>1<td>2</table>and more</dd></dl>"""
+
+
+def test_boxes_and_terms_of_pages(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(TASKS)
+    (text, insured, _), _ = found(tmp_path / "a.html")
+    assert isinstance(text, TextDocument) and text.text.strip().splitlines() == [
+        *("Minutes", "", "- ☒ Paint", "- ☐ Oil", "", "- ☒ Buy", "- ☐ Sell", "", "☒ Yes", "", "Opened.", ""),
+        *("Colour: Red", "Weight: 1 kg", "  2 kg with box", "Ports", "  - USB", "Sizes", "", "and more"),
+    ]
+    assert isinstance(insured, Table) and insured.rows == (("Boat", "☒"),)
+
+
+SPECS = """<table{}><tr><th colspan=2>Light</th></tr>
+<tr><th>Power</th><td>40 W</td></tr><tr><th>Range</th><td>9 km</td></tr><tr><{tag} colspan=2>Body</{tag}></tr><tr><th>Height</th><td>31 cm</td></tr></table>"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "tag", "sections"),
+    [("", "th", {"Light": 2, "Body": 1}), (" class=infobox", "th", {"Light": 4}), ("", "td", {"Light": 4})],
+)
+def test_sections_of_specifications(kind: str, tag: str, sections: dict[str, int], tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(SPECS.format(kind, tag=tag))
+    documents, _ = found(tmp_path / "a.html")
+    assert {one.section: len(one.rows) for one in documents if isinstance(one, Table)} == sections

@@ -587,3 +587,49 @@ def test_three_header_rows_with_formats(tmp_path: Path, since_1904: bool) -> Non
         ("Heron", "37.5%", "90%", "1,250.50 €", "-$300", day.isoformat()),
         ("Otter", "100.0%", "5%", "0.00 €", "$12", "2024-02-29"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "header"),
+    [
+        ("Rent,1200 €|Food,300 €|Total,1500 €", ""),
+        ("2025-01-01,3.2,ok|2025-01-02,4.1,ok|2025-01-03,,low", ""),
+        ("Heron,375,90|Otter,100,5|Seal,12,7", ""),
+        ("Ship,Fee|Heron,40|Otter,12", "Ship,Fee"),
+        ("Age,18-24,25-34,35+|Yes,12,30,4|No,1,2,3", "Age,18-24,25-34,35+"),
+        ("Item,2024|Lamp,1|Rope,3", "Item,2024"),
+        ("Ship,5 km|Heron,23|Otter,31", "Ship,5 km"),
+        ("Rent,1200|Food,none|Total,1500", "Rent,1200"),  # not sure
+        ("Ship,Length,Speed|,m,kn|Heron,31.5,12|Otter,12,9", "Ship,Length m,Speed kn"),
+        ("Ship,Port,Speed|,Odda,kn|Heron,Bonn,12|Otter,Odda,9", "Ship,Port,Speed"),
+        ("Name:,Kaja,Date:,14.03.2025|Street:,Quay 4,City:,Odda", ""),
+        ("Name:,Kaja,Date,Fee:|Ola:,Berg,1,2", "Name:,Kaja,Date,Fee:"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "docx", "html"])
+def test_which_row_is_the_header(rows: str, header: str, kind: str, tmp_path: Path) -> None:
+    cells = [row.split(",") for row in rows.split("|")]
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        path.write_text(rows.replace("|", "\n"))
+    elif kind == "html":
+        path.write_text("<table>" + "".join(f"<tr><td>{'<td>'.join(row)}" for row in cells) + "</table>")
+    elif kind == "xlsx":
+        book = openpyxl.Workbook()
+        for row in cells:
+            book.active.append([it or None for it in row])
+        book.save(path)
+    else:
+        file = docx.Document()
+        table = file.add_table(len(cells), len(cells[0]))
+        for y, x in itertools.product(range(len(cells)), range(len(cells[0]))):
+            table.cell(y, x).text = cells[y][x]
+        file.save(str(path))
+    (found,) = tables(path)
+    assert ",".join(found.header) == header
+    below = len(cells) - (1 + (rows.count(",m,kn") > 0) if header else 0)
+    assert [tuple(row) for row in found.rows] == [tuple(it) for it in without_last(cells[-below:])]
+
+
+def without_last(rows: list[list[str]]) -> list[list[str]]:
+    return [row if row[-1] else row[:-1] for row in rows]

@@ -67,6 +67,9 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         below = _rows(path, some, faults, lines)
         above = list(islice(below, grids.MOST_ABOVE))
         caption, header, top, places, *_ = grids.table_parts(grids.Grid(above))
+        if len(top) > 1 and all(cell.startswith('{"ImportId":') for cell in top[1]):  # the questions of Qualtrics
+            header = tuple(map(" ".join, zip(header, top[0], strict=False)))
+            top, places = top[2:], places[2:]
         kept = grids.pack(chain(top, below))
         header, beside = grids.remarks_beside(above, header, kept)
         numbers = array("q", chain((lines[place - 1] for place in places), islice(lines, grids.MOST_ABOVE, None)))
@@ -110,8 +113,10 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
         titled = next((row[0] for row in rows[begin:end] if any(row)), "")
         is_titled = head == 1 or (head == 0 and title is not None)
         is_wider = 1 < len(before) < len(names) == min(map(grids.width_of, below), default=0) and all(names)
+        is_plate = names[:2] == ("", "1") and names[1:] == tuple(map(str, range(1, len(names))))  # of a laboratory
         if head < 2 and (
-            (is_wider and not any(map(grids.is_number, names)))
+            is_plate
+            or (is_wider and not any(map(grids.is_number, names)))
             or grids.is_only_header(names, below)
             or (is_titled and grids.begins_table(titled, names, below, before))
         ):
@@ -179,8 +184,11 @@ def _pairs(above: Sequence[_Record]) -> int:
             continue
         gap = _is_gap(above[start - 1], line)
         named = all(not isinstance(it, Unread) and it[0].rstrip().endswith(":") for _, it in above[:start])
-        below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in above[start + 1 :]]
-        is_header = all(row[: filled[start]]) and not grids.is_number(row[0])
+        end = next((k for k in range(start + 2, len(above)) if _is_gap(above[k - 1], above[k][0])), 0)
+        block = above[start + 1 : end if end > start + 3 else len(above)]
+        below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in block]
+        # The names of rows, such as those of a plate of a lab, need no name.
+        is_header = all(row[1 : filled[start]]) and not grids.is_number(row[0])
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
             return start
     return 0

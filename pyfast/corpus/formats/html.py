@@ -45,6 +45,9 @@ _FORMS = {
     "i": "lowerRoman", "lower-roman": "lowerRoman", "I": "upperRoman", "upper-roman": "upperRoman",
 }  # fmt: skip
 _LIST_STYLE = re.compile(r"(?:^|;)\s*list-style(?:-type)?\s*:([^;!]*)", re.IGNORECASE)
+_TERM, _OF_TERM = "term", "of the term"  # in place of the mark of an item, in a list of terms
+_TERMS = {_TERM: "", _OF_TERM: "  "}
+_NAMES_BOX = frozenset(("li", "label", "p", "dd", "span"))
 _HEADINGS = {f"h{depth}": depth for depth in range(1, 7)}
 _SOFT_HYPHEN = "\u00ad"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -121,6 +124,8 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
     _style(soup)
     for it in soup.select(_LABELS_OF_SHEET) if soup.find("table", class_="waffle") else ():
         it.extract()
+    for it in soup.find_all(class_="expand-content"):  # A reader of Confluence opens it.
+        del it["style"]
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":
             above, said = it.parent, _equation(it)
@@ -291,9 +296,14 @@ def _events(root: Any, is_whole: Callable[[Any], bool] = lambda _: False) -> Ite
 
 
 def _image(element: Any) -> str:
-    """The text that stands for an image, as a browser shows it if the image is missing. Empty for other elements,
-    for hidden images, and for images whose caption is the same."""
+    """The text that stands for an image, as a browser shows it if the image is missing, or for a box that can be
+    ticked. Empty for other elements, for hidden images, and for images whose caption is the same."""
     said: Any = ""
+    if element.name == "input" and element.get("type") in ("checkbox", "radio"):
+        is_named = element.parent.name in ("td", "th") or (
+            element.parent.name in _NAMES_BOX and element.parent.get_text(strip=True)
+        )
+        return ("☒" if element.has_attr("checked") else "☐") if is_named and not _hidden(element) else ""
     if element.name == "img":
         said = element.get("alt")
     elif element.name == "svg" or (element.get("role") == "img" and not element.get_text(strip=True)):
@@ -404,10 +414,13 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     def flush() -> None:
         nonlocal mark
         said = lines.take()
-        if said and lists:
-            indent = "  " * (len(lists) - 1)
-            listed.append(f"{indent}{mark or '  '}{said}")
+        if said and listed and mark == _OF_TERM:
+            listed[-1] = f"{listed[-1].removesuffix(':')}: {said}"
             mark = ""
+        elif said and lists:
+            indent = "  " * (len(lists) - 1)
+            listed.append(f"{indent}{_TERMS.get(mark, mark or '  ')}{said}")
+            mark = _TERM if mark == _TERM else ""
         elif said:
             text.add(said)
 
@@ -444,10 +457,16 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                     lists.pop()
                 if not lists:
                     close_list()
+            elif it.name == "dt" and kind == "open":
+                mark = _TERM
+            elif it.name == "dd":
+                mark = _OF_TERM if mark == _TERM and kind == "open" and listed else ""
             elif it.name == "li" and kind == "open" and lists:
                 last, step, form = lists[-1]
                 lists[-1] = (number := _whole(it, "value", last + step), step, form)
                 mark = f"{written(number, own)}. " if (own := _form(it, form)) else "- "
+                if "inline-task-list" in it.parent.get("class", ()):  # of Confluence
+                    mark += "☒ " if "checked" in it.get("class", ()) else "☐ "
     flush()
     close_list()
 
@@ -547,7 +566,10 @@ def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named, foot)
+    single = [cells[0].name for group in groups for cells in group if len(cells) == 1]
+    # The first of several such rows of an infobox is its title.
+    has_sections = set(single) == {"th"} and len(single) > 1 and "infobox" not in table.get("class", ())
+    text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named, foot, has_sections)
 
 
 def _header_rows(table: Any, groups: list[list[list[Any]]]) -> int | None:
