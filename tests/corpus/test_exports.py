@@ -619,15 +619,23 @@ def test_boxes_and_terms_of_pages(tmp_path: Path) -> None:
     assert isinstance(insured, Table) and insured.rows == (("Boat", "☒"),)
 
 
-SPECS = """<table{}><tr><th colspan=2>Light</th></tr>
-<tr><th>Power</th><td>40 W</td></tr><tr><th>Range</th><td>9 km</td></tr><tr><{tag} colspan=2>Body</{tag}></tr><tr><th>Height</th><td>31 cm</td></tr></table>"""
+SPECS = """<table{kind}><tbody><tr><th colspan=2>Light</th></tr>
+<tr><th>Power</th><td>40 W</td></tr><tr><th>Range</th><td>9 km</td></tr>{end}
+<tr><{tag} colspan=2>Body</{tag}></tr><tr><th>Height</th><td>31 cm</td></tr></table>"""
 
 
 @pytest.mark.parametrize(
-    ("kind", "tag", "sections"),
-    [("", "th", {"Light": 2, "Body": 1}), (" class=infobox", "th", {"Light": 4}), ("", "td", {"Light": 4})],
+    ("kind", "tag", "end", "sections"),
+    [
+        (" class=specs", "th", "", {"Light": 2, "Body": 1}),
+        ("", "th", "</tbody><tbody>", {"Light": 2, "Body": 1}),
+        ("", "th", "", {"Light": 4}),  # can be a title
+        (" class=specs", "td", "", {"Light": 4}),
+    ],
 )
-def test_sections_of_specifications(kind: str, tag: str, sections: dict[str, int], tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text(SPECS.format(kind, tag=tag))
+def test_sections_of_specifications(
+    kind: str, tag: str, end: str, sections: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.html").write_text(SPECS.format(kind=kind, tag=tag, end=end))
     documents, _ = found(tmp_path / "a.html")
     assert {one.section: len(one.rows) for one in documents if isinstance(one, Table)} == sections

@@ -566,9 +566,11 @@ def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    single = [cells[0].name for group in groups for cells in group if len(cells) == 1]
-    # The first of several such rows of an infobox is its title.
-    has_sections = set(single) == {"th"} and len(single) > 1 and "infobox" not in table.get("class", ())
+    # The first of several names in rows of their own can be a title, unless each begins a body, or specifications.
+    starts = [group[0] for group in groups if group]
+    single = [cells for group in groups for cells in group if len(cells) == 1]
+    is_sure = "spec" in " ".join(table.get("class", ())).lower() or single == starts
+    has_sections = is_sure and len(single) > 1 and all(cells[0].name == "th" for cells in single)
     text.table(rows, _MOST_COLUMNS, _header_rows(table, groups), named, foot, has_sections)
 
 
