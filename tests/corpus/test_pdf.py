@@ -436,3 +436,21 @@ def test_what_is_filled_into_a_form_is_read(tmp_path: Path) -> None:
     (tmp_path / "c.pdf").write_bytes(xfa)
     reasons = [it.reason for it in read_pdf("u", tmp_path / "c.pdf") if isinstance(it, Unread)]
     assert reasons == ["the form in this file (XFA) was not read; print it as a PDF"]
+
+
+def test_fonts_that_do_not_name_their_letters_are_told(tmp_path: Path) -> None:
+    said = "The buyer pays 40 crowns."
+    with_form(tmp_path / "a.pdf", [(50, 700, said * 2)], [])
+    data = (tmp_path / "a.pdf").read_bytes()
+    descendant = (
+        b"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /X /CIDSystemInfo << /Registry (Adobe) /Ordering "
+    )
+    descendant += (
+        b"(Identity) /Supplement 0 >> /FontDescriptor << /Type /FontDescriptor /FontName /X /Flags 4 >> >>"
+    )
+    font = b"/Type0 /BaseFont /X /Encoding /Identity-H /DescendantFonts [" + descendant + b"] >>"
+    (tmp_path / "b.pdf").write_bytes(data.replace(b"/Type1 /BaseFont /Helvetica >>", font))
+    with_letters, without = ([*read_pdf("u", tmp_path / name)] for name in ("a.pdf", "b.pdf"))
+    assert len(with_letters) == 1
+    reasons = [it.reason for it in without if isinstance(it, Unread)]
+    assert reasons == ["page 1 has text in fonts that do not name their letters; run OCR"]

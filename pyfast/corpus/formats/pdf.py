@@ -51,6 +51,7 @@ _UPRIGHT = 0.1
 _LIGHT = 0x80
 _NOT_SHOWN = 0x22  # the flags of annotations that are hidden, or not shown on a screen
 _NEAR_FIELD = 150.0
+_SAMPLED, _MOST_UNKNOWN = 16, 0.1
 _NUMBERS = re.compile(r"\d+")
 # Letters with single spaces between them
 _SPACED = re.compile(r"(?<!\S)[^\W_](?: [^\W_]){3,}(?!\S)")
@@ -86,12 +87,14 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
         marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
         raw: list[str] = []
         lines: list[list[_Line]] = []
+        unknown: list[int] = []
         for number in range(len(pdf)):
             page = pdf[number]
             text = page.get_textpage()
             characters = _Characters(text, _filled_in(page))
             raw.append(_LINE_END.sub("\n", characters.text()))
             lines.append([] if marks else characters.lines())
+            unknown += [number + 1] if characters.are_unknown() else []
             text.close()
             page.close()
         title = title_of(path, without_controls(pdf.get_metadata_value("Title")))
@@ -101,13 +104,15 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     pages = [_joined(page, known) for page in _joined_pages(raw)]
     if not any(pages):
         raise InputError(f"{path}: no text was found (pages: {len(pages)}); if the pages are scans, run OCR first")
-    empty = [number for number, page in enumerate(pages, 1) if not page]
+    empty = [number for number, page in enumerate(pages, 1) if not page and number not in unknown]
     marks = marks or _headings_of(lines)
     starts, headings = _headings(pages, [(level, _joined(mark, known), page) for level, mark, page in marks])
     if is_xfa:
         yield Unread(path, "the form in this file (XFA) was not read; print it as a PDF")
     if empty:
-        yield Unread(path, _without_text(empty))
+        yield Unread(path, f"{_pages(empty)} no text (scanned?)")
+    if unknown:
+        yield Unread(path, f"{_pages(unknown)} text in fonts that do not name their letters; run OCR")
     yield TextDocument(uri, title, _BETWEEN.join(pages), outline=Outline(headings=headings, pages=starts))
 
 
@@ -218,13 +223,13 @@ def _goes_on(before: str, left: str) -> bool:
     return compound or "://" in attached or "@" in attached or attached.startswith("www.")
 
 
-def _without_text(pages: list[int]) -> str:
-    """Name pages by their numbers: ``pages 2-3, 7 have no text (scanned?)``."""
+def _pages(pages: list[int]) -> str:
+    """Name pages by their numbers: ``pages 2-3, 7 have``."""
     # In a run of pages, each page and its place in the list grow together.
     groups = groupby(enumerate(pages), key=lambda it: it[1] - it[0])
     runs = [[page for _, page in group] for _, group in groups]
     named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-    return f"pages {named} have no text (scanned?)" if len(pages) > 1 else f"page {named} has no text (scanned?)"
+    return f"pages {named} have" if len(pages) > 1 else f"page {named} has"
 
 
 def _headings(
@@ -467,6 +472,17 @@ class _Characters:
                 size = 0
             lines.append(_Line(self._with_powers(start, text), size, bold))
         return lines
+
+    def are_unknown(self) -> bool:
+        """Whether many of the characters are glyphs of which the file does not say what letters they are."""
+        many = self._pdfium.FPDFText_CountChars(self._page)
+        for step in (_SAMPLED, 1):
+            wrong = [
+                at for at in range(0, many, step) if self._pdfium.FPDFText_HasUnicodeMapError(self._page, at) == 1
+            ]
+            if len(wrong) * step <= _MOST_UNKNOWN * many:
+                return False
+        return True
 
     def _index(self, place: int) -> int:
         place += bisect_right(self._removed, place)
