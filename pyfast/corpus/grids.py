@@ -330,6 +330,10 @@ def _single_cells(parts: TableParts) -> tuple[int, ...]:
         The places of these rows in `rows`, notes at the end included. Nothing if it is not certain.
     """
     rows, single, groups, in_totals = parts.rows, list[int](), list[list[str]](), False
+    if not parts.header:
+        gaps = [False, *(number > above + 1 for above, number in pairwise(parts.numbers))]
+        spread = [it for row, gap in zip(rows, gaps, strict=False) for it in ([(), row] if gap else [row])]
+        return tuple(at for at, row in enumerate(rows) if len(row) == 1) if _has_titles(spread) else ()
     if len(parts.header) < 3 or parts.foot or not rows or any(rows[0][1:]):
         return ()
     for at, row in enumerate(rows):
@@ -440,7 +444,7 @@ def table_parts(grid: Grid) -> TableParts:
     cells = grid.cells
     captions, first = _captions(grid)
     above = cells[first : first + MOST_ABOVE]
-    if grid.header_rows is None and (_is_form(above) or _has_values(above)):
+    if grid.header_rows is None and (_is_form(above) or _has_values(above) or _has_titles(above)):
         grid = replace(grid, header_rows=first)
     index = 0 if grid.header_rows == first else _names_of_index(grid, first)
     if grid.header_rows is not None:
@@ -758,6 +762,19 @@ def _has_values(rows: Sequence[Sequence[str]]) -> bool:
         if row[at : at + 1] and row[at]
     ]
     return all(like) and len(like) > 1
+
+
+def _has_titles(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether rows are blocks of pairs, each with a title and an empty row above the next one."""
+    width = [_filled(row) for row in rows]
+    titles = [at for at, row in enumerate(rows) if width[at] == 1 and row[0]]
+    apart = all(width[at - 1] == 0 < width[at - 2] for at in titles[1:])
+    pairs = all(
+        many == 2 == width_of(row)
+        for at, (row, many) in enumerate(zip(rows, width, strict=True))
+        if many and at not in titles
+    )
+    return titles[:1] == [0] and len(titles) > 1 and apart and pairs and titles[-1] + 1 < len(rows)
 
 
 def _form(text: str) -> str:

@@ -633,3 +633,23 @@ def test_which_row_is_the_header(rows: str, header: str, kind: str, tmp_path: Pa
 
 def without_last(rows: list[list[str]]) -> list[list[str]]:
     return [row if row[-1] else row[:-1] for row in rows]
+
+
+@pytest.mark.parametrize("gap", [1, 2])
+def test_blocks_below_each_other_in_a_sheet(gap: int, tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    contacts = [["Office"], ["Phone", "+47 555 01"], ["Mail", "a@b.no"], [], ["Pilot"], ["Phone", "+47 555 02"]]
+    survey = [["Item", "Very", "Not"], ["Lamp", 12, 1], ["Stairs", 5, 7], *[[]] * gap]
+    survey += [["How often?"], ["Daily", 3], ["Weekly", 9]]
+    for name, rows in (("Contacts", contacts), ("Survey", survey)):
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.remove(book.worksheets[0])
+    book.save(tmp_path / "a.xlsx")
+    office, pilot, *asked = tables(tmp_path / "a.xlsx")
+    assert (office.section, office.header) == ("Contacts > Office", ())
+    assert office.rows == (("Phone", "+47 555 01"), ("Mail", "a@b.no"))
+    assert (pilot.section, pilot.header, pilot.rows) == ("Contacts > Pilot", (), (("Phone", "+47 555 02"),))
+    assert len(asked) == gap and asked[-1].rows[-2:] == (("Daily", "3"), ("Weekly", "9"))
+    assert asked[-1].header == (("How often?",) if gap > 1 else ("Item", "Very", "Not"))

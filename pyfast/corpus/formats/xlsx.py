@@ -347,6 +347,11 @@ def _has_header(sheet: Sheet, before: Sheet, path: Path) -> bool:
     if grids.is_only_header(header, rows):
         return True
     above = grids.parts_of_grid(*_grid(before, path)).header
+    # Far below, under a title, rows with fewer cells than that header cannot belong to it.
+    is_far = sheet.numbers[0] > before.numbers[-1] + 2 and sum(map(bool, sheet.rows[0])) == 1
+    widths = [sum(map(bool, row)) for row in sheet.rows][1:]
+    if is_far and len(widths) > 1 and min(widths) > 1 and max(map(len, sheet.rows)) < len(above):
+        return True
     return bool(caption) and grids.begins_table(caption, header, rows, above)
 
 
