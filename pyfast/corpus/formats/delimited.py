@@ -113,10 +113,8 @@ def _cuts(records: Sequence[_Record]) -> list[int]:
         titled = next((row[0] for row in rows[begin:end] if any(row)), "")
         is_titled = head == 1 or (head == 0 and title is not None)
         is_wider = 1 < len(before) < len(names) == min(map(grids.width_of, below), default=0) and all(names)
-        is_plate = names[:2] == ("", "1") and names[1:] == tuple(map(str, range(1, len(names))))  # of a laboratory
         if head < 2 and (
-            is_plate
-            or (is_wider and not any(map(grids.is_number, names)))
+            (is_wider and not any(map(grids.is_number, names)))
             or grids.is_only_header(names, below)
             or (is_titled and grids.begins_table(titled, names, below, before))
         ):
