@@ -77,6 +77,11 @@ def test_rows_of_earlier_versions_have_no_seconds(tmp_path: Path) -> None:
     assert journal.past(0)[2] == 0 and list(journal.past(0)[0].values()) == [Completion(*one) for one in said]
     journal.commit([completion_row(0, ("ab", n), CallError("no"), float(n)) for n in (2, 4, 3)], [])
     assert journal.past(0)[2] == 4 and len(journal.past(0)[0]) == 5
+    # Times that cannot be true, although their checksum is right: in microseconds, they would be infinite.
+    journal.commit(
+        [completion_row(0, ("ab", n), CallError("no"), wrong) for n, wrong in ((5, 1e308), (6, -1.0))], []
+    )
+    assert journal.past(0)[2] == 4 and len(journal.past(0)[0]) == 5
     journal.close()
 
 

@@ -157,6 +157,9 @@ def sound(entry: str, number: int) -> bool:
     return read_outcome(entry, number) is not None
 
 
+_MOST_SECONDS = 1e9  # Times are computed in microseconds, which must not overflow.
+
+
 def read_outcome(entry: str, number: int) -> tuple[Key, Outcome] | None:
     """Read the row of an LLM call, and return its key and its completion or error, or None if the row is damaged
     (it does not match its checksum)."""
@@ -184,6 +187,7 @@ def _read(entry: str, number: int) -> tuple[Key, Outcome, bool, float] | None:
         texts.append(outcome.finish_reason)
         counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
     sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
+    sound = sound and 0 <= seconds < _MOST_SECONDS
     return ((digest, nth), outcome, reused, seconds) if sound else None
 
 
