@@ -41,15 +41,15 @@ def answer(
     """Answer questions, or resume a run.
 
     Args:
-        questions: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow). Each line or row has `id` and `question`,
-            or `id` and `turns` for a conversation.
+        questions: A file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow). Each line or row has `question`, or
+            `turns` for a conversation, and preferably an `id`.
         run: The folder of the run; if it exists, the run resumes. Required, except with --dry-run.
         index: The folder of an index. Optional for systems that need none (see `pyfast systems`), such as direct.
         shared_updates: For subqrag: share the triples extracted for one question with all questions of the run.
         accept_duplicates: For --llm batch:MODEL@URL: accept a provider that does not list its batches, or does not
             store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Estimate LLM calls, tokens and price without answering anything.
-        based_on: With --dry-run: an earlier run of the system to estimate from.
+        based_on: With --dry-run: an earlier run of the same system to estimate from.
         prices: With --dry-run: a price list, to estimate the price.
     """
     import pyfast.api.answer

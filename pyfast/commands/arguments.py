@@ -14,7 +14,7 @@ import typer
 from pyfast.errors import InputError
 from pyfast.utils.options import Hardware, Option, Options, RunOptions, meanings, read_values, told
 
-IndexFolder = Annotated[Path, typer.Argument(help="An index built by `pyfast index`.")]
+IndexFolder = Annotated[Path, typer.Argument(help="The folder of an index, built by `pyfast index`.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="The folders of runs.", metavar="RUN...")]
 Limit = Annotated[int | None, typer.Option(min=1, max=10**9, help="Use only the first N questions or chunks.")]
@@ -22,8 +22,8 @@ _OPTIONS_FILE = Annotated[
     Path | None,
     typer.Option(
         "--options",
-        help="A TOML file with options that this command has, named like the fields of pyfast.RunOptions or, in"
-        " the tables sampling, cluster and hardware, like those of pyfast.Sampling, pyfast.Cluster and"
+        help="A TOML file with options of this command, named like the fields of pyfast.RunOptions or, in the"
+        " tables sampling, cluster and hardware, like those of pyfast.Sampling, pyfast.Cluster and"
         " pyfast.Hardware. The command line takes precedence.",
     ),
 ]
@@ -36,14 +36,13 @@ class LlmOptions(Options):
     llm_options: Annotated[
         Mapping[str, Any], Option(flag="--llm-option", typed=list[str] | None, read="values")
     ] = field(default_factory=dict)
-    """An option of the LLM, such as timeout_s=60. ROLE.NAME=VALUE is an option for the LLM of one role;
-    repeatable."""
+    """An option of the LLM, such as timeout_s=60, or ROLE.NAME=VALUE for the LLM of one role; repeatable."""
     budget: Annotated[Mapping[str, str] | None, Option(typed=list[str] | None, read="pairs")] = None
-    """A limit per question or chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
+    """A limit per question or text chunk, such as seconds=60 or tokens=20000, or for the whole run, such as
     run_tokens=1000000; repeatable. When a run reaches its limit, questions in progress still finish. serve, mcp
     and bench accept no run limits."""
     concurrency: Annotated[int | None, Option(min=1, max=65_536)] = None
-    """How many questions or chunks to process at once; by default 64, or 10,000 with a Batch API."""
+    """How many questions or text chunks to process at once; by default 64, or 10,000 with a Batch API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,9 @@ class Models(LlmOptions):
     llm: Annotated[Mapping[str, str], Option(typed=list[str], shown=("embedded",), read="models")] = field(
         default_factory=dict
     )
-    """The LLM: embedded, embedded:base, vllm:MODEL, llamacpp:PATH.gguf, transformers:FOLDER, openai:MODEL@URL,
-    batch:MODEL@URL, instant, or MODULE:NAME. ROLE=LLM chooses the LLM for the prompts of one role, such as
-    pick=vllm:MODEL; repeatable."""
+    """The LLM: embedded (a small model; embedded:base without its adapter), vllm:MODEL, llamacpp:PATH.gguf,
+    transformers:FOLDER, openai:MODEL@URL (a server), batch:MODEL@URL (a Batch API), instant (meaningless replies),
+    or MODULE:NAME. ROLE=LLM chooses the LLM for one role (purpose of prompts), such as pick=LLM; repeatable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +76,14 @@ class Searched(Options):
     """How passages are found in an index."""
 
     retriever: str = "bm25"
-    """The retriever, which finds passages: bm25 (bm25:k1=0.9,b=0.4), dense, sparse, late, hybrid
-    (hybrid:bm25+sparse), or MODULE:NAME."""
+    """The retriever, which finds passages: bm25 (by words; with other parameters bm25:k1=0.9,b=0.4), dense, sparse
+    or late (by a model's vectors), hybrid (several, such as hybrid:bm25+sparse), or MODULE:NAME."""
     rerank: str = "off"
-    """The reranker, which rescores the best passages: off, cross (cross:MODEL), late, both, http:URL#MODEL (a
-    model on a server), or MODULE:NAME."""
+    """The reranker, which rescores the best passages: off, cross (a cross-encoder; another one with cross:MODEL),
+    late (token vectors), both, http:URL#MODEL (a model on a server), or MODULE:NAME."""
     filter: list[str] | None = None
     """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (for
-    triples) or meta.author=Sagan|Drake. Repeatable: documents must meet all conditions."""
+    triples) or meta.author=Sagan|Drake (one of these); repeatable. Documents must meet all conditions."""
 
     def open(self, index: str | Path, hardware: Hardware) -> Any:
         """Open an index."""
@@ -132,8 +131,8 @@ class Scoring(Options):
     id=Nr; repeatable. The mappings that the run was started with still apply."""
     metrics: Annotated[list[str] | None, Option(flag="--metric")] = None
     """A metric by name, or MODULE:NAME; repeatable. Default: the metrics that the gold file names, plus evidence
-    if the file contains `supporting`. If the gold file names no metrics, the
-    default is em_f1 and evidence, or hits for conversations."""
+    if the file contains `supporting`. If it names none: em_f1 (exact match and F1) and evidence, or hits (of
+    ranked answers) for conversations."""
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None

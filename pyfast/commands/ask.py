@@ -38,7 +38,7 @@ def ask(
 
     Args:
         question: The question, in quotes.
-        as_json: Print the record, with its trace, as JSON.
+        as_json: Print the answer with its evidence and trace as JSON.
         verbose: Also print the LLM's raw replies.
     """
     import pyfast.api.answer

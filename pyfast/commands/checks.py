@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def check(
     system: str, *, index: Path | None = None, setting: Annotated[list[str] | None, Option(flag="--set")] = None
 ) -> None:
-    """Check that a system's runs can be resumed, and that it stays within its budgets and survives hostile
-    questions and unusable replies.
+    """Check that a system can resume its runs, stays within its budgets, and survives hostile questions and
+    unusable replies.
 
     Args:
         system: A system, or MODULE:NAME.

@@ -49,7 +49,7 @@ def evaluate(
     per_question: Path | None = None,
     judge: list[str] | None = None,
 ) -> None:
-    """Score the answers of runs, with a 95 % interval on every figure.
+    """Score the answers of runs, with a 95 % interval for every figure.
 
     Args:
         costs: Also show the mean LLM calls, tokens and seconds per question.
@@ -315,8 +315,9 @@ def evaluate_retrieval(
 
     Args:
         questions: JSON lines with `id`, `question` and `supporting` (the uris of the gold documents).
-        setting: A retrieval setting, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
-            retriever, ranking (list, graph_rank, bridge_rank), expand, rerank, pool. Default: BM25.
+        setting: Retrieval settings, such as "ranking=bridge_rank expand=on rerank=cross"; repeatable. Keys:
+            retriever, ranking (list: by the retriever; graph_rank, bridge_rank: by an evidence graph), expand (on,
+            off, or a retriever), rerank, pool (how many passages the retriever finds). Default: BM25.
         gold: JSON lines with `id` and `supporting`. Default: the `supporting` field of the questions or, if they
             have none, gold.jsonl in their folder.
         at: A value of k for recall@k and ndcg@k; repeatable.

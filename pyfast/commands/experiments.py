@@ -35,8 +35,8 @@ def experiment(
     baseline: str | None = None,
     list_plans: Annotated[bool, Option(flag="--list")] = False,
 ) -> None:
-    """Run systems on data sets with models, and write tables. To resume a stopped experiment, repeat the
-    command.
+    """Run systems on data sets with models, and write tables of the results. To resume a stopped experiment,
+    repeat the command.
 
     Args:
         plan: A TOML file, or the name of a plan: see --list.
@@ -44,7 +44,7 @@ def experiment(
         out: The folder of the experiment. If the folder exists, the experiment resumes.
         llm: An LLM to use instead of those in the plan, written as in `pyfast answer`; repeatable.
         limit: Ask only the first N questions of each data set.
-        latency: To measure the latency of each cell, let one client ask N questions one by one. 0: do not measure
+        latency: To measure each system's latency, let one client ask N questions one by one. 0: do not measure
             it.
         prices: A price list. If given, costs are also shown in money.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
@@ -126,7 +126,7 @@ def bench(
         system: A system that `pyfast systems` lists, or MODULE:NAME; repeatable.
         index: The folder of an index. Optional for systems that need none (see `pyfast systems`), such as direct.
         concurrency: How many questions the engine works on at once.
-        journal: Write a journal, as a run does.
+        journal: Store all LLM replies in a journal, as a run does.
         out: A folder for bench.json and bench.png.
         compare: An earlier bench.json to compare with.
         json: Print the result as JSON.

@@ -143,7 +143,7 @@ def exit_if_incomplete(unread: Iterable[Unread]) -> None:
         raise typer.Exit(2)
 
 
-app = typer.Typer(no_args_is_help=True, help="Add, update and delete the documents of an index.")
+app = typer.Typer(no_args_is_help=True, help="Change, summarize and list the documents of an index.")
 
 _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `pyfast index`.")]
 
@@ -160,8 +160,8 @@ def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
 @app.command()
 @with_options
 def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Replace documents with new versions that have the same uri, add new documents, and delete tables and other
-    parts that a file no longer contains."""
+    """Add documents, replace those with the same uri, and delete tables and other parts that a file no longer
+    contains."""
     from pyfast.api.index import update_documents
 
     _change(update_documents, index, sources, reading)
@@ -170,7 +170,7 @@ def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None
 @app.command()
 @with_options
 def sync(index: IndexFolder, sources: _Sources, *, dry_run: bool = False, reading: ReadingAgain) -> None:
-    """Add, replace and delete documents, so that the index matches the folders.
+    """Add, replace and delete documents, so that the index matches files and folders.
 
     Args:
         dry_run: Only print what would change.
@@ -239,8 +239,8 @@ def summarize(
 @app.command()
 @with_options
 def delete(index: IndexFolder, uris: list[str]) -> None:
-    """Delete documents. With the uri of a file, this also deletes its tables and other parts; with the uri of a
-    part, it deletes only that part.
+    """Delete documents. The uri of a file also deletes its tables and other parts; the uri of a part deletes only
+    that part.
 
     Args:
         uris: The uris of the documents, as they appear in evidence.
@@ -256,7 +256,7 @@ def compact(index: IndexFolder, *, erase: bool = False) -> None:
     """Merge all parts of an index into one, leaving out the deleted documents.
 
     Args:
-        erase: Also remove earlier commits, so that nothing in the index contains text of a deleted document.
+        erase: Also remove earlier versions, so that nothing in the index contains text of a deleted document.
     """
     import pyfast.api.index
 

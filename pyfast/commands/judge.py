@@ -58,15 +58,15 @@ def questions(
     tasks: Annotated[int, Option(min=1)] = 5,
     per_task: Annotated[int, Option(flag="--questions", min=1)] = 10,
 ) -> None:
-    """Let an LLM write questions about a corpus as a whole, without gold answers, for `pyfast judge`.
+    """Let an LLM write questions about a corpus as a whole, for runs that `pyfast judge` compares.
 
     Args:
         out: The question file to write, in JSON lines.
         run: The folder of the run. To resume a stopped run, repeat the command.
         llm: The LLM that writes the questions, as in `pyfast answer`.
         users: How many users the LLM invents.
-        tasks: How many tasks each user has.
-        per_task: How many questions each task has.
+        tasks: How many tasks the LLM invents for each user.
+        per_task: How many questions the LLM writes for each task.
     """
     from pyfast.api.open_questions import write_questions
 

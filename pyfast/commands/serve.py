@@ -40,7 +40,7 @@ def serve(
     holds the API keys.
 
     Args:
-        index: An index, or NAME=INDEX; repeatable. Requests without an index use the first one.
+        index: An index, or NAME=INDEX; repeatable. Requests that name no index use the first one.
         system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
         host: The address on which the server listens. If other machines can reach it, set PYFAST_API_KEYS.

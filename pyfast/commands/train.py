@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Train a system's models.")
 
-_Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors.")]
+_Model = Annotated[Path, typer.Option(help="The folder of a language model in safetensors format.")]
 _Out = Annotated[Path, typer.Option(help="The folder for the trained model; if it exists, the training resumes.")]
 
 
@@ -61,9 +61,9 @@ def hseq_iterator(
     """Train the hseq iterator on questions with gold answers, and write the adapter to OUT/adapter.
 
     Args:
-        sources: QUESTIONS=INDEX: questions with gold answers, and their index.
+        sources: A file of questions with gold answers, and their index, as QUESTIONS=INDEX.
         setting: An hseq setting that later runs will use, as NAME=VALUE; repeatable.
-        head: With --set guidance=head: the LLM that writes the guidance, as in `pyfast answer`.
+        head: With --set guidance=head: the LLM that writes the plan for picking segments, as in `pyfast answer`.
         estimate: Estimate time and memory without training.
     """
     from pyfast.api.training import estimate_hseq_iterator, train_hseq_iterator
@@ -91,8 +91,8 @@ def distill(
     """Train a model (LoRA) on the prompts and replies of correctly answered questions in finished runs.
 
     Args:
-        model: The folder of the model to train, in safetensors. Without it, the command only writes the
-            examples.
+        model: The folder of the model to train, in safetensors format. Without --model, the command only
+            writes the examples.
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.
         not_in: A file of test questions or their gold answers, none of which may be in the runs; repeatable.
     """

@@ -60,13 +60,13 @@ class Settings(n2n.Settings):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="Above 0, the LLM writes the first answer a second time, at this temperature, to see whether "
-        "the two agree. 0: only one answer.",
+        description="Above 0, the LLM writes the first answer a second time, at this temperature. If the two"
+        " agree, pyfast is more confident. 0: only one answer.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),
         description="The systems that can answer an uncertain question next, in this order. Use `rag` only if"
-        " the role `draft` has its own model, because `rag` reads the same passages again.",
+        " the first answer has its own model (the role `draft`), because `rag` reads the same passages again.",
     )
     sure: float = Field(
         default=0.54,
@@ -78,8 +78,10 @@ class Settings(n2n.Settings):
     )
     weights: Annotated[Weights, BeforeValidator(_listed)] = Field(
         default=(-0.359, 0.137, 0.0, 0.344, 0.834, -0.091),
-        description="The weights of the confidence: bias, later, support, coverage, agreement and gap. `pyfast"
-        " train cascade` computes them from questions with gold answers.",
+        description="The weights of the confidence: bias, later (for a later system's answer), support and"
+        " coverage (the answer's and the question's words in the evidence), agreement (with other answers) and"
+        " gap (the lead of the best passage). `pyfast train cascade` computes them from questions with gold"
+        " answers.",
     )
     most_calls: int = Field(
         default=0,
@@ -258,6 +260,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (DRAFT, PLAN, EXTRACT, ANSWER, GUIDE, select_prompt(1, 1), head_prompt(1)),
-    summary="one search and a first answer; if it is uncertain, the question is passed on to `n2n` or others",
+    summary="a first answer from one search; if it is uncertain, the question is passed on to `n2n` or others",
     paper="pyfast's own. FrugalGPT (Chen et al. 2023) has a cascade of language models",
 )

@@ -80,6 +80,6 @@ SYSTEM = System(
     Settings,
     (COT, LONG_COT),
     needs_index=False,
-    summary="baseline: chain of thought, the LLM alone, without evidence",
+    summary="baseline: chain of thought by the LLM alone, without evidence",
     paper="a baseline of MTQA",
 )

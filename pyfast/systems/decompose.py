@@ -19,6 +19,6 @@ SYSTEM = System(
     n2n.answer,
     Settings,
     n2n.SYSTEM.prompts,
-    summary="baseline: `rag` for each hop of a plan, which is `n2n` without graphs",
+    summary="baseline: `n2n` without evidence graphs: the LLM plans searches, and reads what they find",
     paper="a baseline of N2N-GQA",
 )

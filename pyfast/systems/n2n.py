@@ -57,97 +57,98 @@ class Settings(system.Reading, system.Abstaining):
 
     decompose: bool = Field(
         default=True,
-        description="Let the LLM plan one to three hops. Off: there is a single hop, whose query is the question.",
+        description="Let the LLM plan one to three hops (searches that build on each other). Off: there is a"
+        " single hop, whose query is the question.",
         json_schema_extra={"paper": "Structured Query Planning"},
     )
     graph: bool = Field(
         default=True,
-        description="Build an evidence graph at each hop and at the end, and rank passages with it. Off: use the"
-        " retrieved list, up to `hop_max` or `final_max` passages and rows.",
+        description="Rank passages by an evidence graph, which connects those that share terms, at each hop but"
+        " the last and at the end. Off: keep the order of the search, up to `hop_max` or `final_max` passages"
+        " and rows.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )
     ranking: Rank = Field(
         default="bridge_rank",
-        description="The method that ranks the nodes of an evidence graph. `graph_rank` is the paper's method."
-        " `bridge_rank` is pyfast's own and finds more gold evidence.",
+        description="How an evidence graph ranks its nodes (passages and rows). `graph_rank`: by the paper's"
+        " method. `bridge_rank`: by pyfast's own, which finds more gold evidence.",
         json_schema_extra={"paper": "equation 1"},
     )
     expand: bool = Field(
         default=True,
-        description="Add passages from the whole corpus that share terms with the best passages of a pool, and"
-        " add to the final search a query with the names that the hops found. Always off with"
-        " `ranking=graph_rank`, which cannot use the added passages.",
+        description="Add to each evidence graph passages from the whole corpus that share terms with its best"
+        " passages, and to the final search a query with the names that the hops found. Off with"
+        " `ranking=graph_rank`, which would rank the added passages last.",
     )
     alpha: float = Field(
         default=0.85,
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="The balance in GraphRank between the semantic and the structural score. 1: no "
-        'structural score (the ablation "w/o GraphRank").',
+        description="The weight of the structural score in `graph_rank` is 1 - alpha. 1: no structural score"
+        ' ("w/o GraphRank").',
         json_schema_extra={"paper": "equation 1; Hyperparameter Settings"},
     )
     centrality: Centrality = Field(
         default="degree",
-        description="The structural score of GraphRank. `degree`, the weighted degree, is the paper's score."
-        " All others take more time, because they need the edges of the graph.",
+        description="The structural score in `graph_rank`: how central a node is in the graph. `degree`, the"
+        " weighted degree, is the paper's. The others take more time, because they need the graph's edges.",
         json_schema_extra={"paper": "equation 1"},
     )
     beta: float = Field(
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="The boost that the bridge-aware selector adds to a score in [0, 1]. The paper gives no "
-        "value.",
+        description="With several hops: what is added to the score (0 to 1) of the best table row and, unless it"
+        " contains a cell of this row, of the best text passage. The paper gives no value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
     hop_k: system.PassageCount = Field(
         default=20,
         ge=1,
-        description="Number of passages and rows retrieved for each query of a hop.",
+        description="Number of passages and rows retrieved per hop.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     hop_min: int = Field(
         default=5,
         ge=1,
         le=10_000,
-        description="Minimum number of nodes of a hop's graph after pruning.",
+        description="Minimum number of passages and rows kept from a hop. Up to `hop_max`, those with at least"
+        " the mean score are kept too.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     hop_max: int = Field(
         default=10,
         ge=1,
         le=10_000,
-        description="Maximum number of passages and rows that remain from a hop after pruning.",
+        description="Maximum number of passages and rows kept from a hop.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_k: system.PassageCount = Field(
         default=100,
         ge=1,
-        description="Number of passages and rows retrieved for the final answer, in addition to the hops'"
-        " passages.",
+        description="Number of passages and rows kept from the final search and all hops together.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_unique: int = Field(
         default=50,
         ge=1,
         le=10_000,
-        description="Maximum number of passages and rows, without duplicates, from which those for the final"
-        " answer are chosen.",
+        description="Maximum number of passages and rows from which those for the final answer are chosen.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_min: int = Field(
         default=12,
         ge=1,
         le=10_000,
-        description="Minimum number of nodes of the final graph after pruning. Only with `effort=paper`.",
+        description="Minimum number of passages and rows for the final answer. Only with `effort=paper`.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
     final_max: int = Field(
         default=25,
         ge=1,
         le=10_000,
-        description="Maximum number of passages and rows for the final answer, after pruning.",
+        description="Maximum number of passages and rows for the final answer.",
         json_schema_extra={"paper": "Hyperparameter Settings"},
     )
 
@@ -333,7 +334,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (PLAN, EXTRACT, ANSWER),
-    summary="a plan of hops; an evidence graph, ranked and pruned, at each hop and at the end; then the answer",
+    summary="the LLM plans searches (hops), evidence graphs rank what they find, and the LLM answers from it",
     paper="N2N-GQA: Noise-to-Narrative for Graph-Based Table-Text Question Answering Using LLMs",
     presets=PRESETS,
 )

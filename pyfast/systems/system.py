@@ -66,9 +66,9 @@ class Abstaining(Settings):
 
     abstain: bool = Field(
         default=True,
-        description="Allow the LLM to abstain if the evidence contains no answer. Off: the prompt asks for the"
-        " most likely answer, so the LLM abstains only by replying that there is none. Use `off` for benchmarks,"
-        " in which an abstention counts as wrong.",
+        description="Allow the LLM to abstain (to give no answer) if it finds none. Off: the prompt asks for the"
+        " most likely answer, so the LLM abstains only if it says even then that there is none. Use `off` for"
+        " benchmarks, in which an abstention counts as wrong.",
     )
 
 
@@ -110,9 +110,9 @@ class Sparing(Settings):
     effort: Effort = Field(
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
-        " allow. `auto`: at most as many, in order of expected evidence relative to length, until little evidence"
-        " is expected in the passages left out. A number N above 0: like `auto`, but the passages left out may"
-        " contain only 1/N as much evidence. With a larger N, the LLM reads more.",
+        " allow. `auto`: pyfast leaves out passages in which it expects little evidence for their length. A"
+        " number N above 0: like `auto`, but what is left out may contain only 1/N of the evidence that `auto`"
+        " may leave out. With a larger N, the LLM reads more.",
     )
 
 
@@ -134,8 +134,7 @@ class WithKnowledge(Abstaining):
 
     embedder: str = Field(
         default=DEFAULT,
-        description="The embedding model (sentence-transformers) that searches the knowledge graph: its name"
-        " or folder.",
+        description="The sentence-transformers model, by name or folder, for searching the knowledge graph.",
     )
 
 

@@ -182,8 +182,7 @@ class RunOptions(Options):
 
     `run.status.fall_backs` counts these fallbacks"""
     max_failures: Annotated[int | str | None, Option(typed=str | None)] = None
-    """The maximum number of questions or chunks that may fail before the run stops, or their share, such as
-    5%."""
+    """How many questions or text chunks may fail before the run stops: a number, or a share such as 5%."""
     reuse: Annotated[str | Path | Sequence[str | Path], Option(typed=list[Path] | None, read="several")] = ()
     """The folder of an earlier run whose LLM replies to identical requests are reused; repeatable.
 
@@ -209,9 +208,9 @@ class RunOptions(Options):
     accept_code: bool = False
     """Resume a run even if the code has changed since the run started; the answers may then differ.
 
-    This refers to the code of pyfast and of the system. run.toml then records both versions"""
+    This refers to the code of pyfast and of the system. run.toml then records the old and the new version"""
     retry_failed: bool = False
-    """Try the failed questions or chunks again."""
+    """Try the failed questions or text chunks again."""
 
     @property
     def reused(self) -> list[Path]:
@@ -287,13 +286,13 @@ class IndexOptions(Options):
     """The maximum number of characters that neighbouring passages of a split paragraph share. The shared text
     consists of whole sentences or, if no sentence fits, of the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: each word or number, even of a single character. characters: in addition, each
-    character of a script without spaces between words, such as Chinese or Thai."""
+    """What counts as a word. words: each run of letters and digits, even a single one alone. characters: in
+    addition, each character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
     """The language of the Snowball stemmer, which maps all forms of a word to one term. none: each form is a
     separate term."""
     stop_words: StopWords = "english"
-    """The words that searches ignore; use none for texts that are not English."""
+    """english: searches ignore frequent English words. none: no word is ignored, for texts in other languages."""
     accents: Accents = "fold"
     """fold: words with and without accents are the same term. keep: they are different terms."""
     memory: int = 2000
@@ -335,7 +334,8 @@ class Load(Options):
     """Open loop: the number of questions that arrive per second, even if earlier ones are not finished;
     repeatable."""
     arrivals: Literal["poisson", "gamma", "constant"] = "poisson"
-    """Open loop: the distribution of the gaps between consecutive questions."""
+    """Open loop: the gaps between questions. poisson: random, as from many users. gamma: as --burstiness says.
+    constant: all equal."""
     burstiness: float = 1.0
     """With --arrivals gamma: the shape of the distribution. Below 1, questions arrive in bursts.
 
@@ -455,9 +455,7 @@ class GraphConvqaOptions(TrainingOptions):
     paper."""
     memory: Literal["on", "off", "random"] = "on"
     """Which evidence from earlier turns replaces the worst-ranked evidence of a turn. on: the items most similar
-    to the query. random: random items. off: none.
-
-    The query consists of all questions and answers so far"""
+    to the conversation so far. random: random items. off: none."""
     memory_share: Annotated[float, Option(min=0, max=1)] = 1 / 3
     """The share of a turn's evidence that --memory may replace."""
     passages: Annotated[int, Option(min=1)] = 50
@@ -526,9 +524,7 @@ class HseqOptions(AdapterOptions):
 
     An example is one step of hseq"""
     max_positives: Annotated[int, Option(min=1)] = 4
-    """Maximum number of positives for a question.
-
-    Positives are the segments that the iterator learns to choose"""
+    """Maximum number of positives (segments that the iterator learns to choose) for a question."""
     lexical_weight: Annotated[float, Option(min=0, max=1)] = 0.3
     """Weight of positives that only share words with the question. 0: use no such positives."""
     verdict_weight: Annotated[float, Option(min=0.0)] = 1.0

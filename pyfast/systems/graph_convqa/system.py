@@ -47,7 +47,7 @@ class Settings(system.Settings):
     memory: Memory = Field(
         default="on",
         description="Which evidence from earlier turns replaces the worst-ranked evidence of a turn. `on`: the"
-        ' items nearest to the query. `random`: items drawn at random ("Rand Memory"). `off`: none.',
+        ' items most similar to the conversation so far. `random`: random items ("Rand Memory"). `off`: none.',
         json_schema_extra={"paper": "section 4.2, equation 2; table 2"},
     )
     memory_share: float = Field(
@@ -60,8 +60,8 @@ class Settings(system.Settings):
     )
     embedder: str = Field(
         default=DEFAULT,
-        description="The sentence-transformers model that finds the nearest items for `memory=on`: its name or"
-        " folder.",
+        description="The sentence-transformers model, by name or folder, that finds similar items for"
+        " `memory=on`.",
         json_schema_extra={"paper": "section 4.2"},
     )
     history: Literal["predicted", "gold"] = Field(
@@ -78,14 +78,14 @@ class Settings(system.Settings):
         default=20,
         ge=0,
         le=10_000,
-        description="Number of evidence items per turn: sentences, rows, infobox pairs, triples.",
+        description="Number of evidence items (sentences, table rows, infobox pairs or triples) per turn.",
         json_schema_extra={"paper": "section 4.1"},
     )
     nodes: int = Field(
         default=4096,
         ge=0,
         le=1_000_000,
-        description="Maximum number of nodes in a graph. The LLM's context window may limit it further.",
+        description="Maximum number of nodes in an evidence graph. The LLM's context window may limit it further.",
     )
 
     @model_validator(mode="after")
@@ -190,6 +190,6 @@ SYSTEM = system.System(
     Settings,
     (),
     requests={"answer": "answer"},
-    summary="a conversation over an evidence graph, whose node embeddings the LLM reads in place of tokens",
+    summary="for conversations: the LLM reads the node embeddings of an evidence graph in place of its text",
     paper="Integrating Large Language Models with Graph-based Reasoning for Conversational Question Answering",
 )

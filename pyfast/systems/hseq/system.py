@@ -57,14 +57,15 @@ class Settings(system.Sparing, system.Abstaining):
 
     iterator: Literal["llm", "lexical", "off"] = Field(
         default="llm",
-        description="How segments are picked. `llm`: by the LLM. `lexical`: by comparison with the question's"
-        " words, without an LLM. `off`: none are picked, and the evidence is the first window (LLM-only).",
+        description="How segments (paragraphs, table rows and so on) are picked as evidence. `llm`: by the LLM."
+        " `lexical`: by comparison with the question's words, without an LLM. `off`: none are picked, and the"
+        ' evidence is the first window ("LLM-only").',
         json_schema_extra={"paper": "algorithm 1; table 5"},
     )
     guidance: Literal["head", "template", "off"] = Field(
         default="head",
-        description="How the guidance (a plan that the LLM follows when it picks segments) is written. `head`: by"
-        " the head. `template`: a fixed text for each kind of question. `off`: no guidance.",
+        description="Where the guidance (a plan that the LLM follows when it picks segments) comes from. `head`:"
+        " an LLM (role `plan`). `template`: a fixed text for each kind of question. `off`: no guidance.",
         json_schema_extra={"paper": "section 3.5, A.3.3; table 5"},
     )
     window: int = Field(
@@ -78,22 +79,22 @@ class Settings(system.Sparing, system.Abstaining):
         default=3,
         ge=1,
         le=64,
-        description="Maximum number of segments picked per step, not larger than `window`.",
+        description="Maximum number of segments picked per step, at most `window`.",
         json_schema_extra={"paper": "algorithm 1; table 7"},
     )
     steps: int = Field(
         default=4,
         ge=1,
         le=1000,
-        description="Maximum number of steps of the iterator (T_max).",
+        description="Maximum number of steps (T_max).",
         json_schema_extra={"paper": "algorithm 1; table 7"},
     )
     min_steps: int = Field(
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps, even if the evidence is sufficient earlier (T_min), not"
-        " larger than `steps`.",
+        description="Minimum number of steps (T_min, at most `steps`), even if the evidence is sufficient"
+        " earlier.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
     threshold: float = Field(
@@ -108,14 +109,14 @@ class Settings(system.Sparing, system.Abstaining):
     prior: system.PassageCount = Field(
         default=48,
         ge=0,
-        description="Number of passages and rows from a search that the policy sees first. Then come other "
-        "segments of their documents (at most 1,024), and then all other segments, both in the order of `order`. "
-        "0: no search, as in the paper.",
+        description="Number of passages and rows from a search that are shown first. Then come other segments of"
+        " their documents (at most 1,024), then all others, each in the order of `order`. 0: no search, as in"
+        " the paper.",
     )
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="The order of segments (ρ), as a list of levels.",
+        description="How segments are ordered by level (ρ): levels separated by commas.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(
@@ -131,8 +132,8 @@ class Settings(system.Sparing, system.Abstaining):
         default=0,
         ge=0,
         le=1000,
-        description="Maximum number of additional steps (Δ) if the verifier finds a contradiction. It checks only"
-        " once. 0: no verifier.",
+        description="Maximum number of additional steps (Δ) if the verifier (role `judge`) finds that the"
+        " evidence contradicts itself or the first answer. 0: no verifier.",
         json_schema_extra={"paper": "section 3.5, A.3.5"},
     )
 
@@ -285,7 +286,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (GUIDE, select_prompt(1, 1), head_prompt(1), VERIFY),
-    summary="one policy that iterates over windows of one sequence of texts, tables and knowledge graphs",
+    summary="the LLM picks evidence from windows of texts, table rows and triples, until it is sufficient",
     paper="Hierarchical Sequence Iteration for Heterogeneous Question Answering",
     presets=PRESETS,
 )

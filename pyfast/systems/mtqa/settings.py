@@ -31,7 +31,7 @@ class Units(system.WithKnowledge):
 
     retrieval: bool = Field(
         default=True,
-        description='Retrieve knowledge units. Off: use no knowledge ("-RAG").',
+        description='Retrieve knowledge units (source texts with their triples). Off: the LLM gets none ("-RAG").',
         json_schema_extra={"paper": "equations 6 and 10; table 3"},
     )
     source_text: bool = Field(
@@ -48,27 +48,27 @@ class Units(system.WithKnowledge):
         default=3,
         ge=1,
         le=100,
-        description="Number of entities that each detailed keyword matches.",
+        description="Number of entities that match each detailed keyword (a name or term that the LLM writes).",
         json_schema_extra={"paper": "step 2"},
     )
     relations: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of keys (relations and themes) that each general keyword matches.",
+        description="Number of relations and themes that match each general keyword that the LLM writes.",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(
         default=10,
         ge=1,
         le=1000,
-        description="Number of knowledge units that each retrieval returns.",
+        description="Number of knowledge units (source texts with their triples) that each retrieval returns.",
         json_schema_extra={"paper": "step 2"},
     )
     long_answer: bool = Field(
         default=False,
-        description="Answer with the whole last summary, for open questions. Off: answer with the name,"
-        " number or phrase that the question asks for.",
+        description="Answer in several paragraphs, for open questions. Off: answer with the name, number or"
+        " phrase that the question asks for.",
         json_schema_extra={"paper": "algorithm 1; table 2"},
     )
 
@@ -87,8 +87,8 @@ class Thinking(Units):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="The LLM's temperature for thought nodes. Each node has its own seed. At 0, nodes that do"
-        " not see each other are identical.",
+        description="The LLM's temperature for thoughts (and, in `tot`, for their evaluation). Each has its own"
+        " seed. At 0, thoughts from the same prompt are identical.",
     )
 
 
@@ -107,27 +107,28 @@ class Settings(Thinking):
         default=3,
         ge=1,
         le=20,
-        description="Number of thought nodes in a column of the matrix (m).",
+        description="Number of thoughts in a column of the matrix (m).",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
     )
     columns: int = Field(
         default=4,
         ge=1,
         le=20,
-        description="Number of columns of the matrix (n). Each column ends with a summary node.",
+        description="Number of columns of the matrix (n). Each column ends with a summary.",
         json_schema_extra={"paper": "algorithm 1; figure 4"},
     )
     earlier_units: bool = Field(
         default=False,
-        description="Start a prompt with the knowledge units of an earlier prompt for the same question, even"
-        " those that were not retrieved for this prompt. The added text is at most as long as the prompt's own"
-        " units. The LLM reads more, but a server with a prefix cache computes less.",
+        description="Start a prompt with the knowledge units of an earlier prompt for the same question, even if"
+        " they were not retrieved for this prompt. The added text is at most as long as the prompt's own units."
+        " The LLM reads more, but a server with a prefix cache computes less.",
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
-        description="How much of a node the next node in its column sees: `uniform`, `gaussian`, `const-C`,"
-        " `vert-S`, `hor-S` or `vert&hor-S`. Replace C and S with numbers from 0 to 1, such as `const-0.5`. You"
-        " can also give (rows - 1) lists in JSON, each with one number per column.",
+        description="What share of a thought the next thought in its column sees. `const-C`: C everywhere."
+        " `vert-S`, `hor-S`, `vert&hor-S`: S, growing by S with each row, column, or both. `uniform`,"
+        " `gaussian`: random. C and S are numbers from 0 to 1, as in `const-0.5`. You can also give (rows - 1)"
+        " lists in JSON, each with one number per column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},
     )
     weights_seed: int = Field(
@@ -139,8 +140,8 @@ class Settings(Thinking):
     )
     communication: bool = Field(
         default=True,
-        description="Let a node see a part of the node above it in its column. Off: all weights are 0, as in a"
-        ' tree of thought ("-comm").',
+        description="Let a thought see a part of the thought above it in its column. Off: all weights are 0, as"
+        ' in a tree of thoughts ("-comm").',
         json_schema_extra={"paper": "step 4; table 3"},
     )
 

@@ -63,8 +63,7 @@ SYSTEM = system.System(
     Settings,
     (KEYWORDS, THOUGHT, SUMMARY, THOUGHT_ALONE, SUMMARY_ALONE),
     opens=system.opens,
-    summary="a matrix of thought over knowledge units, in which each cell passes a part of its text down "
-    "its column",
+    summary="a matrix of thoughts over knowledge units; each thought passes a part of its text down its column",
     paper="MTQA: Matrix of Thought for Enhanced Reasoning in Complex Question Answering",
     presets=PRESETS,
 )

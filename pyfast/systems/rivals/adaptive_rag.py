@@ -44,26 +44,26 @@ class Settings(system.Abstaining):
     k: system.PassageCount = Field(
         default=5,
         ge=1,
-        description="Number of passages and table rows retrieved for a question of class B.",
+        description="Number of passages and table rows retrieved for a question that needs one search (class B).",
         json_schema_extra={"paper": "5 in the authors' code"},
     )
     step_k: system.PassageCount = Field(
         default=6,
         ge=1,
-        description="Number of passages and table rows that each search for a question of class C adds.",
+        description="Number of passages and table rows that each search adds for a complex question (class C).",
         json_schema_extra={"paper": "6 in the authors' code"},
     )
     steps: int = Field(
         default=8,
         ge=1,
         le=100,
-        description="Maximum number of sentences for a question of class C, as in `ircot`.",
+        description="Maximum number of sentences of reasoning for a complex question (class C), as in `ircot`.",
     )
     paragraphs: int = Field(
         default=15,
         ge=1,
         le=10_000,
-        description="Maximum number of paragraphs and table rows to collect for a question of class C.",
+        description="Maximum number of paragraphs and table rows to collect for a complex question (class C).",
         json_schema_extra={"paper": "15 in the authors' code"},
     )
 
@@ -93,6 +93,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (CLASSIFY, DIRECT, ircot.SENTENCE, REASONED),
-    summary="a classifier sends a question to `direct`, to one search with a reader, or to `ircot`",
+    summary="the LLM decides whether a question needs no search (`direct`), one search, or several (`ircot`)",
     paper="Adaptive-RAG: Learning to Adapt Retrieval-Augmented Large Language Models through Question Complexity",
 )

@@ -55,17 +55,17 @@ class Settings(Units):
         default=2,
         ge=1,
         le=1000,
-        description="Number of knowledge units that an agent reads.",
+        description="Number of knowledge units that each agent reads.",
         json_schema_extra={"paper": "as much of the text as the context window has room for"},
     )
     order: Literal["forward", "backward"] = Field(
         default="forward",
-        description="The order in which the agents read. `forward`: the best knowledge units first.",
+        description="In which order the agents read the units. `forward`: best first. `backward`: best last.",
         json_schema_extra={"paper": "left to right, and right to left in the ablation"},
     )
     manager: bool = Field(
         default=True,
-        description="A manager answers from the last notes. Off: the last agent answers.",
+        description="Let a manager (one more LLM call) answer from the last notes. Off: the last agent answers.",
         json_schema_extra={"paper": "without the manager in the ablation"},
     )
 

@@ -77,14 +77,14 @@ class Settings(system.Abstaining):
 
     retrieve: Literal["unsure", "always", "never"] = Field(
         default="unsure",
-        description="The sentences that become queries. `unsure`: those that the LLM is unsure of. `always`: all. "
-        "`never`: none; the only search is the first, with the question as the query.",
+        description="Which sentences of the reasoning become queries. `unsure`: those that the LLM is unsure of."
+        " `always`: all. `never`: none; the only search is the first, with the question as the query.",
         json_schema_extra={"paper": "the threshold θ of the probability of a token: between 0 and 1, 1, and 0"},
     )
     query: Literal["masked", "questions", "sentence"] = Field(
         default="masked",
-        description="The query for a sentence. `masked`: the sentence without the words that the LLM is unsure "
-        "of. `questions`: a question that the LLM writes for each such part. `sentence`: all of it.",
+        description="The query for a sentence. `masked`: the sentence without the parts that the LLM is unsure"
+        " of. `questions`: one question per such part, written by the LLM. `sentence`: the whole sentence.",
         json_schema_extra={"paper": "implicit queries with the threshold β, explicit queries, and β = 0"},
     )
     k: system.PassageCount = Field(
@@ -97,7 +97,7 @@ class Settings(system.Abstaining):
         default=8,
         ge=1,
         le=100,
-        description="Maximum number of sentences. After the last of them, the LLM must answer.",
+        description="Maximum number of sentences of reasoning. After the last, the LLM must answer.",
     )
 
 
@@ -181,6 +181,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (LOOK_AHEAD, QUERY, CONCLUDE),
-    summary="sentences of reasoning; if the LLM is unsure of one, a search follows, and it rewrites the sentence",
+    summary="the LLM reasons sentence by sentence, and rewrites uncertain sentences after a search for them",
     paper="Active Retrieval Augmented Generation",
 )

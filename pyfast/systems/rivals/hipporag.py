@@ -54,8 +54,8 @@ class Settings(system.WithKnowledge):
 
     linking: Literal["triples", "phrases"] = Field(
         default="triples",
-        description="Which part of the graph to compare with the question. `triples`: facts, whose phrases become"
-        " seeds. `phrases`: the names of phrases.",
+        description="What is compared with the question to find the seeds, the phrases (entities) where PageRank"
+        " starts. `triples`: facts, whose phrases become seeds. `phrases`: the phrases themselves.",
         json_schema_extra={"paper": "query to triple, and query to node in the ablation"},
     )
     facts: int = Field(
@@ -67,40 +67,40 @@ class Settings(system.WithKnowledge):
     )
     recognition: bool = Field(
         default=True,
-        description="Let the LLM choose the facts that help. Off: keep all retrieved facts.",
+        description="Let the LLM choose the facts that help to answer. Off: keep all retrieved facts.",
         json_schema_extra={"paper": "recognition memory, and without filter in the ablation"},
     )
     phrases: int = Field(
         default=5,
         ge=1,
         le=1000,
-        description="Maximum number of seed phrases.",
+        description="Maximum number of phrases that become seeds.",
         json_schema_extra={"paper": "at most 5 phrase nodes"},
     )
     passage_nodes: bool = Field(
         default=True,
-        description="Make passages nodes of the graph. Off: the graph has only phrases, and the rank of a passage"
-        " is the sum of the ranks of its phrases.",
+        description="Include passages as nodes of the graph. Off: the graph has only phrases, and the rank of a"
+        " passage is the sum of the ranks of its phrases.",
         json_schema_extra={"paper": "dense-sparse integration, and without passage nodes in the ablation"},
     )
     seeds: system.PassageCount = Field(
         default=100,
         ge=1,
-        description="Number of seed passages, the best of a search.",
+        description="Number of passages, the best of a search, that are seeds too.",
         json_schema_extra={"paper": "all passages"},
     )
     passage_weight: float = Field(
         default=0.05,
         ge=0,
         le=100,
-        description="Seed weight of the best passage. The weight of a phrase is a cosine.",
+        description="Weight of the best passage as a seed; others weigh less. A phrase's weight is a cosine.",
         json_schema_extra={"paper": "the weight factor 0.05 of passage nodes"},
     )
     synonyms: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="Minimum cosine of the names of two phrases for an edge between them. 1: no such edges.",
+        description="Minimum cosine of a seed's and a phrase's name for an edge between them. 1: no such edges.",
         json_schema_extra={"paper": "the synonym threshold 0.8"},
     )
     damping: float = Field(
@@ -114,7 +114,7 @@ class Settings(system.WithKnowledge):
         default=2000,
         ge=1,
         le=1_000_000,
-        description="Maximum number of nodes around the seeds. Seeds and their synonyms are always kept.",
+        description="Maximum number of nodes around the seeds. Seeds and their synonyms are kept in any case.",
     )
     k: system.PassageCount = Field(
         default=5,
@@ -187,6 +187,6 @@ SYSTEM = system.System(
     Settings,
     (RECOGNISE, ANSWER),
     opens=system.opens,
-    summary="PageRank finds the passages to read in a graph of phrases and passages, starting from matching facts",
+    summary="PageRank in a graph of phrases and passages, started from matching facts, finds the passages to read",
     paper="From RAG to Memory: Non-Parametric Continual Learning for Large Language Models",
 )

@@ -54,7 +54,8 @@ class Settings(system.Abstaining):
         default=8,
         ge=0,
         le=100,
-        description="Maximum number of sentences. 0: one search with the question, and the reader (OneR).",
+        description="Maximum number of sentences of reasoning. 0: none, and only one search, with the question"
+        " (OneR).",
         json_schema_extra={"paper": "the maximum number of reasoning steps; the one-step retriever"},
     )
     paragraphs: int = Field(
@@ -67,8 +68,8 @@ class Settings(system.Abstaining):
     )
     reader: Literal["cot", "direct"] = Field(
         default="cot",
-        description="How the reader answers from the collected paragraphs. `cot`: after steps of reasoning."
-        " `direct`: at once.",
+        description="How the reader (the last LLM call) answers from the collected paragraphs. `cot`: after"
+        " steps of reasoning. `direct`: at once.",
         json_schema_extra={"paper": "the CoT reader and the direct reader"},
     )
 
@@ -128,6 +129,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (SENTENCE, REASONED, ANSWER),
-    summary="search and sentences of reasoning take turns; a reader answers from all collected paragraphs",
+    summary="search and sentences of reasoning take turns; then a reader answers from all collected paragraphs",
     paper="Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step Questions",
 )

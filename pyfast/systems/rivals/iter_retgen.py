@@ -33,8 +33,8 @@ class Settings(system.Abstaining):
     )
     reasoning: bool = Field(
         default=True,
-        description="Generate steps of reasoning and an answer, which both go into the next query. Off: generate "
-        "only an answer.",
+        description="Generate steps of reasoning and an answer, both of which go into the next query. Off:"
+        " generate only an answer.",
         json_schema_extra={"paper": "chain-of-thought prompting, or direct prompting"},
     )
 

@@ -35,8 +35,9 @@ class Settings(system.Abstaining):
 
     retrieval: Literal["collapsed", "traversal"] = Field(
         default="collapsed",
-        description="How to find nodes of the tree. `collapsed`: search all layers together. `traversal`: search "
-        "from the top layer down, among the children of the nodes found in the layer above.",
+        description="How to find nodes of the tree (passages and summaries). `collapsed`: search all layers"
+        " together. `traversal`: search from the top layer down, among the children of the nodes found in the"
+        " layer above.",
         json_schema_extra={"paper": "collapsed tree retrieval, and tree traversal retrieval"},
     )
     k: system.PassageCount = Field(
@@ -71,7 +72,7 @@ class Settings(system.Abstaining):
         default=100,
         ge=1,
         le=100,
-        description="Maximum number of layers to descend through.",
+        description="Maximum number of layers in which the descent finds nodes.",
         json_schema_extra={"paper": "the depth d, and the number of layers in the ablation"},
     )
 
@@ -184,6 +185,6 @@ SYSTEM = system.System(
     Settings,
     (ANSWER,),
     reads_summaries=True,
-    summary="a tree of summaries over the passages, whose layers are searched together",
+    summary="a tree of summaries over the passages; passages and summaries are searched together",
     paper="RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval",
 )

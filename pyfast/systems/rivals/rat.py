@@ -32,7 +32,8 @@ class Settings(Thinking):
     )
     query: Literal["thoughts", "question"] = Field(
         default="thoughts",
-        description="What the LLM bases a search's keywords on: the thoughts so far, or the question alone.",
+        description="What a search's keywords are for: the question and the thoughts so far, or the question"
+        " alone.",
         json_schema_extra={"paper": "retrieval by the question in the ablation"},
     )
 

@@ -37,14 +37,13 @@ class Settings(Thinking):
         default=4,
         ge=1,
         le=20,
-        description="Number of layers (n). Each ends with one thought that merges all others.",
+        description="Number of layers (n). Each ends with one thought that merges the layer's others.",
         json_schema_extra={"paper": "n in equation 12 of MTQA, whose matrix has 3 x 4 nodes"},
     )
     correction: Literal["node", "paragraph"] = Field(
         default="node",
-        description="The text that one search and one correction apply to. `node`: a whole thought. "
-        "`paragraph`: each of"
-        " its paragraphs, one after another.",
+        description="What the LLM corrects at a time, after a search for it. `node`: a whole thought."
+        " `paragraph`: each paragraph of a thought, one after another.",
         json_schema_extra={"paper": "node: equation 12 of MTQA; paragraph: the authors' code"},
     )
 
@@ -115,6 +114,6 @@ SYSTEM = system.System(
     Settings,
     (THOUGHT_ALONE, KEYWORDS, CORRECT, SUMMARY_ALONE),
     opens=system.opens,
-    summary="a tree of thoughts, whose nodes are corrected with knowledge units and joined in each layer",
+    summary="in each layer, the LLM writes several thoughts, corrects them with knowledge units, and merges them",
     paper="RATT: A Thought Structure for Coherent and Correct LLM Reasoning",
 )

@@ -73,7 +73,7 @@ class Settings(system.Abstaining):
         default=7,
         ge=1,
         le=50,
-        description="Maximum number of actions. After the last of them, the LLM must answer.",
+        description="Maximum number of actions. After the last, the LLM must answer.",
         json_schema_extra={"paper": "7 steps for HotpotQA, 5 for FEVER"},
     )
     k: system.PassageCount = Field(
@@ -88,8 +88,8 @@ class Settings(system.Abstaining):
     )
     format: Literal["json", "search_r1", "search_o1"] = Field(
         default="json",
-        description="How the LLM acts. `json`: by replies in JSON. `search_r1`, `search_o1`: by the tags with"
-        " which Search-R1 and Search-o1 models search, in one text that the LLM continues after each search.",
+        description="How the LLM writes its actions. `json`: as replies in JSON. `search_r1`, `search_o1`: with"
+        " the tags of Search-R1 and Search-o1 models, in one text that the LLM continues after each search.",
         json_schema_extra={"paper": "Search-R1; Search-o1"},
     )
     instructions: str = Field(
@@ -140,6 +140,6 @@ SYSTEM = system.System(
     Settings,
     (ACT, ACT_ALONE, CONCLUDE),
     requests={"turn": "answer"},
-    summary="an agent that thinks, searches, looks things up and finishes, in JSON or in the tags of tuned models",
+    summary="an agent that thinks, searches, looks things up and answers, in JSON or with tuned models' tags",
     paper="ReAct: Synergizing Reasoning and Acting in Language Models",
 )

@@ -67,7 +67,7 @@ class Settings(system.Abstaining):
         default=5,
         ge=1,
         le=20,
-        description="Maximum number of follow-up questions. After the last of them, the LLM must answer.",
+        description="Maximum number of follow-up questions. After the last, the LLM must answer.",
     )
     k: system.PassageCount = Field(
         default=5,
@@ -116,6 +116,6 @@ SYSTEM = system.System(
     answer,
     Settings,
     (FOLLOW_UP, EXTRACT, DIRECT, CONCLUDE),
-    summary="follow-up questions, one at a time, each with a search and an intermediate answer",
+    summary="the LLM asks follow-up questions, one at a time, each with a search and an intermediate answer",
     paper="Measuring and Narrowing the Compositionality Gap in Language Models",
 )

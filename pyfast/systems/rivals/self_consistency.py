@@ -32,7 +32,7 @@ class Settings(system.Abstaining):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="The temperature of the chains.",
+        description="The LLM's temperature for the chains of thought.",
         json_schema_extra={"paper": "temperature sampling, 0.7 for GPT-3"},
     )
     examples: int = Field(

@@ -84,7 +84,7 @@ class Settings(Thinking):
         default=5,
         ge=1,
         le=100,
-        description="Number of continuations of each kept thought (k).",
+        description="Number of continuations that the LLM writes for each kept thought (k).",
         json_schema_extra={"paper": "5 for creative writing"},
     )
     breadth: int = Field(
@@ -96,15 +96,15 @@ class Settings(Thinking):
     )
     evaluation: Literal["vote", "value"] = Field(
         default="vote",
-        description="How the LLM evaluates thoughts. `vote`: it chooses the best of all. `value`: it judges each"
-        " alone.",
+        description="How the LLM evaluates thoughts. `vote`: it chooses the best. `value`: it judges each by"
+        " itself.",
         json_schema_extra={"paper": "votes for creative writing, values for the game of 24"},
     )
     evaluations: int = Field(
         default=5,
         ge=1,
         le=100,
-        description="Number of votes per layer, or of values per thought.",
+        description="Number of votes per layer, or of judgements per thought.",
         json_schema_extra={"paper": "5 votes for creative writing, 3 values for the game of 24"},
     )
 
@@ -176,7 +176,7 @@ SYSTEM = system.System(
     Settings,
     (KEYWORDS, THOUGHT, THOUGHT_ALONE, VOTE, VALUE, CONCLUDE),
     opens=system.opens,
-    summary="a tree of thoughts: several continuations of the best thoughts, which the LLM evaluates",
+    summary="a tree of thoughts: the LLM continues the best thoughts in several ways, and evaluates the results",
     paper="Tree of Thoughts: Deliberate Problem Solving with Large Language Models",
     presets=PRESETS,
 )

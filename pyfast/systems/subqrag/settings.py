@@ -28,7 +28,7 @@ class Settings(system.WithKnowledge, system.Sparing):
     )
     rewrite: bool = Field(
         default=True,
-        description="Rewrite sub-questions with the answers to earlier sub-questions. Off: sub-questions stay"
+        description="Put the answers to earlier sub-questions into later ones. Off: sub-questions stay"
         ' unchanged, with references such as `#1` ("w/o Rewriting").',
         json_schema_extra={"paper": "section 2.2.2, equation 2; table 2"},
     )
@@ -40,7 +40,7 @@ class Settings(system.WithKnowledge, system.Sparing):
     )
     shared_updates: bool = Field(
         default=False,
-        description="Let all questions use the triples that any question extracts, as in the paper. Answers"
+        description="Share the triples extracted for one question with all questions, as in the paper. Answers"
         " then depend on the order in which questions run.",
         json_schema_extra={"paper": "section 2.3"},
     )
@@ -62,22 +62,22 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=4,
         ge=0,
         le=100,
-        description="Up to this many of the `k` facts are reserved for entities that the sub-question names."
-        " The rest are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
+        description="Maximum number of the `k` facts reserved for entities that the sub-question names. The"
+        " others are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(
         default=4,
         ge=1,
         le=10_000,
-        description="If a sub-question refers to several answers, it becomes one question per answer, up to this "
-        "maximum. The trace counts those that are left out. The paper uses 1, but in a knowledge graph, a "
-        "sub-question can have dozens of answers.",
+        description="If a sub-question refers to several earlier answers, it becomes one question per answer, up"
+        " to this maximum. The trace counts the rest. The paper uses 1, but in a knowledge graph, a sub-question"
+        " can have dozens of answers.",
         json_schema_extra={"paper": "section 2.2.2"},
     )
     sufficient: bool = Field(
         default=False,
-        description="Ask the LLM whether the facts suffice, before it answers from them. Use it with larger"
+        description="Ask the LLM whether the facts suffice before it answers from them. Recommended for larger"
         " models.",
         json_schema_extra={"paper": "section 2.3"},
     )

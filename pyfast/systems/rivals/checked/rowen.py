@@ -37,7 +37,7 @@ class Settings(system.Abstaining):
     consistency: Literal["languages", "models", "both"] = Field(
         default="languages",
         description="Which answers are compared: those in two languages, those of two models, or both. For"
-        " `models` and `both`, name a second model for the role `draft`.",
+        " `models` and `both`, give the role `draft` a second model.",
         json_schema_extra={"paper": "Rowen-CL, Rowen-CM and Rowen-Hybrid"},
     )
     wordings: int = Field(
@@ -66,13 +66,13 @@ class Settings(system.Abstaining):
         ge=0,
         le=100,
         description="A search corrects the answer if the share of agreeing answers is below this number. With"
-        " `both`, `model_weight` times the share of the models is added to the share of the languages.",
+        " `consistency=both`, the share is that between languages plus `model_weight` times that between models.",
         json_schema_extra={"paper": "the threshold of the consistency score"},
     )
     k: system.PassageCount = Field(
         default=5,
         ge=1,
-        description="Number of passages and table rows that correct an answer.",
+        description="Number of passages and table rows that the LLM reads to correct an answer.",
     )
 
 

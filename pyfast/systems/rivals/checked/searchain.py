@@ -87,16 +87,15 @@ class Settings(system.Abstaining):
 
     search: Literal["on", "verify", "complete", "off"] = Field(
         default="on",
-        description="The purpose of searches. `verify`: to correct the LLM's answers. `complete`: to find"
-        " answers that the LLM does not know. `on`: both. `off`: no searches, so the LLM answers from its first"
-        " chain.",
+        description="What searches are for. `verify`: to correct the LLM's answers. `complete`: to find answers"
+        " that the LLM does not know. `on`: both. `off`: no searches, so the LLM answers from its first chain.",
         json_schema_extra={"paper": "SearChain, without completion, without verification, without IR"},
     )
     rounds: int = Field(
         default=5,
         ge=1,
         le=50,
-        description="Maximum number of chains that the LLM writes.",
+        description="Maximum number of chains of queries that the LLM writes.",
         json_schema_extra={"paper": "5 rounds in the authors' code"},
     )
     k: system.PassageCount = Field(
@@ -158,7 +157,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (CHAIN, CHECK, CONCLUDE),
-    summary="a chain of queries with answers, which searches correct and complete",
+    summary="the LLM writes a chain of queries with answers, which searches correct and complete",
     paper="Search-in-the-Chain: Interactively Enhancing Large Language Models with Search for Knowledge-intensive"
     " Tasks",
 )

@@ -37,28 +37,29 @@ class Settings(system.WithKnowledge, system.Answering):
 
     mode: Literal["local", "global"] = Field(
         default="local",
-        description="What the LLM reads. `local`: the entities nearest to the question, and their relations,"
-        " reports and texts. `global`: all reports, for questions about the corpus as a whole.",
+        description="What the LLM reads. `local`: the entities nearest to the question, their relations and"
+        " texts, and reports on their communities. `global`: all reports, for questions about the corpus as a"
+        " whole.",
         json_schema_extra={"paper": "global is the paper's method; local is in the authors' code"},
     )
     level: int = Field(
         default=2,
         ge=0,
         le=100,
-        description="The level of communities whose reports are read. 0: the largest communities."
-        " Communities not divided down to this level are read too.",
+        description="The level of the communities whose reports are read. 0: the largest; higher levels: their"
+        " parts. Undivided communities above this level are read too.",
         json_schema_extra={"paper": "the conditions C0 to C3; 2 in the authors' code"},
     )
     read: Literal["reports", "texts"] = Field(
         default="reports",
-        description="What a global search reads. `texts`: all passages instead of reports.",
+        description="What a global search reads. `reports`: the reports on communities. `texts`: all passages.",
         json_schema_extra={"paper": "the conditions C0 to C3, and TS"},
     )
     tokens: int = Field(
         default=8000,
         ge=500,
         le=1_000_000,
-        description="Maximum number of tokens that the LLM reads per call. The context window may limit it"
+        description="Maximum number of tokens that the LLM reads per call. A small context window limits it"
         " further.",
         json_schema_extra={"paper": "8k tokens"},
     )
@@ -81,7 +82,7 @@ class Settings(system.WithKnowledge, system.Answering):
         default=0.15,
         ge=0,
         le=1,
-        description="Share of a local search's tokens that reports may use. Entities and relations use what"
+        description="Share of `tokens` that reports may use in a local search. Entities and relations use what"
         " remains after the shares of reports and texts.",
         json_schema_extra={"paper": "community_prop in the authors' code"},
     )
@@ -89,7 +90,7 @@ class Settings(system.WithKnowledge, system.Answering):
         default=0.5,
         ge=0,
         le=1,
-        description="Share of a local search's tokens that texts may use.",
+        description="Share of `tokens` that texts may use in a local search.",
         json_schema_extra={"paper": "text_unit_prop in the authors' code"},
     )
 
@@ -184,6 +185,6 @@ SYSTEM = system.System(
     Settings,
     (PARTIAL, CONCLUDE, ANSWER, LONG_ANSWER),
     opens=opens,
-    summary="reports on communities of a knowledge graph: those around certain entities, or all of them in parts",
+    summary="reports on communities of a knowledge graph: those on the question's entities, or all in parts",
     paper="From Local to Global: A Graph RAG Approach to Query-Focused Summarization",
 )

@@ -39,15 +39,15 @@ class Settings(system.WithKnowledge, system.Answering):
 
     mode: Literal["local", "global", "hybrid", "mix"] = Field(
         default="hybrid",
-        description="What to search. `local`: entities. `global`: relations. `hybrid`: both. `mix`: both, and "
-        "passages, with the question as the query.",
+        description="What to search. `local`: entities. `global`: relations. `hybrid`: both. `mix`: both, and"
+        " passages too, with the question as the query.",
         json_schema_extra={"paper": "dual-level retrieval; -High and -Low in the ablation"},
     )
     k: int = Field(
         default=60,
         ge=1,
         le=1000,
-        description="Number of entities, and number of relations, retrieved per search.",
+        description="Number of entities, and also of relations, retrieved per question.",
         json_schema_extra={"paper": "top_k in the authors' code"},
     )
     passages: Annotated[int, system.OF_PASSAGES] = Field(
@@ -67,21 +67,21 @@ class Settings(system.WithKnowledge, system.Answering):
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens for entities.",
+        description="Maximum number of tokens of the prompt that entities may use.",
         json_schema_extra={"paper": "max_token_for_local_context in the authors' code"},
     )
     relation_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens for relations.",
+        description="Maximum number of tokens of the prompt that relations may use.",
         json_schema_extra={"paper": "max_token_for_global_context in the authors' code"},
     )
     text_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens for source texts.",
+        description="Maximum number of tokens of the prompt that source texts may use.",
         json_schema_extra={"paper": "max_token_for_text_unit in the authors' code"},
     )
 
@@ -152,6 +152,6 @@ SYSTEM = system.System(
     Settings,
     (KEYWORDS, ANSWER, LONG_ANSWER),
     opens=system.opens,
-    summary="keywords at two levels lead to entities and relations of a graph, and to their source texts",
+    summary="keywords for details and for themes lead to entities and relations of a graph, and to their texts",
     paper="LightRAG: Simple and Fast Retrieval-Augmented Generation",
 )

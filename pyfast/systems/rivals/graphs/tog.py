@@ -37,7 +37,7 @@ class Settings(system.WithKnowledge):
         default=3,
         ge=1,
         le=20,
-        description="Number of paths to keep in each round, and of entities to start from (N).",
+        description="Number of paths to keep in each round, and of entities from which paths start (N).",
         json_schema_extra={"paper": "the width N of the beam, 3"},
     )
     depth: int = Field(
@@ -51,13 +51,13 @@ class Settings(system.WithKnowledge):
         default=20,
         ge=1,
         le=1000,
-        description="Maximum number of a relation's entities from which the LLM chooses, drawn at random if "
-        "there are more.",
+        description="Maximum number of entities considered per relation. If there are more, they are drawn at"
+        " random.",
         json_schema_extra={"paper": "20 in the authors' code"},
     )
     entities: Literal["chosen", "drawn"] = Field(
         default="chosen",
-        description="How to choose a relation's entities. `chosen`: by the LLM. `drawn`: at random.",
+        description="How a relation's entities are chosen. `chosen`: by the LLM. `drawn`: at random.",
         json_schema_extra={"paper": "ToG, and ToG-R"},
     )
 
@@ -177,6 +177,6 @@ SYSTEM = system.System(
     Settings,
     (KEYWORDS, RELATIONS, ENTITIES, VERDICT, DIRECT),
     opens=system.opens,
-    summary="a beam of paths in a graph, along relations and entities that the LLM chooses",
+    summary="a beam search for paths in a knowledge graph, along relations and entities that the LLM chooses",
     paper="Think-on-Graph: Deep and Responsible Reasoning of Large Language Model on Knowledge Graph",
 )

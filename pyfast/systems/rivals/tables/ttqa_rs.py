@@ -23,14 +23,13 @@ class Settings(system.Abstaining):
 
     summary: bool = Field(
         default=True,
-        description="Let the LLM first summarise the rows and texts, and then read the summary with each"
-        " question.",
+        description="Let the LLM first summarise the rows and texts, and read this summary when it answers.",
         json_schema_extra={"paper": "table-text summary, and without it in the ablation"},
     )
     breakdown: bool = Field(
         default=True,
-        description="Let the LLM break the question down. Off: it answers the question from the results of the"
-        " first search.",
+        description="Let the LLM break the question into a part for table rows and one for texts. Off: it"
+        " answers the question from the results of the first search.",
         json_schema_extra={"paper": "break-down prompting, and chain of thought alone"},
     )
     search: system.PassageCount = Field(
