@@ -50,7 +50,7 @@ def answer(
             store their metadata. If the run is killed, a batch may then be submitted and paid for twice.
         dry_run: Estimate LLM calls, tokens and price without answering anything.
         based_on: With --dry-run: an earlier run of the same system to estimate from.
-        prices: With --dry-run: a price list, to estimate the price.
+        prices: With --dry-run: a price list (TOML), to estimate the price.
     """
     import pyfast.api.answer
     import pyfast.api.estimate
@@ -129,10 +129,10 @@ def estimate(
 
     Args:
         questions: The number of questions, such as 1e8, or a question file.
-        based_on: An earlier run of the system to estimate from.
+        based_on: An earlier run of the same system to estimate from.
         system: The system; by default the system of the earlier run.
         workers: How many workers of a cluster will answer the questions.
-        prices: A price list that includes the model of --llm.
+        prices: A price list (TOML) that includes the model of --llm.
     """
     import pyfast.api.estimate
     from pyfast.engine import recorded_value

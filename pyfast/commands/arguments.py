@@ -76,10 +76,10 @@ class Searched(Options):
     """How passages are found in an index."""
 
     retriever: str = "bm25"
-    """The retriever, which finds passages: bm25 (by words; with other parameters bm25:k1=0.9,b=0.4), dense, sparse
+    """The retriever, which finds passages: bm25 (by words; bm25:k1=0.9,b=0.4 sets its parameters), dense, sparse
     or late (by a model's vectors), hybrid (several, such as hybrid:bm25+sparse), or MODULE:NAME."""
     rerank: str = "off"
-    """The reranker, which rescores the best passages: off, cross (a cross-encoder; another one with cross:MODEL),
+    """The reranker, which rescores the best passages: off, cross (a cross-encoder; cross:MODEL selects another),
     late (token vectors), both, http:URL#MODEL (a model on a server), or MODULE:NAME."""
     filter: list[str] | None = None
     """Search only documents that meet this condition, such as source=reports/*, level=table_row, time>=1990 (for
@@ -121,9 +121,9 @@ class Scoring(Options):
     """What the answers of runs are scored against, and how."""
 
     gold: Annotated[Path | tuple[Path, Mapping[str, str]] | None, Option(typed=Path | None)] = None
-    """A file with `id` and `answers` (for conversations, `id` and `turns`, each with `answers`), in JSON lines,
-    CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the same folder as the run's questions or, if there is
-    none, the question file itself."""
+    """A file with `id` (or `question`) and `answers` (for conversations, `turns`, each with `answers`), in JSON
+    lines, CSV, TSV, XLSX, Parquet or Arrow. Default: gold.jsonl in the same folder as the run's questions or, if
+    there is none, the question file itself."""
     columns: Annotated[Mapping[str, str] | None, Option(flag="--column", typed=list[str] | None, read="pairs")] = (
         None
     )
@@ -136,7 +136,7 @@ class Scoring(Options):
     figures: Annotated[Sequence[str], Option(flag="--figure", typed=list[str] | None, read="several")] = ()
     """A figure to report, such as em; repeatable. Default: all."""
     prices: Path | None = None
-    """A price list. If given, costs are also shown in money."""
+    """A price list (TOML), to show costs in money too."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

@@ -44,9 +44,8 @@ def experiment(
         out: The folder of the experiment. If the folder exists, the experiment resumes.
         llm: An LLM to use instead of those in the plan, written as in `pyfast answer`; repeatable.
         limit: Ask only the first N questions of each data set.
-        latency: To measure each system's latency, let one client ask N questions one by one. 0: do not measure
-            it.
-        prices: A price list. If given, costs are also shown in money.
+        latency: Measure the latency of each system with N questions, asked one by one. 0: do not measure it.
+        prices: A price list (TOML), to show costs in money too.
         compare: Compare each row of the table with the first row, or with the row that --baseline names.
         baseline: With --compare: the row to compare the others with; by default the first.
         list_plans: Show the plans that come with pyfast.

@@ -170,7 +170,7 @@ def update(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None
 @app.command()
 @with_options
 def sync(index: IndexFolder, sources: _Sources, *, dry_run: bool = False, reading: ReadingAgain) -> None:
-    """Add, replace and delete documents, so that the index matches files and folders.
+    """Add, replace and delete documents, so that the index matches the given files and folders.
 
     Args:
         dry_run: Only print what would change.

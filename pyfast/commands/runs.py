@@ -40,7 +40,7 @@ def status(
     Args:
         json: Print the status as JSON.
         prefix_cache: Estimate what a prefix cache of this many tokens would save.
-        prices: A price list. If given, the cost is also shown in money.
+        prices: A price list (TOML), to show the cost in money too.
     """
     from pyfast.api.run import Run
     from pyfast.evaluation.cost import listed

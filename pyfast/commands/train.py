@@ -118,8 +118,8 @@ def distill(
 @app.command()
 @with_options
 def cascade(runs: RunFolders, *, gold: Path | None = None, min_f1: float = 1.0) -> None:
-    """Fit cascade's confidence to runs with gold answers, and print the setting for later runs. The runs must have
-    used --set sure=1, which makes every system answer every question.
+    """Fit cascade's confidence to runs with gold answers, and print the setting `weights` for later runs. The runs
+    must have used --set sure=1, which makes every system answer every question.
 
     Args:
         gold: The gold answers, as in `pyfast evaluate`; by default those of the run's questions.

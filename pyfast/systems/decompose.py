@@ -19,6 +19,6 @@ SYSTEM = System(
     n2n.answer,
     Settings,
     n2n.SYSTEM.prompts,
-    summary="baseline: `n2n` without evidence graphs: the LLM plans searches, and reads what they find",
+    summary="baseline: `n2n` without evidence graphs; the LLM plans searches, and reads what they find",
     paper="a baseline of N2N-GQA",
 )

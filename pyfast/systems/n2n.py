@@ -63,9 +63,9 @@ class Settings(system.Reading, system.Abstaining):
     )
     graph: bool = Field(
         default=True,
-        description="Rank passages by an evidence graph, which connects those that share terms, at each hop but"
-        " the last and at the end. Off: keep the order of the search, up to `hop_max` or `final_max` passages"
-        " and rows.",
+        description="Rank passages by an evidence graph, which connects those that share terms: after each hop"
+        " except the last, and for the answer. Off: keep the order of the search, up to `hop_max` or `final_max`"
+        " passages and rows.",
         json_schema_extra={"paper": "Evidence Graphs as Dynamic Knowledge Structures"},
     )
     ranking: Rank = Field(
@@ -334,7 +334,7 @@ SYSTEM = system.System(
     answer,
     Settings,
     (PLAN, EXTRACT, ANSWER),
-    summary="the LLM plans searches (hops), evidence graphs rank what they find, and the LLM answers from it",
+    summary="the LLM plans searches (hops), evidence graphs rank the passages, and the LLM answers from the best",
     paper="N2N-GQA: Noise-to-Narrative for Graph-Based Table-Text Question Answering Using LLMs",
     presets=PRESETS,
 )

@@ -67,8 +67,8 @@ class Abstaining(Settings):
     abstain: bool = Field(
         default=True,
         description="Allow the LLM to abstain (to give no answer) if it finds none. Off: the prompt asks for the"
-        " most likely answer, so the LLM abstains only if it says even then that there is none. Use `off` for"
-        " benchmarks, in which an abstention counts as wrong.",
+        " most likely answer, so the LLM abstains only if it ignores this. Use `off` for benchmarks, in which an"
+        " abstention counts as wrong.",
     )
 
 

@@ -286,13 +286,13 @@ class IndexOptions(Options):
     """The maximum number of characters that neighbouring passages of a split paragraph share. The shared text
     consists of whole sentences or, if no sentence fits, of the last words of one."""
     tokenizer: Tokenizer = "words"
-    """What counts as a word. words: each run of letters and digits, even a single one alone. characters: in
+    """What counts as a word. words: each run of letters and digits, even a single character. characters: in
     addition, each character of a script without spaces between words, such as Chinese or Thai."""
     stemmer: str = "english"
     """The language of the Snowball stemmer, which maps all forms of a word to one term. none: each form is a
     separate term."""
     stop_words: StopWords = "english"
-    """english: searches ignore frequent English words. none: no word is ignored, for texts in other languages."""
+    """The words that searches ignore. english: frequent English words. none: no words, for other languages."""
     accents: Accents = "fold"
     """fold: words with and without accents are the same term. keep: they are different terms."""
     memory: int = 2000
@@ -354,7 +354,7 @@ class Load(Options):
     count: Annotated[int, Option(min=1)] = 200
     """Number of questions in each repetition.
 
-    `trace` replaces it with the number of arrival times. If you give fewer questions, they are repeated under
+    With `trace`, it is the number of arrival times. If you give fewer questions, they are repeated under
     different ids, so the LLM's prefix cache helps more than in real use"""
     warm_up: Annotated[int, Option(min=0)] = 20
     """Number of questions to ask first without measuring them."""

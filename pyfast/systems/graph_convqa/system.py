@@ -190,6 +190,6 @@ SYSTEM = system.System(
     Settings,
     (),
     requests={"answer": "answer"},
-    summary="for conversations: the LLM reads the node embeddings of an evidence graph in place of its text",
+    summary="for conversations: the LLM reads node embeddings of an evidence graph instead of text",
     paper="Integrating Large Language Models with Graph-based Reasoning for Conversational Question Answering",
 )

@@ -116,7 +116,7 @@ class Settings(system.Sparing, system.Abstaining):
     order: Annotated[tuple[Level, ...], BeforeValidator(_levels)] = Field(
         default=PRIORITY,
         min_length=1,
-        description="How segments are ordered by level (ρ): levels separated by commas.",
+        description="The order in which segments of different levels are shown (ρ): levels separated by commas.",
         json_schema_extra={"paper": "section 3.4, A.1"},
     )
     characters: int = Field(

@@ -55,7 +55,8 @@ class Units(system.WithKnowledge):
         default=3,
         ge=1,
         le=100,
-        description="Number of relations and themes that match each general keyword that the LLM writes.",
+        description="Number of relations and themes that match each general keyword (a theme that the LLM"
+        " writes).",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(
@@ -87,8 +88,8 @@ class Thinking(Units):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="The LLM's temperature for thoughts (and, in `tot`, for their evaluation). Each has its own"
-        " seed. At 0, thoughts from the same prompt are identical.",
+        description="The LLM's temperature for thoughts (in `tot`, also for their evaluation). Each thought has"
+        " its own seed. At 0, thoughts from the same prompt are identical.",
     )
 
 

@@ -61,7 +61,7 @@ class Settings(Units):
     order: Literal["forward", "backward"] = Field(
         default="forward",
         description="In which order the agents read the units. `forward`: best first. `backward`: best last.",
-        json_schema_extra={"paper": "left to right, and right to left in the ablation"},
+        json_schema_extra={"paper": "left to right; right to left in the ablation"},
     )
     manager: bool = Field(
         default=True,

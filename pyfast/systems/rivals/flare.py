@@ -79,7 +79,7 @@ class Settings(system.Abstaining):
         default="unsure",
         description="Which sentences of the reasoning become queries. `unsure`: those that the LLM is unsure of."
         " `always`: all. `never`: none; the only search is the first, with the question as the query.",
-        json_schema_extra={"paper": "the threshold θ of the probability of a token: between 0 and 1, 1, and 0"},
+        json_schema_extra={"paper": "the threshold θ of a token's probability: between 0 and 1, or 1, or 0"},
     )
     query: Literal["masked", "questions", "sentence"] = Field(
         default="masked",

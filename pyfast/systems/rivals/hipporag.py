@@ -56,7 +56,7 @@ class Settings(system.WithKnowledge):
         default="triples",
         description="What is compared with the question to find the seeds, the phrases (entities) where PageRank"
         " starts. `triples`: facts, whose phrases become seeds. `phrases`: the phrases themselves.",
-        json_schema_extra={"paper": "query to triple, and query to node in the ablation"},
+        json_schema_extra={"paper": "query to triple; query to node in the ablation"},
     )
     facts: int = Field(
         default=5,
@@ -68,7 +68,7 @@ class Settings(system.WithKnowledge):
     recognition: bool = Field(
         default=True,
         description="Let the LLM choose the facts that help to answer. Off: keep all retrieved facts.",
-        json_schema_extra={"paper": "recognition memory, and without filter in the ablation"},
+        json_schema_extra={"paper": "recognition memory; no filter in the ablation"},
     )
     phrases: int = Field(
         default=5,
@@ -81,7 +81,7 @@ class Settings(system.WithKnowledge):
         default=True,
         description="Include passages as nodes of the graph. Off: the graph has only phrases, and the rank of a"
         " passage is the sum of the ranks of its phrases.",
-        json_schema_extra={"paper": "dense-sparse integration, and without passage nodes in the ablation"},
+        json_schema_extra={"paper": "dense-sparse integration; no passage nodes in the ablation"},
     )
     seeds: system.PassageCount = Field(
         default=100,
@@ -93,14 +93,16 @@ class Settings(system.WithKnowledge):
         default=0.05,
         ge=0,
         le=100,
-        description="Weight of the best passage as a seed; others weigh less. A phrase's weight is a cosine.",
+        description="Weight of the best passage as a seed; others weigh less. A phrase's weight is its cosine to"
+        " the question, or that of its facts.",
         json_schema_extra={"paper": "the weight factor 0.05 of passage nodes"},
     )
     synonyms: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="Minimum cosine of a seed's and a phrase's name for an edge between them. 1: no such edges.",
+        description="Minimum cosine of the names of a seed and another phrase for an edge between them. 1: no"
+        " such edges.",
         json_schema_extra={"paper": "the synonym threshold 0.8"},
     )
     damping: float = Field(
@@ -114,7 +116,8 @@ class Settings(system.WithKnowledge):
         default=2000,
         ge=1,
         le=1_000_000,
-        description="Maximum number of nodes around the seeds. Seeds and their synonyms are kept in any case.",
+        description="Maximum number of nodes that PageRank uses around the seeds. Seeds and their synonyms are"
+        " always kept.",
     )
     k: system.PassageCount = Field(
         default=5,

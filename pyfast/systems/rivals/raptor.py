@@ -72,7 +72,7 @@ class Settings(system.Abstaining):
         default=100,
         ge=1,
         le=100,
-        description="Maximum number of layers in which the descent finds nodes.",
+        description="Maximum number of layers that the descent visits.",
         json_schema_extra={"paper": "the depth d, and the number of layers in the ablation"},
     )
 

@@ -48,7 +48,7 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=5,
         ge=1,
         le=100,
-        description="Number of facts retrieved per sub-question.",
+        description="Number of facts (triples that share a relation and an entity) retrieved per sub-question.",
         json_schema_extra={"paper": "equation 3; section 3.4"},
     )
     documents: Annotated[int, system.OF_PASSAGES] = Field(
@@ -62,8 +62,8 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=4,
         ge=0,
         le=100,
-        description="Maximum number of the `k` facts reserved for entities that the sub-question names. The"
-        " others are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
+        description="How many of the `k` facts, at most, are reserved for entities that the sub-question names."
+        " The others are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )
     branches: int = Field(

@@ -93,20 +93,20 @@ class Settings(system.Abstaining):
 
     retrieve: Literal["judged", "always"] = Field(
         default="judged",
-        description="When to search. `judged`: if the small model's answer shows the need. `always`: for every"
+        description="When to search. `judged`: if the small model's answer shows a need. `always`: for every"
         " question.",
-        json_schema_extra={"paper": "retrieval necessity judgment, and without it in the ablation"},
+        json_schema_extra={"paper": "retrieval necessity judgment; left out in the ablation"},
     )
     query: Literal["rewritten", "question"] = Field(
         default="rewritten",
         description="What to search for. `rewritten`: queries that the LLM writes from the question and the"
         " small model's answer. `question`: the question itself.",
-        json_schema_extra={"paper": "query rewriting, and without it in the ablation"},
+        json_schema_extra={"paper": "query rewriting; left out in the ablation"},
     )
     claim_filter: bool = Field(
         default=True,
         description="Leave out queries for claims of the small model that the LLM judges to be true.",
-        json_schema_extra={"paper": "claim-based query filter, and without it in the ablation"},
+        json_schema_extra={"paper": "claim-based query filter; left out in the ablation"},
     )
     k: system.PassageCount = Field(
         default=5,

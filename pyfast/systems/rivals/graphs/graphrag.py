@@ -46,8 +46,8 @@ class Settings(system.WithKnowledge, system.Answering):
         default=2,
         ge=0,
         le=100,
-        description="The level of the communities whose reports are read. 0: the largest; higher levels: their"
-        " parts. Undivided communities above this level are read too.",
+        description="The level of the communities whose reports are read: 0 for the largest, higher for their"
+        " parts. Communities that are not divided that far are read too.",
         json_schema_extra={"paper": "the conditions C0 to C3; 2 in the authors' code"},
     )
     read: Literal["reports", "texts"] = Field(
@@ -185,6 +185,6 @@ SYSTEM = system.System(
     Settings,
     (PARTIAL, CONCLUDE, ANSWER, LONG_ANSWER),
     opens=opens,
-    summary="reports on communities of a knowledge graph: those on the question's entities, or all in parts",
+    summary="reports on communities of a knowledge graph: those on the question's entities, or all, in parts",
     paper="From Local to Global: A Graph RAG Approach to Query-Focused Summarization",
 )

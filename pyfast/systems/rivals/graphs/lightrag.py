@@ -67,21 +67,21 @@ class Settings(system.WithKnowledge, system.Answering):
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of the prompt that entities may use.",
+        description="Maximum number of tokens for entities in the prompt.",
         json_schema_extra={"paper": "max_token_for_local_context in the authors' code"},
     )
     relation_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of the prompt that relations may use.",
+        description="Maximum number of tokens for relations in the prompt.",
         json_schema_extra={"paper": "max_token_for_global_context in the authors' code"},
     )
     text_tokens: int = Field(
         default=4000,
         ge=100,
         le=1_000_000,
-        description="Maximum number of tokens of the prompt that source texts may use.",
+        description="Maximum number of tokens for source texts in the prompt.",
         json_schema_extra={"paper": "max_token_for_text_unit in the authors' code"},
     )
 

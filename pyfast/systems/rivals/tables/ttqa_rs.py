@@ -24,7 +24,7 @@ class Settings(system.Abstaining):
     summary: bool = Field(
         default=True,
         description="Let the LLM first summarise the rows and texts, and read this summary when it answers.",
-        json_schema_extra={"paper": "table-text summary, and without it in the ablation"},
+        json_schema_extra={"paper": "table-text summary; left out in the ablation"},
     )
     breakdown: bool = Field(
         default=True,
