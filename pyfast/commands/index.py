@@ -151,7 +151,7 @@ _Sources = Annotated[list[Path], typer.Argument(help="Files or folders, as in `p
 @app.command()
 @with_options
 def add(index: IndexFolder, sources: _Sources, reading: ReadingAgain) -> None:
-    """Add documents. A process that has the index open does not see the change."""
+    """Add documents. A run that has the index open does not see the change; `pyfast serve` does."""
     from pyfast.api.index import add_documents
 
     _change(add_documents, index, sources, reading)
