@@ -80,8 +80,7 @@ class Settings(n2n.Settings):
         default=(-0.359, 0.137, 0.0, 0.344, 0.834, -0.091),
         description="The weights of the confidence: bias, later (for a later system's answer), support and"
         " coverage (the answer's and the question's words in the evidence), agreement (with other answers) and"
-        " gap (the lead of the best passage). `pyfast train cascade` computes them from questions with gold"
-        " answers.",
+        " gap (the lead of the best passage). `pyfast train cascade` computes them from gold answers.",
     )
     most_calls: int = Field(
         default=0,

@@ -60,8 +60,7 @@ class Settings(system.Settings):
     )
     embedder: str = Field(
         default=DEFAULT,
-        description="The sentence-transformers model, by name or folder, that finds similar items for"
-        " `memory=on`.",
+        description="The sentence-transformers model (name or folder) that finds similar items for `memory=on`.",
         json_schema_extra={"paper": "section 4.2"},
     )
     history: Literal["predicted", "gold"] = Field(

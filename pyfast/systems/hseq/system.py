@@ -93,8 +93,7 @@ class Settings(system.Sparing, system.Abstaining):
         default=1,
         ge=1,
         le=1000,
-        description="Minimum number of steps (T_min, at most `steps`), even if the evidence is sufficient"
-        " earlier.",
+        description="Minimum number of steps (T_min, at most `steps`), even if the evidence suffices earlier.",
         json_schema_extra={"paper": "algorithm 1; A.3.5"},
     )
     threshold: float = Field(
@@ -109,7 +108,7 @@ class Settings(system.Sparing, system.Abstaining):
     prior: system.PassageCount = Field(
         default=48,
         ge=0,
-        description="Number of passages and rows from a search that are shown first. Then come other segments of"
+        description="Number of passages and rows of a search that are shown first. Then come other segments of"
         " their documents (at most 1,024), then all others, each in the order of `order`. 0: no search, as in"
         " the paper.",
     )

@@ -48,15 +48,14 @@ class Units(system.WithKnowledge):
         default=3,
         ge=1,
         le=100,
-        description="Number of entities that match each detailed keyword (a name or term that the LLM writes).",
+        description="Number of entities that match each of the LLM's detailed keywords (names, dates and terms).",
         json_schema_extra={"paper": "step 2"},
     )
     relations: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of relations and themes that match each general keyword (a theme that the LLM"
-        " writes).",
+        description="Number of relations and themes that match each of the LLM's general keywords (themes).",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(

@@ -32,8 +32,8 @@ class Settings(Thinking):
     )
     query: Literal["thoughts", "question"] = Field(
         default="thoughts",
-        description="What the LLM derives a search's keywords from: the question and the thoughts so far, or the"
-        " question alone.",
+        description="The source of a search's keywords: the question with the thoughts so far, or the question"
+        " alone.",
         json_schema_extra={"paper": "retrieval by the question in the ablation"},
     )
 

@@ -96,8 +96,7 @@ class Settings(Thinking):
     )
     evaluation: Literal["vote", "value"] = Field(
         default="vote",
-        description="How the LLM evaluates thoughts. `vote`: it chooses the best. `value`: it judges each by"
-        " itself.",
+        description="How the LLM evaluates thoughts. `vote`: it chooses the best. `value`: it judges each alone.",
         json_schema_extra={"paper": "votes for creative writing, values for the game of 24"},
     )
     evaluations: int = Field(
