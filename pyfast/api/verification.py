@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pyfast.corpus.encode import other_than_digest
 from pyfast.engine.configuration import CONFIGURATION, ENGINE, FORMAT, Configuration, read_configuration
 from pyfast.engine.journal.journal import open_to_read, sound
+from pyfast.engine.journal.ledger import ledger_of
 from pyfast.engine.journal.prompt_store import KeptPrompts
 from pyfast.engine.questions import questions_in
 from pyfast.engine.record import STATES, digest
@@ -208,11 +209,13 @@ def _journal(folder: Path, described: Configuration, database: sqlite3.Connectio
         broken += not sound(entry, number)
     if broken:
         raise _DamageError(f"{broken} of {completions} completions were changed")
-    for number, state in database.execute("SELECT number, state FROM questions"):
+    for number, state, ledger in database.execute("SELECT number, state, ledger FROM questions"):
         ended += 1
         if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
             of = "" if total is None else f" of {total}"
             raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
+        if not ledger_of(ledger):
+            raise _DamageError(f"the record of what question {number} used was changed")
     prompts = KeptPrompts(database).check()
     kept = f", {counted(prompts, 'prompt')}" if prompts else ""
     return f"{counted(completions, 'completion')}, {counted(ended, 'question')} ended{kept}"

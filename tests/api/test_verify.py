@@ -111,6 +111,14 @@ HARM: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "another question's": (script("UPDATE completions SET question = 8 WHERE question = 7"), [JOURNAL]),
     "a digest": (script("UPDATE questions SET line = '0123456789abcdef' WHERE number = 3"), [ANSWERS]),
     "a question that is not there": (script("DELETE FROM questions WHERE number = 3"), [ANSWERS, TRACES]),
+    "the cost of a question": (
+        script("UPDATE questions SET ledger = substr(ledger, 1, 80) WHERE number = 3"),
+        [JOURNAL],
+    ),
+    "a negative cost": (
+        script("UPDATE questions SET ledger = replace(ledger, '_tokens\":', '_tokens\":-') WHERE number = 3"),
+        [JOURNAL],
+    ),
     "a state that is none": (script("UPDATE questions SET state = 'fine' WHERE number = 3"), [JOURNAL]),
     "a journal that is gone": (lambda run: (run / JOURNAL).unlink(), [JOURNAL, ANSWERS, TRACES]),
     "a view": (script("CREATE VIEW v AS SELECT 1"), [JOURNAL, ANSWERS, TRACES]),
