@@ -94,14 +94,14 @@ def read_question_records(
             _say(str(path), f"{made} of {count} questions have no `id`; pyfast makes one from the question's text")
         if several:
             what = 'each is read as one answer; write several answers as a JSON list, such as ["twelve", "12"]'
-            _say(str(path), f"gold answers that contain `;` or a line break: {several}; {what}")
+            _say(str(path), f"gold answers that contain `;`, `|` or a line break: {several}; {what}")
     for column in missing.values():
         raise InputError(f"{path}: there is no column {column!r}{did_you_mean(column, known)}")
 
 
 def _is_several(cell: str) -> bool:
     """Return whether a cell looks like several short answers, such as `zwölf; 12`."""
-    parts = [part.strip() for part in re.split(r"[;\n]", cell)]
+    parts = [part.strip() for part in re.split(r"[;|\n]", cell)]
     return sum(map(bool, parts)) > 1 and max(map(len, parts)) <= _LONGEST_PART
 
 

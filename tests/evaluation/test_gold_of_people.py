@@ -705,15 +705,17 @@ def test_what_is_said_of_ids_and_of_cells_with_several_answers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = "It left the harbour in the early morning of that day; nobody saw it"
-    cells = ["zwölf; 12", "90 Tage\n3 Monate", long, '["a; b", "c"]', ";", "one"]
+    cells = ["zwölf; 12", "90 Tage\n3 Monate", long, '["a; b", "c"]', ";", "Odda|Odda town", "one"]
     rows = [("" if number == 2 else number, f"Who {number}?", cell) for number, cell in enumerate(cells)]
     path = written(tmp_path / "q.csv", ("id", "question", "answers"), *rows)
-    assert len(list(read_questions(path))) == len(list(read_gold(path))) == 6
+    assert len(list(read_questions(path))) == len(list(read_gold(path))) == 7
     assert [message for message in caplog.messages if "made" in message or "makes" in message] == [
-        f"{path}: 1 of 6 questions have no `id`; pyfast makes one from the question's text"
+        f"{path}: 1 of 7 questions have no `id`; pyfast makes one from the question's text"
     ]
     said = [message for message in caplog.messages if "line break" in message]
-    assert len(said) == 1 and said[0].startswith(f"{path}: gold answers that contain `;` or a line break: 2; each")
+    assert len(said) == 1 and said[0].startswith(
+        f"{path}: gold answers that contain `;`, `|` or a line break: 3; each"
+    )
 
 
 def test_gold_without_answers_is_not_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
