@@ -308,7 +308,7 @@ class StoredOutline(NamedTuple):
         if self.outline.pages:
             metadata["page"] = bisect_right(self.outline.pages, place)
         if above := headings_above(self.headings, place + 1):
-            metadata["headings"] = [heading.text for heading in above]
+            metadata["headings"] = [heading.text for heading in above if heading.text]
         return metadata
 
 
@@ -321,6 +321,12 @@ def section_at(headings: Sequence[Heading], place: int, title: str) -> str:
     between them. A heading that repeats the title is left out.
     """
     return " > ".join(it.text for it in headings_above(headings, place) if it.text not in ("", title))
+
+
+def depth_within(headings: Sequence[Heading]) -> int:
+    """Return the depth of a new heading below the last one or, if that has no text and so only ends a section,
+    beside it."""
+    return min(headings[-1].depth + bool(headings[-1].text), 6) if headings else 2
 
 
 def headings_above(headings: Sequence[Heading], place: int) -> list[Heading]:

@@ -442,11 +442,14 @@ def _is_only_title(document: TextDocument, headings: Sequence[Heading]) -> bool:
     return bool(document.title.strip()) and not headings and not in_tables
 
 
-_NO_TABLE = re.compile(r"---|<!--| {0,3}\[(?://|comment)\]: |[ \t]*<(?!table\b)", re.IGNORECASE)
+_NO_TABLE = re.compile(
+    r"---| {0,3}(?:[-*_][ \t]*){3,}$|<!--| {0,3}\[(?://|comment)\]: |[ \t]*<(?!table\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def _is_table(text: str, start: int) -> bool:
-    """Whether the aside that begins at `start` is a table, and neither front matter nor a comment or tags."""
+    """Whether the aside that begins at `start` is a table, and no front matter, rule, comment or tag."""
     return not _NO_TABLE.match(text, start)
 
 

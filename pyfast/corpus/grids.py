@@ -28,6 +28,8 @@ MOST_ABOVE = 20
 """How many rows of a table are looked at to find its caption and its header"""
 MOST_CUT = 20_000
 """The maximum number of rows of a sheet or a file in which pyfast looks for the beginnings of further tables"""
+# What stands for a number that is missing, or nothing
+_MISSING = re.compile(r"|n\.?/?[ad]\.?|nan|none|null|nil|unknown|tb[acd]|[-\u2013\u2014.\u2026?*]+", re.IGNORECASE)
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
 # Signs that can name a column beside others; a dash and dots stand for a value that lacks
 _SIGN = re.compile(r"[#№%‰°<>$£€¥]+")
@@ -586,7 +588,9 @@ def _continues(grid: Grid, row: int) -> bool:
             return False
         if not under and not below[0]:  # units, above numbers only
             rows = (zip(below, it, strict=False) for it in grid.cells[row + 2 :])
-            return all(is_number(it) for name, it in chain.from_iterable(rows) if name and it)
+            return all(
+                is_number(it) for name, it in chain.from_iterable(rows) if name and not _MISSING.fullmatch(it)
+            )
         if under[:1] == [0]:  # Below an empty corner, a row that can only be a header has all names.
             first = int(not below[0])
             others = [it[first:] for it in grid.cells[row + 2 :]]
@@ -618,9 +622,9 @@ def is_number(text: str) -> bool:
 
 
 def has_numbers(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether one of the columns has numbers, and nothing else."""
-    columns = zip_longest(*rows, fillvalue="")
-    return any(any(column) and all(map(is_number, filter(None, column))) for column in columns)
+    """Whether one of the columns has only numbers, and marks such as `-` or `NaN` for missing ones."""
+    columns = ([it for it in column if not _MISSING.fullmatch(it)] for column in zip_longest(*rows, fillvalue=""))
+    return any(column and all(map(is_number, column)) for column in columns)
 
 
 def is_only_header(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
@@ -934,6 +938,13 @@ class Text:
         self.add(text)
         if self._size > start:
             self.headings.append(Heading(start, self._size, min(max(depth, 1), 6), " ".join(text.split())))
+
+    def end_section(self, depth: int) -> None:
+        """End the section of the last heading of this depth: what follows belongs to the section around it."""
+        if self.headings:
+            self._parts.append("\n")  # Tables that stand before it are in the section, tables behind it are not.
+            self._size += 1
+            self.headings.append(Heading(self._size - 1, self._size, depth, ""))
 
     def page(self) -> None:
         """Begin a page."""

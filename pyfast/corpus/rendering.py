@@ -38,11 +38,12 @@ TERMINAL = (
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_k][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]{1,3}[0-~]|[6-9=>cDEHMNOZ\\])"
 )
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
-# NUL, U+0002 (PDF libraries write it for a hyphen), DEL and noncharacters stand within words. The others separate
-# words. The first pattern matches every character of the second, and much faster.
-_MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe-\U0010ffff]")
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL, soft hyphens, word joiners, byte order marks and
+# noncharacters stand within words. The others separate words. The first pattern matches every character of the
+# second, and much faster.
+_MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\xad\u2060\ufeff\ufdd0-\ufdef\ufffe-\U0010ffff]")
 _NO_TEXT = re.compile(
-    f"({TERMINAL}|[\\x00\\x02\\x7f\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]"
+    f"({TERMINAL}|[\\x00\\x02\\x7f\\xad\\u2060\\ufeff\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]"
 )
 
 
@@ -149,8 +150,8 @@ def fold(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """Leave out control characters other than tab and line end, and noncharacters. A control character that
-    separates words becomes a space."""
+    """Leave out control characters other than tab and line end, soft hyphens and noncharacters. A control
+    character that separates words becomes a space."""
     return _NO_TEXT.sub(lambda found: "" if found[1] else " ", text) if _MAYBE_NO_TEXT.search(text) else text
 
 

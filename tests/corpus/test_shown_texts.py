@@ -343,13 +343,68 @@ def test_headings_and_lone_tags_of_html_in_markdown(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(f"{top}Grids.\n\n{box}{below}## Code\n\n{code}")
     assert lines(tmp_path / "a.md", tmp_path / "I") == [
         "fastgrid & co. Grids.",
-        "fastgrid & co. <summary>Times</summary>",
-        "fastgrid & co. Two seconds.",
+        "fastgrid & co > Times. Two seconds.",
         "fastgrid & co > Use. Call it.",
         "fastgrid & co > Empty",
         "fastgrid & co > Code. ```html <h1>Code</h1> </details> ```",
         "fastgrid & co > Code. `<h1>x</h1>` is code.",
     ]
+
+
+def test_a_summary_is_the_heading_of_its_details_and_of_nothing_else(tmp_path: Path) -> None:
+    opened = (
+        "<details>\n<summary><b>Fast</b> start</summary>\n\nRun it.\n\n<details><summary>On a Mac</summary>\n\n"
+    )
+    table = (
+        "<details>\n<summary>Limits</summary>\n\n<table><tr><th>Kind</th></tr><tr><td>files</td></tr></table>\n"
+    )
+    below = "</details>\n\n| A | B |\n|---|---|\n| 1 | 2 |\n\nLast.\n\n<details><p>No summary.</p></details>\n"
+    (tmp_path / "a.md").write_text(
+        f"# Tool\n\n{opened}Use brew.\n\n</details>\n\nThen wait.\n\n</details>\n{table}{below}"
+    )
+    assert lines(tmp_path / "a.md", tmp_path / "I") == [
+        "Tool > Fast start. Run it.",
+        "Tool > Fast start > On a Mac. Use brew.",
+        "Tool > Fast start. Then wait.",
+        "Tool. Last.",
+        "Tool. <details><p>No summary.</p></details>",
+        "Tool | Limits | Kind: files",
+        "Tool | A: 1 | B: 2",
+    ]
+    inside = "<summary>Cards?</summary><p>Visa.</p><ul><li>gold</li></ul>{}"
+    page = f"<h2>Pay</h2><details>{inside}</details>{{}}<p>After.</p>"
+    grids = (f"<table><tr><th>{name}</th></tr><tr><td>1</td></tr></table>" for name in "KV")
+    nested = "<details><summary><h3>Out</h3></summary><details><summary>In</summary>x</details>y</details>"
+    (tmp_path / "n.html").write_text(
+        page.format(*grids) + nested + "<h3>Sub</h3>z<details><summary>Empty</summary>"
+    )
+    assert lines(tmp_path / "n.html", tmp_path / "J") == [
+        "n > Pay > Cards?. Visa.",
+        "n > Pay > Cards?. - gold",
+        "n > Pay. After.",
+        "n > Pay > Out > In. x",
+        "n > Pay > Out. y",
+        "n > Pay > Sub. z",
+        "n > Pay > Sub > Empty",
+        "n | Pay > Cards? | K: 1",
+        "n | Pay | V: 1",
+    ]
+
+
+def test_rules_are_no_passages(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# A\n\n## Fees\n\nTen euros.\n\n---\n\n## None\n\n* * *\n\n___\n\n> ---\n\n- a\n"
+    )
+    assert lines(tmp_path / "a.md", tmp_path / "I") == ["A > Fees. Ten euros.", "A > None. > ---", "A > None. - a"]
+    (tmp_path / "b.md").write_text("One.\n\n***\n\nTwo.\n\n***not a rule***\n\n## Only\n\n- - -\n")
+    assert lines(tmp_path / "b.md", tmp_path / "J") == ["b. One.", "b. Two.", "b. not a rule", "b > Only"]
+
+
+def test_characters_that_nobody_sees_divide_no_word(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The infor\u00admation desk of sta\ufefftion Wi\u2060Fi, می\u200cخواهم.")
+    (tmp_path / "b.csv").write_text("Na\u00adme,City\nHan\u00adna,Odda\n")
+    assert lines(tmp_path / "a.txt", tmp_path / "I") == ["a. The information desk of station WiFi, می\u200cخواهم."]
+    assert lines(tmp_path / "b.csv", tmp_path / "J") == ["b | Name: Hanna | City: Odda"]
 
 
 def test_data_of_images_in_markdown(tmp_path: Path) -> None:

@@ -601,7 +601,9 @@ def test_three_header_rows_with_formats(tmp_path: Path, since_1904: bool) -> Non
         ("Ship,5 km|Heron,23|Otter,31", "Ship,5 km"),
         ("Rent,1200|Food,none|Total,1500", "Rent,1200"),  # not sure
         ("Ship,Length,Speed|,m,kn|Heron,31.5,12|Otter,12,9", "Ship,Length m,Speed kn"),
+        ("Ship,Length,Speed|,m,kn|Heron,31.5,NaN|Otter,-,<9|Gull,n/a,9", "Ship,Length m,Speed kn"),
         ("Ship,Port,Speed|,Odda,kn|Heron,Bonn,12|Otter,Odda,9", "Ship,Port,Speed"),
+        ("Ship,Wifi,Pool|,✓,✓|Heron,✓,-|Otter,-,✓", "Ship,Wifi,Pool"),
         ("Name:,Kaja,Date:,14.03.2025|Street:,Quay 4,City:,Odda", ""),
         ("Name:,Kaja,Date,Fee:|Ola:,Berg,1,2", "Name:,Kaja,Date,Fee:"),
     ],

@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from pyfast.corpus.documents import Document, Unread
+from pyfast.corpus.documents import Document, Unread, depth_within
 from pyfast.corpus.formats.drawings import fraction, grouped
 from pyfast.corpus.formats.files import guessed, not_text, refuse_binary
 from pyfast.corpus.grids import TableParts, Text, alternative, written
@@ -409,6 +409,7 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
     """Add the paragraphs, headings, lists and tables in an element to a text."""
     lines, listed = _Lines(), list[str]()
     lists: list[tuple[int, int, str]] = []  # the number of the last item, the step to the next one, and their form
+    summaries: dict[int, int] = {}  # the depth of the summary of each open `details`
     mark, tables = "", 0
 
     def flush() -> None:
@@ -432,9 +433,11 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
         if kind == "whole":
             flush()
             close_list()
-            if it.name in _HEADINGS or it.get("role") == "heading":
+            if it.name != "table":
                 level = str(it.get("aria-level", "2"))
                 depth = _HEADINGS.get(it.name) or (int(level) if level.isdecimal() else 2)
+                if it.name == "summary":
+                    depth = summaries.setdefault(id(it.parent), depth_within(text.headings))
                 text.heading(" ".join(_plain(it, lines.struck > 0).split()), depth)
                 continue
             tables += 1
@@ -448,7 +451,10 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
         lines.add(kind, it)
         if kind != "text" and it.name in _BLOCKS:
             flush()
-            if it.name == "pre":
+            if kind == "close" and id(it) in summaries:
+                close_list()
+                text.end_section(summaries[id(it)])
+            elif it.name == "pre":
                 lines.preformatted += 1 if kind == "open" else -1
             elif it.name in _LISTS:
                 if kind == "open":
@@ -472,10 +478,10 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
 
 
 def _is_whole(element: Any) -> bool:
-    """Whether an element is read as a whole: a heading, or a table that has data."""
+    """Whether an element is read as a whole: a heading, a summary, or a table that has data."""
     name = element.name
     said = element.get("role") == "heading" and name not in ("br", "sup")
-    return name in _HEADINGS or said or (name == "table" and not _is_layout(element))
+    return name in _HEADINGS or name == "summary" or said or (name == "table" and not _is_layout(element))
 
 
 def _numbering(element: Any) -> tuple[int, int, str]:

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 import pyfast.corpus.grids as grids
-from pyfast.corpus.documents import Document, Heading, Outline, TextDocument, Unread, filterable, noted
+from pyfast.corpus.documents import (
+    Document,
+    Heading,
+    Outline,
+    TextDocument,
+    Unread,
+    depth_within,
+    filterable,
+    noted,
+)
 from pyfast.corpus.formats.files import read_text, with_line_ends
 from pyfast.corpus.formats.html import tables_of_html
 from pyfast.corpus.rendering import APART, SHIFTS, struck, with_marks
@@ -38,9 +47,14 @@ _CONSTANTS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("fa
 _LINE_END = re.compile(r"\r\n?|\n")
 # A heading is a line that begins with #, or a line of = or - only, or HTML. Texts without one are not parsed.
 _MAYBE_HEADING = re.compile(
-    r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))|<h[1-6]\b", re.MULTILINE | re.IGNORECASE
+    r"(?:^|(?<=\r))[ ]{0,3}(?:\#|(?:=++|-++)[ \t]*+(?:[\r\n]|\Z))|<(?:h[1-6]|summary)\b",
+    re.MULTILINE | re.IGNORECASE,
 )
-_HTML_HEADING = re.compile(r"[ \t]*<h([1-6])\b[^<>]*>(.{1,2000}?)</h\1\s*>[ \t]*\n?", re.DOTALL | re.IGNORECASE)
+_HTML_HEADING = re.compile(
+    r"[ \t]*(?:(?:<details\b[^<>]*>\s*)?<(?:h([1-6])|summary)\b[^<>]*>(.{1,2000}?)</(?:h\1|summary)\s*>"
+    r"|</details\s*>)[ \t]*\n?",
+    re.DOTALL | re.IGNORECASE,
+)
 # Blocks of HTML in which no heading is one of the text
 _NO_HEADINGS = re.compile(r"<(?:!--|(?:t[dhr]|table|pre|style|script|textarea)\b)", re.IGNORECASE)
 # The line of dashes and bars below a table's header.
@@ -60,6 +74,7 @@ _NOT_READ = re.compile(
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
 )
 _MAYBE_NOT_READ = re.compile(rf"<(?:style|script)\b|^[ \t]*{_BLOCK}", re.IGNORECASE | re.MULTILINE)
+_MAYBE_RULE = re.compile(r"^[ ]{0,3}([-*_])(?:[ \t]*\1){2}", re.MULTILINE)
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
 # A link that leads nowhere, and to which nothing leads
@@ -138,10 +153,10 @@ def headings(text: str) -> list[Heading]:
 
 
 def _layout(text: str, start: int) -> tuple[list[Heading], list[_Table], list[_Place], list[_Place]]:
-    """Find the headings, the tables, the places of tables that are written in HTML, and those of comments, from
-    `start` on. What is inside lists and quotes does not count."""
+    """Find the headings, the tables, the places of tables that are written in HTML, and those of comments and
+    rules, from `start` on. What is inside lists and quotes does not count."""
     text = text[start:]
-    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK, _MAYBE_NOT_READ)
+    marks = (_MAYBE_HEADING, _MAYBE_TABLE, _HTML_TABLE, _NO_LINK, _MAYBE_NOT_READ, _MAYBE_RULE)
     if "<!--" not in text and not any(mark.search(text) for mark in marks):
         return [], [], [], []
     tokens, lines = _parser(tables=True).parse(text), _lines(text)
@@ -209,10 +224,12 @@ def _tables_in_html(tokens: list[Token], text: str, lines: list[int], shift: int
 
 
 def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[_Place]:
-    """The character offsets of comments that are blocks: in HTML, or as `[//]: # (not shown)`. Passages are shown
-    without those within a line."""
+    """The character offsets of rules such as `---`, and of comments that are blocks: in HTML, or as `[//]: # (not
+    shown)`. Passages are shown without those within a line."""
     found, code, done = list[tuple[int, int]](), [(0, 0)], 0
     for token in tokens:
+        if token.type == "hr" and token.map and not token.level:
+            found.append((lines[token.map[0]], lines[token.map[1]]))
         if token.type in ("html_block", "fence", "code_block") and token.map:
             begin, end = (lines[line] for line in token.map)
             code.append((begin, end))
@@ -256,17 +273,25 @@ def _surplus(line: str, width: int) -> list[str]:
 
 
 def _headings(tokens: list[Token], text: str, lines: list[int], shift: int) -> list[Heading]:
-    headings = []
+    headings, opened = list[Heading](), list[int]()  # `opened`: the depths of the summaries of open `details`
     for token, inline in pairwise([*tokens, *tokens[-1:]]):
         if token.level or not token.map:
             continue
         first, end = (lines[line] for line in token.map)
         if token.type == "heading_open":
             headings.append(Heading(first + shift, end + shift, int(token.tag[1:]), plain(inline.content)))
-        elif token.type == "html_block" and not _NO_HEADINGS.search(token.content):
+        elif token.type == "html_block":
+            is_data = _NO_HEADINGS.search(token.content)
             for found in _HTML_HEADING.finditer(text, first, end):
-                if said := " ".join(plain(found[2]).split()):
-                    headings.append(Heading(found.start() + shift, found.end() + shift, int(found[1]), said))
+                said = " ".join(plain(found[2] or "").split())
+                if said and not is_data:
+                    depth = int(found[1] or depth_within(headings))
+                    opened += [] if found[1] else [depth]
+                elif found[2] is None and opened:
+                    depth = opened.pop()
+                else:
+                    continue
+                headings.append(Heading(found.start() + shift, found.end() + shift, depth, said))
     return headings
 
 
