@@ -30,7 +30,7 @@ const std::vector<std::uint8_t>& word_characters() {
     return table;
 }
 
-// All but the blank and surrogates, which are not characters.
+// Every character except the blank. Surrogates are not characters.
 const std::vector<std::uint8_t>& separated_characters() {
     static const std::vector<std::uint8_t> table = [] {
         std::vector<std::uint8_t> made(0x110000, 1);

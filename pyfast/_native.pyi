@@ -150,7 +150,7 @@ def gatv2_backward(
     grad: _Features,
     wanted: tuple[bool, bool, bool],
     threads: int,
-) -> tuple[_Features, _Features, _Features]: ...  # by x_src, x_dst, att; empty where not wanted
+) -> tuple[_Features, _Features, _Features]: ...  # by x_src, x_dst, att; empty if not wanted
 def graph_rank(semantic: _Float32, structural: _Float32, pool_offsets: _Int64, alpha: float) -> _Float32: ...
 def hseq_check_subtree_ends(parent: _Integers, subtree_end: _Integers) -> None: ...
 def hseq_delete_segments(
@@ -206,7 +206,7 @@ _Memory: TypeAlias = tuple[int, int]
 _RaggedMemory: TypeAlias = tuple[_Memory, _Memory]
 # indptr, whether it is int64, indices, data, number of columns
 _ForwardMemory: TypeAlias = tuple[_Memory, bool, _Memory, bool, _Memory, int]
-_Bounds: TypeAlias = tuple[int, int, int]  # documents of a pool at most, their squares added up, entries at most
+_Bounds: TypeAlias = tuple[int, int, int]  # documents of the largest pool, sum of the pools' squares, all entries
 _Queue: TypeAlias = tuple[int, int, _Memory]  # stream, address of the status word, workspace
 _StreamMemory: TypeAlias = tuple[int, _Memory, _Memory, _Memory]  # size, order, tombstones: mask, live
 _CursorMemory: TypeAlias = tuple[_Memory, _RaggedMemory, _RaggedMemory]  # place, selected, priors
@@ -214,7 +214,7 @@ _CursorMemory: TypeAlias = tuple[_Memory, _RaggedMemory, _RaggedMemory]  # place
 _LayerMemory: TypeAlias = tuple[_Memory, _Memory, _Memory, _Memory, bool, _Memory, int, int]
 # negative_slope, self_loops, dropout, seed, mask
 _Settings: TypeAlias = tuple[float, bool, float, int, _Memory | None]
-_Gradients: TypeAlias = tuple[_Memory, _Memory, _Memory]  # by x_src, x_dst, att; empty where not wanted
+_Gradients: TypeAlias = tuple[_Memory, _Memory, _Memory]  # by x_src, x_dst, att; empty if not wanted
 
 class cuda:
     """The ops on a GPU: a submodule that exists only where they are built. Results are written to the

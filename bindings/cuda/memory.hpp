@@ -22,7 +22,7 @@ namespace py = pybind11;
 // (address, number of elements)
 using Memory = std::tuple<std::uintptr_t, std::size_t>;
 using RaggedMemory = std::tuple<Memory, Memory>;
-// X: (indptr, whether it has 64 bits, indices, whether they have, data, number of columns)
+// X: (indptr, whether it has 64 bits, indices, whether they have 64 bits, data, number of columns)
 using ForwardMemory = std::tuple<Memory, bool, Memory, bool, Memory, std::int64_t>;
 // (documents of the largest pool, the sum of the squares of all pools' documents, entries of all pools)
 using BoundNumbers = std::tuple<std::int64_t, std::int64_t, std::int64_t>;

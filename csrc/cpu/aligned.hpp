@@ -1,4 +1,4 @@
-// Vectors that begin at a cache line: a 64-byte register that is read from elsewhere needs two reads.
+// Vectors that begin at a cache line, because loading a 64-byte register from another address takes two reads.
 #pragma once
 
 #include <cstddef>

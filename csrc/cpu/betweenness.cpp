@@ -23,8 +23,8 @@ namespace pyfast {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t small_pool = 512;  // nodes of a pool that one thread handles
-constexpr double most_paths = 0x1p512;   // above this, numbers of paths need a scale
+constexpr std::size_t small_pool = 512;  // a pool of up to this many nodes is handled by one thread
+constexpr double most_paths = 0x1p512;   // larger numbers of paths are scaled down
 
 // The shortest paths from one source: the nodes in the order in which they are settled, and the edges on these
 // paths.
@@ -49,7 +49,7 @@ struct Workspace {
     std::vector<Found> found;
     Aligned<double> matrix;    // dense: n x padded lengths, infinite for pairs without an edge
     Aligned<double> reversed;  // dense: the same for the edges that lead to a node
-    Aligned<double> distance;  // dense: n x padded; otherwise from one source
+    Aligned<double> distance;  // dense: n x padded; otherwise the distances from one source
     Aligned<double> limit;
     Aligned<std::int64_t> place;
     std::vector<std::pair<double, std::int32_t>> heap;
@@ -182,7 +182,7 @@ void read_hops(Workspace& space, const PoolEdges& pool) {
 }
 
 // All distances of a dense pool. Returns false if an edge is so short, compared with the longest distance, that
-// adding it may change nothing: then distances do not give the order of two nodes.
+// adding it may change nothing: distances then do not tell which of two nodes comes first.
 bool all_distances(Workspace& space, const PoolEdges& pool) {
     const std::size_t n = pool.nodes();
     const std::size_t padded = rounded_up(n, lanes_of_doubles);
@@ -284,7 +284,7 @@ void find_paths(Workspace& space, const PoolEdges& pool, std::size_t source) {
     }
 }
 
-// A number that is scaled down by 2^(512 levels), to add it to larger ones.
+// `number` / 2^(512 levels), to be added to numbers with a larger scale.
 double lowered(double number, std::int32_t levels) {
     return levels == 0 ? number : levels == 1 ? number * 0x1p-512 : 0.0;
 }
@@ -329,11 +329,11 @@ void add_dependencies(Workspace& space) {
     }
 }
 
-// The same for one source, if all edges have length 1: breadth-first, and `to` has places in the order. Returns
-// false if the numbers of paths need a scale, and then adds nothing.
+// Does the same as find_paths and add_dependencies if all edges have length 1, by a breadth-first search. Here,
+// `to` has places in the order. Returns false, and adds nothing, if the numbers of paths need a scale.
 bool add_hops_source(Workspace& space, std::size_t n, std::size_t source) {
     space.found.assign(n, Found{0.0, -1, 0});
-    // One more entry than nodes, as in `to`: it takes writes that are never read.
+    // One more entry than nodes, as in `to`, for writes that are never read.
     space.paths.order.resize(n + 1);
     space.paths.begin.resize(n + 1);
     space.paths.to.resize(space.hop.size() + 1);
@@ -403,7 +403,7 @@ std::vector<std::int32_t> sources_of(std::size_t n, const BetweennessOptions& op
     return nodes;
 }
 
-// Some of the sources of a pool.
+// Some sources of a pool, which one thread handles.
 struct Task {
     std::size_t pool;
     std::size_t first;
@@ -411,7 +411,7 @@ struct Task {
     bool whole;  // whether they are all of the pool's sources
 };
 
-// A small pool is one task. A larger one is at most 64 tasks, for any number of threads.
+// A small pool is one task. A larger one is split into at most 64 tasks, however many threads there are.
 std::vector<Task> tasks_of(const Graphs& graphs, const BetweennessOptions& options) {
     std::vector<Task> tasks;
     for (std::size_t p = 0; p < graphs.size(); ++p) {

@@ -21,7 +21,7 @@ namespace {
 
 // documents that are scored together: their scores fit into the first-level cache
 constexpr std::int64_t window = 8192;
-constexpr std::int64_t group = 16;  // scores that are compared with the bar together
+constexpr std::int64_t group = 16;  // scores that are compared at once with the worst of the best
 
 struct Found {
     float score;
@@ -105,7 +105,7 @@ struct Column {
     }
 };
 
-// Puts a better one in the place of a heap's top, the worst of the best. This is faster than a pop and a push.
+// Replaces a heap's top, the worst of the best, by a better document. This is faster than a pop and a push.
 void replace_worst(std::vector<Found>& best, const Found& found) {
     std::size_t hole = 0;
     for (std::size_t child = 1; child < best.size(); child = 2 * hole + 1) {
@@ -124,7 +124,7 @@ struct Workspace {
     std::vector<Column> columns;
     std::vector<double> idf;        // of each term of the query
     std::vector<Found> best;        // a heap; its top is the worst of the best
-    std::vector<Column*> rarest;    // if pruning can pay, the columns, the largest idf first
+    std::vector<Column*> rarest;    // the columns by descending idf, if pruning can pay off
     std::vector<Found> candidates;  // of a window; their documents are counted from its first one
 };
 
@@ -189,7 +189,7 @@ void add_scores(Workspace& space, const Column& column, const Count* counts, std
     bool spoilt = false;
     const std::int64_t most = std::min(window, std::ssize(part.lengths) - first);
     for (std::int64_t e = column.begin; e < column.next; ++e) {
-        // The lengths of millions of documents do not fit into the cache. To prefetch any address is harmless.
+        // The lengths of millions of documents do not fit into the cache. Prefetching any address is harmless.
         __builtin_prefetch(part.lengths.data() + column.documents[std::min(e + 32, column.end - 1)]);
         const std::int64_t place = column.documents[e] - first;
         if (place < 0 || place >= most) {
@@ -274,8 +274,8 @@ struct Search {
         return bar(space) / (1.0 + static_cast<double>(space.columns.size() + 4) * 0x1p-23);
     }
 
-    // How many of the rarest columns are needed: a document with none of them cannot enter the best. A share is at
-    // most the idf.
+    // How many of the rarest columns are needed: a document that is in none of them cannot enter the best, because
+    // a share is at most the idf.
     [[nodiscard]] std::size_t needed(const Workspace& space) const {
         std::size_t count = space.rarest.size();
         double rest = 0.0;
@@ -317,8 +317,9 @@ struct Search {
         return share_of(column.idf, count, length, norm);
     }
 
-    // Moves scores of the window for which `can_enter` to the candidates, and clears the others. Every score is
-    // written, but it stays only if it counts: a branch would be mispredicted.
+    // Copies the scores of the window that `can_enter` accepts to the candidates, and clears the window. Each
+    // score is written there, and overwritten by the next one if it is not accepted, because a branch would be
+    // mispredicted.
     template <class CanEnter>
     void take_candidates(Workspace& space, std::size_t count, std::int64_t first,
                          const CanEnter& can_enter) const {
@@ -384,7 +385,7 @@ struct Search {
         }
     }
 
-    // The best of the documents from `first` on. It skips documents that have none of the columns that are needed.
+    // Finds the best of the documents from `first` on. It skips documents that are in none of the needed columns.
     void prune(Workspace& space, std::size_t p, std::int64_t base, std::int64_t first) const {
         const auto documents = std::ssize(parts[p].lengths);
         while (true) {
@@ -412,8 +413,8 @@ struct Search {
         }
     }
 
-    // The best documents of a part whose first document is number `base`. If `allowed` is given, only its
-    // documents.
+    // Searches a part, whose first document is number `base`, for the best. If `allowed` is given, only its
+    // documents count.
     void part(Workspace& space, std::size_t p, std::int64_t base, std::span<const std::int32_t> query,
               const std::span<const std::int32_t>* allowed) const {
         const TermCounts& part = parts[p];

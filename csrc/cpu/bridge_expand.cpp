@@ -38,7 +38,8 @@ bool better(const Neighbour& a, const Neighbour& b) {
 
 // A document, and its similarity `met` over the terms that were read, in one number: the document with the largest
 // number is the most promising, and of equally promising ones the first. The bits of floats above 0 have the order
-// of the floats. One comparison without a branch takes a third of the time of two that nobody can predict.
+// of the floats. One comparison without a branch takes a third of the time of two that the processor cannot
+// predict.
 class Candidate {
   public:
     Candidate(float met, std::int32_t document)
@@ -70,7 +71,7 @@ struct Workspace {
         double worth;      // weight^2 / frequency
     };
 
-    bool in_use = false;                  // true when a seed begins only if an error ended the seed before
+    bool in_use = false;                  // still true when a seed begins: an error ended the seed before
     std::vector<float> weight;            // of the seed's terms, by term id; 0 between seeds
     std::vector<float> met;               // by document; 0 between seeds
     std::vector<std::int32_t> documents;  // the documents whose `met` is not 0
@@ -210,7 +211,7 @@ void find_neighbours(Workspace& space, const Forward& x, const Forward& transpos
     for (const Workspace::Term& term : space.terms) {
         left += static_cast<double>(term.weight) * static_cast<double>(term.weight);
     }
-    // The most that they can still add to a document.
+    // The most that the unread terms can still add to a document's similarity.
     const auto reach = [&] { return largest_norm * static_cast<float>(std::sqrt(std::max(left, 0.0))); };
 
     space.met[static_cast<std::size_t>(seed)] =

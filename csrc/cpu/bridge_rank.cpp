@@ -128,8 +128,8 @@ void rank_pool(Workspace& space, std::span<const float> semantic, const BridgeRa
     for (Edge& edge : space.edges) {
         edge.weight /= space.degree[static_cast<std::size_t>(edge.from)];
     }
-    // A node without edges restarts. Each step reduces the error by the damping. So the number of steps is known
-    // in advance and the same for every pool.
+    // A node without edges restarts. Each step reduces the error by the factor `damping`. So the number of steps
+    // is known in advance and the same for every pool.
     constexpr double tolerance = 1e-9;
     const auto damping = static_cast<double>(options.damping);
     const int steps = damping > 0.0 ? static_cast<int>(std::ceil(std::log(tolerance) / std::log(damping))) : 0;

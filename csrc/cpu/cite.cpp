@@ -108,7 +108,7 @@ class Writer {
   public:
     Writer(const Segments& segments, std::string& out) : segments_(segments), out_(out) {}
 
-    // The beginning of an object. Returns the segment as an index.
+    // Writes the beginning of an object. Returns the segment's index.
     std::size_t name(std::int64_t segment) {
         const std::size_t i = checked_segment(segments_, segment);
         const auto uri = checked_list(segments_.uris, segments_.source[i], "uri_offsets, source");

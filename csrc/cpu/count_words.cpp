@@ -20,7 +20,7 @@ struct Character {
     std::size_t bytes;
 };
 
-// The character that begins at `at`. A byte that begins none counts as one that no table has.
+// The character that begins at `at`. A byte that begins no character counts as a character that no table has.
 Character character_at(std::span<const std::uint8_t> text, std::size_t at) {
     constexpr Character none{std::numeric_limits<std::uint32_t>::max(), 1};
     const std::uint32_t first = text[at];
@@ -39,11 +39,11 @@ Character character_at(std::span<const std::uint8_t> text, std::size_t at) {
         }
         code = code << 6 | (next & 0x3FU);
     }
-    constexpr std::uint32_t least[] = {0x80, 0x800, 0x10000};  // less would be written shorter
+    constexpr std::uint32_t least[] = {0x80, 0x800, 0x10000};  // smaller code points have a shorter form
     return code < least[bytes - 2] ? none : Character{code, bytes};
 }
 
-// The distinct words, numbered as they come.
+// The distinct words, numbered in the order in which they first occur.
 class Vocabulary {
   public:
     std::size_t number(std::string_view word) {
@@ -75,7 +75,7 @@ class Vocabulary {
         std::size_t word = 0;  // its number + 1; 0: none
     };
 
-    // Seeded by chance, so that nobody can write texts whose words all collide.
+    // The seed is random, so that nobody can write texts whose words all collide.
     [[nodiscard]] std::uint64_t hash_of(std::string_view word) const {
         constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
         std::uint64_t hash = seed_ ^ word.size();
@@ -116,7 +116,7 @@ void for_each_word(std::span<const std::uint8_t> text, std::span<const std::uint
                    std::int64_t shortest, const Body& body) {
     std::size_t first = 0;
     std::int64_t characters = 0;       // of the word that begins at `first`
-    bool of_number = false;            // whether it follows a point and several digits
+    bool of_number = false;            // whether it follows a point, after a digit that does not stand alone
     bool of_word = false;              // whether it follows a word and an apostrophe
     std::uint32_t before[2] = {0, 0};  // the two characters before, the last one first
     bool word_before = false;          // whether before[1] is in a word

@@ -220,13 +220,15 @@ bool leap(Workspace& space, Progress& progress, std::size_t most) {
     for (std::size_t j = 0; j < size; ++j) {
         add(space.x.data(), space.limit[j], space.basis.data() + j * padded, padded);
     }
-    // All entries should have one sign. The rest is rounding, or not converged yet.
+    // All entries should have the same sign. Those of the other sign are rounding errors, or have not converged
+    // yet.
     std::transform(space.x.begin(), space.x.end(), space.x.begin(),
                    [](double number) { return std::abs(number); });
     const double norm = std::sqrt(products(space.x.data(), space.x.data(), padded).yy);
     std::transform(space.x.begin(), space.x.end(), space.x.begin(), [&](double number) { return number / norm; });
     const Progress before = progress;
-    // A smaller eigenvalue is within the rounding errors of the larger ones. A basis mixes them, steps do not.
+    // An eigenvalue below this is within the rounding errors of larger ones. A basis mixes their vectors, but
+    // steps do not.
     const double least = 1e-10 * progress.first_mu;
     if (!advance(space, progress) || !(progress.residual < before.residual && progress.mu > least)) {
         progress.mu = before.mu;

@@ -96,8 +96,8 @@ std::size_t append_strongest(Workspace& space, EdgeList& list, std::span<const f
     const auto stronger = [](const Edge& a, const Edge& b) {
         return a.first != b.first ? a.first > b.first : a.second < b.second;
     };
-    // Candidates are reduced to k when there are twice as many. The next candidate must be above the weakest of
-    // these k, because it comes later. Few are.
+    // Candidates are reduced to k when there are twice as many. Later candidates must be above the weakest of
+    // these k, and few are.
     auto& strongest = space.strongest;
     strongest.resize(2 * k + block);
     std::size_t count = 0;

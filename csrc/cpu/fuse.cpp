@@ -11,7 +11,7 @@ namespace pyfast {
 
 namespace {
 
-// In place, in float, so that a list gets the same numbers wherever it is normalised.
+// Works in place and in float, so that a list gets the same numbers wherever it is normalised.
 void normalise(std::span<float> scores) {
     if (scores.empty()) {
         return;

@@ -44,7 +44,8 @@ struct Topology {
     [[nodiscard]] std::size_t begin(std::size_t destination) const {
         return static_cast<std::size_t>(graph.indptr[destination]);
     }
-    // Calls use(edge, source) for each edge of the destination that counts.
+    // Calls use(edge, source) for the edges of the destination, with its self-loop and without edges that the loop
+    // replaces.
     template <class Use>
     void each(std::size_t destination, const Use& use) const {
         for (std::size_t edge = begin(destination); edge < begin(destination + 1); ++edge) {
@@ -155,8 +156,8 @@ struct Block {
     }
 };
 
-// Whether an edge's weight of a head is dropped. It is number `at` of the SplitMix64 generator (Steele, Lea, Flood
-// 2014) that starts at a mix of the seed. Any of its numbers takes constant time.
+// Whether an edge's weight of a head is dropped. This is decided by number `at` of the SplitMix64 generator
+// (Steele, Lea, Flood 2014), which starts at a mix of the seed. Computing any of its numbers takes constant time.
 class Dropped {
   public:
     explicit Dropped(const Gatv2Options& options)
@@ -257,7 +258,7 @@ struct BackwardSpace {
     std::vector<A> gradients;  // [edges, heads]
 };
 
-// From grad . x_src to the gradients of the scores, which are the arguments of the softmax.
+// Turns grad . x_src into the gradients of the scores, which are the arguments of the softmax.
 template <class A>
 void soften_backward(const Shape& shape, const Edges& edges, const A* attention, A keep, A* gradients, A* all) {
     for (std::size_t h = 0; h < shape.heads; ++h) {

@@ -43,7 +43,7 @@ struct Edge {
     std::size_t node;  // the node at its other end
 };
 
-// The edges of one node. Those behind them, up to `known`, come next, and are prefetched.
+// The edges of one node. The edges after them, up to `known`, are read next, so they are prefetched.
 struct Edges {
     const Edge* begin;
     const Edge* end;
@@ -74,14 +74,14 @@ void aggregate(const Shape& shape, const T* x, const Edges& edges, const Gatv2Su
 template <class T>
 void dot(const Shape& shape, const T* x, const Lanes<Gatv2Sum<T>>* grad, const Edges& edges, Gatv2Sum<T>* dots);
 
-// Adds the parts of the gradients[k, h] of the scores to destination and of_att.
+// Adds to `destination` and `of_att` what gradients[k, h] contribute through the scores.
 template <class T>
 void add_to_destination(const Shape& shape, const Attention<Gatv2Sum<T>>& att, const T* x,
                         const Lanes<Gatv2Sum<T>>* centre, const Edges& edges, const Gatv2Sum<T>* gradients,
                         Lanes<Gatv2Sum<T>>* destination, Lanes<Gatv2Sum<T>>* of_att);
 
-// Adds to source: the part of the gradients[id k, h] of the scores, and keep * attention[id k, h] * grad[node k]
-// for each weight that is not negative.
+// Adds to `source` what gradients[id k, h] contribute through the scores, and keep * attention[id k, h] *
+// grad[node k] for each weight that was not dropped (its attention is not negative).
 template <class T>
 void add_to_source(const Shape& shape, const Attention<Gatv2Sum<T>>& att, const T* x, const T* grad,
                    const Lanes<Gatv2Sum<T>>* centre, const Edges& edges, const Gatv2Sum<T>* gradients,

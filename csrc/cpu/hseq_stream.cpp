@@ -46,7 +46,7 @@ class Known {
     static constexpr std::uint8_t prior = 1;
     static constexpr std::uint8_t taken = 2;
 
-    // Removes all, and makes room for this many segments. It grows for more.
+    // Removes all segments, and makes room for this many. The table grows if there are more.
     void start(std::size_t most) {
         count_ = 0;
         clear(most == 0 ? 0 : std::bit_ceil(most * 2));
@@ -135,7 +135,7 @@ class Lists {
     Segments values_;
 };
 
-// A stream and its cursors, with the checks that take no time.
+// A stream and its cursors. Lengths and offsets are checked at once, segments when they are read.
 class Walk {
   public:
     Walk(const Stream& stream, const Cursors& cursors)
@@ -151,7 +151,7 @@ class Walk {
 
     [[nodiscard]] Segments selected(std::size_t c) const { return selected_[c]; }
 
-    // Adds the segments of cursor c, and makes room for more.
+    // Fills the table with the segments of cursor c, and makes room for `more` segments.
     void know(Known& known, std::size_t c, std::size_t more) const {
         const Segments prior = prior_[c];
         const Segments selected = selected_[c];

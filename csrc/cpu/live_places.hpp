@@ -63,7 +63,7 @@ class LivePlaces {
         return places_;
     }
 
-    // Marks all places live. clear() then removes the others.
+    // Marks all places live. clear() then removes those that are not.
     void fill() {
         std::size_t n = places_;
         for (std::size_t h = 0; h < heights_; ++h) {

@@ -8,8 +8,8 @@
 
 #include "multiversion.hpp"
 
-// Intrinsics cannot use multiversion.hpp, because a compiler does not make these instructions from portable code.
-// So GCC and Clang look up the level at each call.
+// Compilers do not generate these instructions from portable code, so the functions use intrinsics instead of
+// multiversion.hpp, and the level is looked up at each call.
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #define PYFAST_MAXSIM_X86
@@ -288,7 +288,8 @@ template <std::size_t rows>
 
 bool has(MaxsimLevel level) { return kernel(level) != nullptr; }
 
-// The bits of numbers are ordered as the numbers are. So no branch is needed, and NaN shows up.
+// Without the sign, the bits of numbers are ordered as the numbers are, and NaN comes last. So no branch is
+// needed, and the result shows a NaN.
 PYFAST_MULTIVERSION
 float magnitude(const float* numbers, std::size_t n) {
     std::uint32_t most = 0;

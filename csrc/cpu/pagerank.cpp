@@ -68,8 +68,8 @@ PYFAST_MULTIVERSION float step(float* rank, const float* pushed, const float* re
     return step_of<Floats>(rank, pushed, restart, share, padded);
 }
 
-// Steps until the last one changes at most the tolerance. Rounding may prevent that. Then it ends when a step
-// changes no less than the step before.
+// Iterates until a step changes at most the tolerance. Rounding may prevent that; then it ends when a step changes
+// no less than the step before.
 template <class T>
 Convergence iterate(const PoolMatrix& matrix, std::span<const std::size_t> stuck, Vectors<T>& vectors, T damping,
                     T tolerance, std::int64_t most, Stop stop) {

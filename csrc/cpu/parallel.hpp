@@ -21,7 +21,7 @@ inline std::size_t most_threads() {
 }
 
 // Calls body(workspace, p) for p in 0..n-1. Each thread makes one workspace with make(). Threads take pools in
-// order, `grain` at a time. If several pools fail, the error of the lowest one is thrown.
+// order, `grain` at a time. If several pools fail, the error of the first one is thrown.
 template <class Make, class Body>
 void parallel_for(std::size_t n, int threads, std::size_t grain, const Make& make, const Body& body) {
     const std::size_t wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), most_threads());

@@ -85,14 +85,14 @@ PYFAST_MULTIVERSION void add_columns_min(float* row, std::size_t stride, const f
 
 }  // namespace
 
-// Decides for each term: nothing (masked, or in at most one document), a list, or a column.
+// Decides how each term is stored: not at all (masked, or in at most one document), as a list, or as a column.
 void PoolGraph::lay_out() {
     const std::size_t n = terms.documents();
     const std::size_t m = terms.terms();
     stride_ = (n + lanes - 1) / lanes * lanes;
     small_ = !by_rows(n) && function_ == nullptr;
-    // The longest list. A list takes a scalar addition for each document and row, a column a vector addition for
-    // each 16.
+    // The longest list that pays off: a list takes a scalar addition for each document and row, and a column takes
+    // a vector addition for each 16 documents.
     const auto limit = function_ != nullptr ? n : std::max<std::size_t>(n / 8, 3);
     const std::size_t column = limit + 1;
     const auto kind_of = [&](std::size_t t) { return std::min(static_cast<std::size_t>(terms.df[t]), column); };
@@ -184,7 +184,7 @@ void PoolGraph::add_rare_row(std::size_t i, float* row, Weight weight) const {
     for (std::size_t e = 0; e < numbers.size(); ++e) {
         const auto t = static_cast<std::size_t>(numbers[e]);
         if (layout_[t].step == 0) {
-            continue;  // a column, or nothing
+            continue;  // a column, or not stored
         }
         const float x = terms.rows[i].weights[e];
         for (auto q = static_cast<std::size_t>(list_begin_[t]); q < static_cast<std::size_t>(layout_[t].place);

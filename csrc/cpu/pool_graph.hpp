@@ -74,7 +74,7 @@ class PoolGraph {
     std::vector<std::size_t> lists_;   // the number of terms for each length of a list; the last one: of columns
     std::vector<Kind> kinds_;
     std::vector<std::int32_t> list_begin_;  // for each term: where its list begins in a large pool
-    std::vector<float> value_;              // [nothing, lists, columns]
+    std::vector<float> value_;              // place 0, which is never read, then the lists, then the columns
     std::vector<std::int32_t> document_;    // the documents of the lists
     std::vector<Frequent> frequent_;        // entries with a column, row by row
     std::vector<std::size_t> frequent_begin_;

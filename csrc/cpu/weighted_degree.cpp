@@ -90,8 +90,8 @@ PYFAST_MULTIVERSION void degree_of_sum(Workspace& space, std::span<float> degree
     }
 }
 
-// The weights of the other documents are added up from both ends of the pool. S_t - x_it would lose everything if
-// x_it is most of S_t.
+// The weights of the other documents are added up from both ends of the pool. S_t - x_it would lose all precision
+// if x_it is most of S_t.
 PYFAST_MULTIVERSION void degree_of_dot(Workspace& space, std::span<float> degree) {
     using Term = Workspace::Term;
     Term* const terms = space.terms.data();

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int threads = 128;
 constexpr int warps = threads / lanes;
-constexpr std::size_t most_parts = 32'768;  // parts of a pool at most, for the second dimension of a grid
-constexpr int small_pool = 512;             // the sums of a row of such a pool are in shared memory
-constexpr int tiny_pool = 64;               // two for each lane
+constexpr std::size_t most_parts = 32'768;  // the most parts of a pool: a grid's second dimension
+constexpr int small_pool = 512;             // up to this size, the sums of a row are in shared memory
+constexpr int tiny_pool = 64;               // two documents for each lane
 
 // A document of a pool that has a term, and its weight.
 struct Posting {
@@ -24,8 +24,8 @@ struct Posting {
     float weight;
 };
 
-// Where the postings of a term are, from the first of the pool on. In a pool of up to 64 documents, the bits of
-// `low` and `high` say which documents have the term, and only weights are stored, by document.
+// Where the postings of a term are, counted from the pool's first posting. In a pool of up to 64 documents, the
+// bits of `low` and `high` say which documents have the term, and only weights are stored, by document.
 struct alignas(16) List {
     std::int32_t begin;
     std::int32_t count;
@@ -45,8 +45,8 @@ struct alignas(16) List {
 // The entries of the pools by term.
 struct Postings {
     std::int64_t* begin;  // [N + 1] the first entry of each node
-    List* lists;          // of the term of each entry
-    Posting* postings;    // those of a pool take the place of its entries
+    List* lists;          // for each entry: the list of its term
+    Posting* postings;    // a pool's postings begin where its entries do
 };
 
 // The weights between all documents of each pool. The matrix of pool p starts at begin[p]; its diagonal is -1.
@@ -137,8 +137,8 @@ __global__ void length_kernel(ForwardArrays x, PoolArrays pools, std::int64_t* b
     }
 }
 
-// begins[slot]: where the postings of a term start, from `start` on. Returns where the next part's start. By all
-// threads of a block; each has as many slots as the others.
+// Sets begins[slot] to where the postings of the slot's term start, the first at `start`. Returns where those of
+// the next part start. Called by all threads of a block, which handle equally many slots each.
 template <class Count>
 __device__ int place_lists(const TermTable& table, std::int32_t* begins, int start, int* parts,
                            const Count& count) {
@@ -187,12 +187,12 @@ __global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<
         const std::int64_t last = pools.offsets[p + 1];
         if (of.begin[last] - of.begin[first] > 0x7FFFFFFF) {
             report(status, Fault::bounds);
-            continue;  // the whole block
+            continue;  // for the whole block
         }
         const bool tiny = last - first <= tiny_pool;
         Posting* const postings = of.postings + of.begin[first];
         auto* const weights = reinterpret_cast<float*>(postings);
-        const auto count = [&](int slot) {  // of a tiny pool, these are the bits of its documents
+        const auto count = [&](int slot) {  // in a tiny pool, `counts` and `placed` are bits
             return tiny ? __popc(static_cast<unsigned>(table.counts[slot])) +
                               __popc(static_cast<unsigned>(placed[slot]))
                         : table.counts[slot];
@@ -251,8 +251,8 @@ __global__ void postings_kernel(ForwardArrays x, PoolArrays pools, RaggedArrays<
     }
 }
 
-// The same as below for a tiny pool: each lane has two documents, and their sums in registers. `room` is the
-// warp's part of shared memory, for the lists and weights of 32 entries at a time.
+// The same as add_row, for a tiny pool: each lane has two documents, and keeps their sums in registers. `room` is
+// the warp's part of shared memory, for the lists and weights of 32 entries at a time.
 __device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
                              const float* weights, float* room, float (&sums)[2]) {
     const std::int64_t begin = x.offset(document);
@@ -261,7 +261,7 @@ __device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, Edge
     auto* const near = reinterpret_cast<List*>(room);
     float* const own = room + lanes * (sizeof(List) / sizeof(float));
     for (int tile = 0; tile < count; tile += lanes) {
-        __syncwarp();  // all have read those before
+        __syncwarp();  // all lanes have read the previous tile
         if (tile + lane < count) {
             near[lane] = lists[tile + lane];
             own[lane] = x.weights[begin + tile + lane];
@@ -281,9 +281,9 @@ __device__ void add_tiny_row(const ForwardArrays& x, std::int32_t document, Edge
     }
 }
 
-// Adds to sums[j], for each document j of the pool, the weight that it shares with the document of the row: term
-// by term, the postings of each by the lanes. So a weight is a sum by term in either direction, and documents that
-// occur twice in a pool tie.
+// Adds to sums[j], for each document j of the pool, the weight that it shares with the document of the row. It
+// goes term by term, and the lanes divide a term's postings. So a weight is the same sum in both directions, and a
+// document that occurs twice in a pool gets equal weights.
 __device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeight weight, const List* lists,
                         const Posting* postings, float* sums) {
     const std::int64_t begin = x.offset(document);
@@ -293,8 +293,7 @@ __device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeigh
         const bool there = tile + lane < count;
         const List list = there ? lists[tile + lane] : List{0, 0, 0, 0};
         const float own = there ? x.weights[begin + tile + lane] : 0.0f;
-        unsigned left =
-            __ballot_sync(all_lanes, list.count > 1);  // of the others, only this document has the term
+        unsigned left = __ballot_sync(all_lanes, list.count > 1);  // only this document has the others
         int next = __ffs(static_cast<int>(left)) - 1;
         const auto from = [&](int k) {
             const int first = __shfl_sync(all_lanes, list.begin, k);
@@ -308,7 +307,7 @@ __device__ void add_row(const ForwardArrays& x, std::int32_t document, EdgeWeigh
             const Posting first = posting;
             const float mine = __shfl_sync(all_lanes, own, next);
             left &= left - 1;
-            if (left != 0) {  // the next term's are read while this one's are added
+            if (left != 0) {  // the next postings are read while these are added
                 next = __ffs(static_cast<int>(left)) - 1;
                 ahead = from(next);
                 posting = lane < ahead.count ? postings[ahead.begin + lane] : Posting{0, 0.0f};
@@ -382,8 +381,8 @@ __device__ std::int64_t count_above(const MatrixRow& row, float bar) {
     return warp_sum(count);
 }
 
-// The k-th strongest weight of a row that has more than k above a bar of at least 0: bit by bit from the highest.
-// The bits of such weights are ordered as the weights are.
+// The k-th strongest weight of a row that has more than k above a bar of at least 0, found bit by bit from the
+// highest. The bits of such weights are ordered as the weights are.
 __device__ float strongest(const MatrixRow& row, std::int64_t k) {
     int bits = 0;
     for (int bit = 1 << 30; bit > 0; bit >>= 1) {

@@ -32,7 +32,8 @@ struct Softmax {
     float most = -HUGE_VALF;
     float total = 0.0f;
 
-    // Takes in some scores. Returns by what earlier sums are to be multiplied, and makes parts of the scores.
+    // Adds scores to the softmax, and replaces each by its part of `total`. Returns the factor by which earlier
+    // sums must be multiplied.
     template <int Together>
     __device__ float add(float (&scores)[Together], int count) {
         const float before = most;
@@ -51,8 +52,8 @@ struct Softmax {
     }
 };
 
-// One warp for each destination and heads: reads each source once. If there are several tiles of channels,
-// computes only the attention.
+// One warp for each destination and some heads. It reads each source once. If there are several tiles of channels,
+// it computes only the attention.
 template <class T, class S, bool Tiled>
 __global__ void __launch_bounds__(threads, S::blocks)
     forward_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Gatv2Dropout dropped, float keep, T* y,
@@ -140,7 +141,8 @@ __global__ void __launch_bounds__(threads, S::blocks)
     }
 }
 
-// One warp for each destination, head and tile: the sum of the sources by the attention that is known.
+// One warp for each destination, head and tile: sums the sources, weighted by the attention, which is already
+// known.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
     tile_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, std::int64_t tiles, float keep, T* y,

@@ -11,13 +11,13 @@ namespace pyfast::cuda {
 __device__ inline float to_float(float number) { return number; }
 __device__ inline float to_float(bfloat16 number) { return __int_as_float(static_cast<int>(number.bits) << 16); }
 __device__ inline void store(float number, float& to) { to = number; }
-__device__ inline void store(float number, bfloat16& to) {  // as pyfast::narrow
+__device__ inline void store(float number, bfloat16& to) {  // rounds as pyfast::narrow does
     const auto bits = static_cast<std::uint32_t>(__float_as_int(number));
     const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     to.bits = static_cast<std::uint16_t>(number == number ? rounded : bits >> 16 | 0x40);
 }
 
-// Some edges of a destination. Those from `count` on do not exist: their numbers are those of another.
+// Some edges of a destination. Those from `count` on do not exist, and repeat the numbers of another edge.
 template <int Together>
 struct Batch {
     int edge[Together];
@@ -41,8 +41,8 @@ struct Gatv2Edges {
     [[nodiscard]] __device__ bool replaced(std::int64_t node, std::int64_t destination) const {
         return self_loops && node == destination;
     }
-    // For a warp: calls use(batch) for the edges of the destination that count, `Together` at a time, with all
-    // lanes.
+    // For a warp: calls use(batch) with all lanes for the edges of the destination, `Together` at a time, with its
+    // self-loop and without edges that the loop replaces.
     template <int Together, class Use>
     __device__ void each(std::int64_t destination, const Use& use) const {
         const auto end = static_cast<int>(indptr[destination + 1]);
@@ -66,9 +66,9 @@ struct Gatv2Edges {
             }
         }
     }
-    // For a warp: calls use(edge, absent) for each row of attention that belongs to the destination, one lane of
-    // every `lanes / Step` for each. Absent are stored loops, and the loop of a destination without a source of
-    // its number.
+    // For a warp: calls use(edge, absent) for each row of attention that belongs to the destination, with `lanes /
+    // Step` lanes for each row. `absent` is true for edges that a self-loop replaces, and for the loop of a
+    // destination if no source has its number.
     template <int Step = lanes, class Use>
     __device__ void each_of_lane(std::int64_t destination, const Use& use) const {
         const int own = lane_of_thread() / (lanes / Step);
@@ -108,10 +108,10 @@ struct Shape {
     static constexpr int Width = Width_;
     static constexpr int Span = Span_;
     static constexpr bool Whole = Whole_;
-    static constexpr int heads = lanes / Span;                    // of a warp
+    static constexpr int heads = lanes / Span;                    // that a warp handles
     static constexpr std::int64_t most = 4 * Width * Span;        // channels
     static constexpr int together = Width > 2 || !Whole ? 2 : 4;  // edges that a warp reads at the same time
-    static constexpr int blocks = 4;  // of a multiprocessor: a thread has 128 registers
+    static constexpr int blocks = 4;  // on a multiprocessor, so that a thread has 128 registers
     static constexpr bool largest = Width == (Whole ? 4 : 2);
 
     [[nodiscard]] static __device__ int head_of_lane() { return lane_of_thread() / Span; }
@@ -199,8 +199,8 @@ struct Channels {
     }
 };
 
-// What a warp works on: a place among the destinations, sources or their groups, and some heads, or a tile of the
-// channels of one. A lane whose head does not exist has no channels.
+// What a warp works on: a place among the destinations, sources or their groups, and some heads, or a tile of one
+// head's channels. A lane whose head does not exist has no channels.
 template <class S>
 struct Task {
     std::int64_t place;
@@ -224,8 +224,8 @@ struct Task {
     }
 };
 
-// Whether an edge's weight of a head is dropped. It is number `at` of the SplitMix64 generator that starts at a
-// mix of the seed, as on the CPU.
+// Whether an edge's weight of a head is dropped. As on the CPU, this is decided by number `at` of the SplitMix64
+// generator, which starts at a mix of the seed.
 struct Gatv2Dropout {
     std::uint64_t start;
     double probability;

@@ -13,7 +13,7 @@ constexpr int threads = 128;
 constexpr int warps = threads / lanes;
 constexpr std::int64_t group = 8;  // destinations of a warp, which sums their part of att's gradient
 constexpr int rows_at_once = 8;    // parts of att's gradient that a block adds up together
-constexpr int slices = 16;         // of these parts, for blocks of their own
+constexpr int slices = 16;         // of these parts, each for a block of its own
 
 // An edge by source: its number and its destination.
 struct Edge {
@@ -45,7 +45,7 @@ struct Flow {
     float keep;
 };
 
-// One warp for each destination and heads: the gradients of its scores, from grad . x_src.
+// One warp for each destination and some heads: computes the gradients of its scores from grad . x_src.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
     score_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, float* scores,
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(threads, S::blocks)
     }
 }
 
-// One warp for each `group` of destinations, heads or tile: x_dst, unless it is null, and a part of att's
-// gradient.
+// One warp for each `group` of destinations and some heads or a tile: computes the gradient of x_dst, unless it is
+// null, and a part of att's gradient.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
     destination_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Memory memory, std::int64_t tiles,
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(threads, S::blocks)
 }
 
 // One block for each `lanes` numbers of att's gradient and each slice of its parts, which it adds up in double, in
-// one order.
+// a fixed order.
 __global__ void slice_kernel(const float* parts, std::int64_t groups, std::int64_t numbers, double* slice_sums,
                              const std::int32_t* status) {
     if (*status != 0) {
@@ -192,7 +192,7 @@ __global__ void slice_kernel(const float* parts, std::int64_t groups, std::int64
     }
 }
 
-// One thread for each number of att's gradient.
+// One thread for each number of att's gradient: adds up the slices.
 template <class T>
 __global__ void att_kernel(const double* slice_sums, std::int64_t numbers, T* att, const std::int32_t* status) {
     if (*status != 0) {
@@ -207,7 +207,7 @@ __global__ void att_kernel(const double* slice_sums, std::int64_t numbers, T* at
     }
 }
 
-// One thread for each source: no edges yet.
+// One thread for each source, which has no edges at first.
 __global__ void clear_kernel(BySource by_source, std::int64_t sources, const std::int32_t* status) {
     if (*status != 0) {
         return;
@@ -275,7 +275,7 @@ __global__ void order_kernel(Gatv2Edges graph, BySource by_source, const std::in
     }
 }
 
-// One warp for each source, heads or tile.
+// One warp for each source and some heads or a tile.
 template <class T, class S>
 __global__ void __launch_bounds__(threads, S::blocks)
     source_kernel(Gatv2Arrays<T> layer, std::int64_t tasks, Flow<T> flow, Memory memory, std::int64_t tiles,

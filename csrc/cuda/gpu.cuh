@@ -35,8 +35,8 @@ constexpr int lanes = 32;
 
 inline cudaStream_t stream_of(const Queue& queue) { return static_cast<cudaStream_t>(queue.stream); }
 
-// Throws DeviceError if the last launch of the kernels of `op` was refused. Errors while they run show up when the
-// caller synchronises.
+// Throws DeviceError if the last launch of the kernels of `op` was refused. Errors that occur while a kernel runs
+// show up when the caller synchronises.
 void check_launch(const char* op);
 
 // Cuts a workspace into arrays with gaps between them. Without a workspace, it only adds up the sizes.

@@ -30,7 +30,7 @@ __device__ inline MinMax block_min_max(const float* scores, std::int64_t first, 
 __device__ inline void rank_pool(const float* semantic, const float* structural, std::int64_t first,
                                  std::int64_t last, float alpha, float* score, float* parts) {
     if (first == last) {
-        return;  // the whole block
+        return;  // the whole block returns
     }
     const MinMax sem = block_min_max(semantic, first, last, parts);
     const MinMax str = block_min_max(structural, first, last, parts);

@@ -98,7 +98,7 @@ __device__ KnownSegments know(const CursorArrays& cursors, const Memory& memory,
     return known;
 }
 
-// The first `room` of the lanes whose place counts: their number, and how many places were passed for them.
+// The first `room` of the lanes whose place counts, as bits, and the number of places up to the last of them.
 struct Taken {
     unsigned lanes;
     int passed;
@@ -196,7 +196,7 @@ __global__ void gather_kernel(const std::int64_t* windows, std::int64_t cursors,
     }
 }
 
-// One warp for each cursor: its place, and which of its choices are new.
+// One warp for each cursor: finds its new place, and which of its choices are new.
 __global__ void refresh_kernel(StreamArrays stream, CursorArrays cursors, Memory memory, std::int64_t past,
                                std::int64_t* place, std::int64_t* counts, std::int32_t* status) {
     for (std::int64_t c = warp_of_grid(); c < cursors.count; c += warps_of_grid()) {

@@ -13,13 +13,13 @@ namespace {
 
 constexpr int threads = 128;
 constexpr std::int64_t most_dimensions = 65536;
-constexpr std::int64_t most_tokens = 1 << 26;  // of a document; and of all queries
+constexpr std::int64_t most_tokens = 1 << 26;  // the limit for each document, and for all queries together
 
 struct Workspace {
     std::int8_t* codes;  // [query tokens, code_width]
 };
 
-// The bytes of a query's codes in the workspace: whole pieces.
+// The bytes of a query token's codes in the workspace, rounded up to whole pieces.
 std::size_t code_width(std::size_t dimensions) {
     return (dimensions + piece_bytes - 1) / piece_bytes * piece_bytes;
 }
@@ -77,7 +77,8 @@ __device__ void round_token(const float* token, std::int64_t dimensions, std::in
     }
 }
 
-// Everything that is checked before the work, because it leads to addresses; and the codes of the queries.
+// Checks the pairs and offsets, from which the next kernel computes addresses, and the queries. With codes, it
+// also rounds the queries.
 __global__ void prepare_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<float> documents,
                                       std::int64_t dimensions, const std::int64_t* pairs, std::int64_t n,
                                       std::int8_t* codes, int width, std::int32_t* status) {
@@ -88,9 +89,9 @@ __global__ void prepare_maxsim_kernel(RaggedArrays<float> queries, RaggedArrays<
     }
 }
 
-constexpr int most_documents = 8;  // that a block takes at a time
+constexpr int most_documents = 8;  // the most that a block takes at a time
 constexpr int most_queries = 31;
-constexpr unsigned nothing = 0xFFFFFFFFU;  // the number of no token
+constexpr unsigned nothing = 0xFFFFFFFFU;  // stands for no token
 
 // Vectors in global memory, each `bytes` long.
 struct Vectors {
@@ -104,14 +105,15 @@ struct Problem {
     RaggedArrays<float> documents;
     Vectors of_queries;    // numbers, or codes
     Vectors of_documents;  // the same; for codes the vectors may be shorter than those of the queries
-    // With codes: their scales, and the queries' own numbers, and whether these are aligned as pieces are.
+    // Only with codes: the scales of the documents, the queries' unrounded numbers, and whether these are aligned
+    // to pieces.
     const float* scales;
     const float* numbers;
     bool aligned;
     std::int64_t dimensions;
-    // A matrix of pairs, row after row or column after column. A block takes a part of it, with so many rows and
-    // columns. If each row of the part is of one query and each column of one document, the block multiplies all
-    // with all. Otherwise it takes the rows one after the other, in runs of the same query.
+    // A matrix of pairs, row after row or column after column. A block takes a part of it, with `part_rows` rows
+    // and `part_columns` columns. If each row of the part is of one query and each column of one document, the
+    // block multiplies all with all. Otherwise it takes the rows one after the other, in runs of the same query.
     const std::int64_t* pairs;
     std::int64_t rows;
     std::int64_t columns;
@@ -167,12 +169,12 @@ struct Chain {
 // The shared memory of a block.
 template <class Products, class Tile>
 struct Shared {
-    static constexpr int stages = Products::stages;  // one at work, the others on their way
+    static constexpr int stages = Products::stages;  // one is used while the others are copied
     unsigned char stage[stages][(Tile::rows + Tile::columns) * Products::step_bytes];
-    // The largest product of each token of a query with each document, of the columns of each warp. First its key,
-    // then the bits of the number.
+    // For the columns of each warp: the largest product of each query token with each document. At first, it is
+    // stored as a key, and then as the bits of the number.
     typename Products::Key best[Tile::column_warps][most_documents][Tile::rows + 1];
-    double total[Tile::threads];  // of a query and a document
+    double total[Tile::threads];  // for each query and document
     float scales[Tile::threads / lanes][warp_columns];
     // The tokens that are rows and columns of the tile. Copies are ahead of the work by less than `stages` tiles,
     // and the tokens by one more.
@@ -180,7 +182,7 @@ struct Shared {
     unsigned column_tokens[stages + 1][Tile::columns];
     Chain<most_queries> asked;
     Chain<most_documents> read;
-    // The part of the pairs, and the first row and column of it that are at work.
+    // The part of the pairs, and its first row and column that are in progress.
     std::int64_t first_row;
     std::int64_t first_column;
     int rows;
@@ -232,8 +234,8 @@ __device__ inline void copy_step(const Vectors& vectors, const unsigned* tokens,
 }
 
 // Float32: the key of the largest sum of each row in the columns `low` to `high`, or the largest key if one of
-// these sums is not finite. Codes: of the largest product, with the scales of the columns; among equal ones of the
-// first token of the document, which begins in column `low`.
+// these sums is not finite. Codes: the key of the largest sum after it is multiplied by its column's scale; among
+// equal ones, the key of the first. The document begins in column `low`.
 template <class Products>
 __device__ inline void largest(const float (&sums)[Products::rows][Products::columns], const float*, int low,
                                int high, unsigned (&keys)[Products::rows]) {
@@ -289,7 +291,7 @@ __device__ inline void largest(const int (&sums)[Products::rows][Products::colum
     }
 }
 
-// The work of a block on some queries and some documents, all with all.
+// The work of a block on some queries and documents, each query with each document.
 template <class Products, class Tile>
 struct Job {
     static constexpr bool coded = std::is_same_v<typename Products::Number, std::int8_t>;
@@ -301,8 +303,8 @@ struct Job {
     const Problem& problem;
     Shared<Products, Tile>& shared;
 
-    // The part of the tile that the warp works on: its first row and its first column. Other blocks give it to
-    // another warp, so that all schedulers of a multiprocessor have work where tiles are not full.
+    // The part of the tile that the warp works on: its first row and its first column. In other blocks, another
+    // warp has it, so that all schedulers of a multiprocessor have work where tiles are not full.
     __device__ static int part() {
         return static_cast<int>((threadIdx.x / lanes + blockIdx.x) % (Tile::row_warps * Tile::column_warps));
     }
@@ -401,7 +403,7 @@ struct Job {
         __syncthreads();
     }
 
-    // Of the 64 columns of a warp, each lane reads the scales of two; NaN where there is no token.
+    // Each lane reads the scales of two of its warp's 64 columns: NaN where there is no token.
     __device__ void read_scales(int tile, float (&scales)[2]) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -414,7 +416,7 @@ struct Job {
         }
     }
 
-    // For a warp: keeps the largest products of its 64 columns, which begin with `column`.
+    // For a warp: keeps the largest products of its 64 columns, which begin at `column`.
     __device__ void keep_best(const Sums& sums, const float (&own)[2], int column) {
         float* const scales = shared.scales[warp_of_thread()];
         if constexpr (coded) {
@@ -460,7 +462,7 @@ struct Job {
         const int here = min(shared.asked.tokens() - row, Tile::rows);
         const int all = shared.read.count * here;
         if constexpr (coded) {
-            // Eight lanes for each: the product of the query's own numbers with the chosen token.
+            // Eight lanes compute each product of a query's unrounded numbers with the chosen token.
             for (int first = warp_of_thread() * 4; first < all; first += Tile::threads / lanes * 4) {
                 const int i = first + lane_of_thread() / 8;
                 const bool held = i < all && !shared.read.empty(i / here);
@@ -477,7 +479,7 @@ struct Job {
         }
         __syncthreads();
     }
-    // In the order of the CPU: 32 sums, of which a lane has four, are added up by halves.
+    // Adds in the same order as the CPU: 32 sums, four in each lane, are added up by halves.
     __device__ float product_of_chosen(int document, int row, bool held) const {
         const unsigned place = 0xFFFFFFFFU - static_cast<unsigned>(best_key(document, row));
         const std::int64_t chosen = held ? shared.read.first[document] + place : 0;
@@ -603,7 +605,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     }
 }
 
-// About as many as a large GPU has: the sizes of parts follow from it, and no result.
+// About as many as a large GPU has. The sizes of parts depend on it, but no result does.
 constexpr double multiprocessors = 128;
 
 std::int64_t parts(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
@@ -616,7 +618,7 @@ int part_columns(std::int64_t parts_of_rows, std::int64_t columns, double tokens
     for (int size = 1; size <= most_documents; ++size) {
         const auto blocks = static_cast<double>(parts_of_rows * parts(columns, size));
         const double tiles = std::ceil(size * tokens / warp_columns) / Tile::column_warps;
-        // The last blocks have a multiprocessor for themselves, and leave half of it idle.
+        // The last blocks have a multiprocessor to themselves, and leave half of it idle.
         const double time = blocks / multiprocessors * (tiles + 0.1) + tiles * Tile::blocks / 2;
         if (time < least) {
             least = time;
@@ -648,7 +650,7 @@ void multiply(Problem problem, const Queue& queue) {
     GPU_LAUNCH(kernel, static_cast<unsigned>(blocks), Tile::threads, bytes, stream_of(queue), problem);
 }
 
-// Pairs may be a matrix of all queries and all documents. If their number says so, tiles have many queries.
+// If there are as many pairs as in the matrix of all queries and all documents, tiles have many queries.
 template <class Products>
 void multiply(Problem problem, const Queue& queue) {
     const std::int64_t n = problem.columns;

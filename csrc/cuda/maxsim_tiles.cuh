@@ -99,7 +99,7 @@ struct TensorProducts {
     static constexpr int across = 4;
     __device__ static int row(int i) { return lane_of_thread() / across + i * 8; }
     __device__ static int column(int j) { return lane_of_thread() % across * 2 + j % 2 + j / 2 * 8; }
-    // Product::piece makes of 16 bytes what Product::add multiplies.
+    // Product::piece turns 16 bytes into what Product::add multiplies.
     template <class Product>
     __device__ static void add_products(const unsigned char* memory, unsigned queries, unsigned documents,
                                         Sum (&sums)[rows][columns]) {

@@ -12,7 +12,7 @@ namespace pyfast::cuda {
 namespace {
 
 constexpr int check_threads = 128;
-constexpr int most_threads = 1024;  // of the block of a pool
+constexpr int most_threads = 1024;  // of a pool's block
 // the change of a step that is only rounding
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
 
@@ -29,10 +29,10 @@ struct Incoming {
     std::int64_t* end;
     std::int32_t* sources;
     float* weights;
-    float* cells;  // of matrices: two for each edge
+    float* cells;  // room for matrices: two cells for each edge
 };
 
-// Of one pool.
+// The vectors of one pool, and its matrix.
 struct Vectors {
     double* rank;
     double* pushed;  // what an edge of weight 1 carries
@@ -325,10 +325,10 @@ Layout lay_out(Arena& arena, std::size_t nodes, std::size_t edges) {
     return out;
 }
 
-// How the blocks of a batch are laid out: as its pools are on average.
+// The sizes of a batch's blocks, which follow from the average size of its pools.
 struct BlockSize {
     unsigned threads;
-    unsigned parts;  // of a pool, when it is checked
+    unsigned parts;  // into which the check divides a pool
     int side;        // of a matrix in shared memory
 
     explicit BlockSize(const GraphArrays& graphs) {

@@ -22,7 +22,7 @@ struct ForwardArrays {
     [[nodiscard]] __device__ std::int64_t index(std::int64_t entry) const {
         return indices64 != nullptr ? indices64[entry] : indices32[entry];
     }
-    // The same, of a row that was checked.
+    // The same for a row that was checked.
     [[nodiscard]] __device__ std::int32_t term(std::int64_t entry) const {
         return static_cast<std::int32_t>(index(entry));
     }

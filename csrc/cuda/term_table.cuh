@@ -1,4 +1,4 @@
-// The terms of a pool in a hash table in shared memory, for a block. Open addressing.
+// The terms of a pool in a hash table with open addressing, in the shared memory of a block.
 //
 // A pool may have more terms than the table has room for. Then the vocabulary is cut into 2, 4, ... parts by the
 // highest bits of the hashes, and the table gets one part after the other. The hashes of all terms differ, so with
@@ -21,8 +21,8 @@ struct Chunk {
     [[nodiscard]] __device__ bool ends() const { return e + lanes >= end; }
 };
 
-// The entries of the documents of a pool that are a warp's. The next ones are read while the warp works on those
-// before. A document without entries has one empty chunk.
+// The entries of those documents of a pool that a warp handles. The next entries are read while the warp works on
+// the ones before. A document without entries has one empty chunk.
 struct Walk {
     const ForwardArrays& x;
     const PoolArrays& pools;
@@ -50,7 +50,7 @@ struct Walk {
             end = x.offset(document + 1);
         }
     }
-    // By all lanes.
+    // Called by all lanes.
     __device__ void advance() {
         if (!next.ends()) {
             next.e += lanes;
@@ -99,10 +99,10 @@ struct TermTable {
     [[nodiscard]] __device__ int first_slot(std::int32_t term) const {
         return static_cast<int>(hash(term) >> 8) & (slots - 1);
     }
-    // The most slots in use: so many more have room for what a block adds before it looks.
+    // The most slots that may be in use. The rest is room for what a block adds before it checks.
     [[nodiscard]] __device__ int most() const { return slots - slots / 4; }
 
-    // By all threads of the block, as the next two.
+    // Called by all threads of the block, like the next two.
     __device__ void clear() const {
         for (int slot = static_cast<int>(threadIdx.x); slot < slots; slot += static_cast<int>(blockDim.x)) {
             terms[slot] = -1;
@@ -113,9 +113,9 @@ struct TermTable {
         }
         __syncthreads();
     }
-    // Calls add(chunk) for the entries of the pool first .. last, by one lane each; add returns whether it has put
-    // a new term in. Returns false as soon as the table is too full. That depends only on the pool, not on the
-    // order of the threads.
+    // Calls add(chunk) for the entries of the pool first .. last, with one lane for each entry; add returns
+    // whether it has put a new term in. Returns false as soon as the table is too full. That depends only on the
+    // pool, not on the order of the threads.
     template <class Add>
     __device__ bool fill(const ForwardArrays& x, const PoolArrays& pools, std::int64_t first, std::int64_t last,
                          const Add& add) const {
@@ -162,7 +162,7 @@ struct TermTable {
     }
 };
 
-// How the tables of a batch are laid out: as its pools are on average.
+// The sizes of a batch's tables, which follow from the average size of its pools.
 struct TableSize {
     static constexpr std::size_t most_slots = 4096;
     static constexpr std::size_t slot_size = 16;

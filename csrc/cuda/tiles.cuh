@@ -1,4 +1,4 @@
-// What tiles of vectors want of the hardware: copies into shared memory that go on beside the work, and products
+// What tiles of vectors need from the hardware: copies into shared memory that go on beside the work, and products
 // of small matrices on tensor cores. The emulator of the tests has its own.
 #pragma once
 
@@ -9,8 +9,8 @@
 namespace pyfast::cuda {
 
 // Copies 16 bytes to shared memory, or zeros if `there` is false. Both addresses are multiples of 16. A thread's
-// copies up to its commit_copies() are one group. Bytes are there for it after it has waited for their group, and
-// for other threads after the next barrier.
+// copies up to its commit_copies() are one group. A thread can read the bytes after it has waited for their group,
+// and other threads after the next barrier.
 __device__ inline void copy_16_bytes(void* shared, const void* global, bool there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      static_cast<unsigned>(__cvta_generic_to_shared(shared))),
@@ -24,10 +24,10 @@ __device__ inline void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
-// For a warp: adds the product of two matrices to `sums`, which is 16 x 8. Lane l has of the first matrix, in four
-// registers, the rows l / 4 and l / 4 + 8, twice, and of the second the column l / 4. A register has four codes,
-// or two numbers in bfloat16; what lanes of the same l % 4 have in the same place is multiplied with each other.
-// The sums of a lane are in its two rows, the columns l % 4 * 2 and the next.
+// For a warp: adds the product of two matrices to `sums`, which is 16 x 8. Of the first matrix, lane l has two
+// registers each of the rows l / 4 and l / 4 + 8; of the second, it has the column l / 4. A register has four
+// codes, or two numbers in bfloat16; what lanes of the same l % 4 have in the same place is multiplied with each
+// other. The sums of a lane are in its two rows, the columns l % 4 * 2 and the next.
 __device__ inline void add_products_of_codes(int& s0, int& s1, int& s2, int& s3, unsigned a0, unsigned a1,
                                              unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

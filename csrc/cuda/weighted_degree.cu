@@ -42,12 +42,12 @@ struct Unit {
     return block_reduce(number, parts, [](int n) { return warp_max(n); }, number);
 }
 
-// By all threads of a block.
+// Called by all threads of a block.
 __device__ Unit unit_of(const ForwardArrays& x, const PoolArrays& pools, std::int64_t first, std::int64_t last,
                         int* parts) {
     int low = -1024;  // negated, so that all are maxima
     int high = 0;
-    int chunks = 0;  // of a row so far
+    int chunks = 0;  // of the current row so far
     int longest = 0;
     std::int64_t document = -1;
     Walk(x, pools, first, last).each([&](const Chunk& chunk) {
@@ -103,7 +103,7 @@ struct Terms {
             atomicAdd(halves + 1, high);
         }
     }
-    // Puts the terms in. Returns false if the table is too full.
+    // Puts the terms into the table. Returns false if the table is too full.
     __device__ bool fill(const ForwardArrays& x, const PoolArrays& pools, std::int64_t first, std::int64_t last,
                          const Unit& unit) const {
         clear_sums();

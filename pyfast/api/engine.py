@@ -186,7 +186,7 @@ class Engine:
         self._used_again: set[frozenset[Condition]] = set()
         self._one_view = asyncio.Lock()
         self._moving: asyncio.Task[None] | None = None
-        self._state: object = None  # of the folder, when the index was last known to be up to date
+        self._state: object = None  # the folder's state when the index was last known to be up to date
 
     async def __aenter__(self) -> Self:
         if self._runtime is not None:

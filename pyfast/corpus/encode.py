@@ -92,7 +92,7 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
         del batch, piece  # The next document is read without them.
     parts = (segments.batch(), schema.join(described), schema.join(triples))
     del described, triples
-    pa.default_memory_pool().release_unused()  # Arrow keeps what the batches took.
+    pa.default_memory_pool().release_unused()  # Otherwise Arrow keeps the memory of the batches.
     corpus = Corpus(*parts, memoryview(buffer).toreadonly())
     if twice := _repeated(corpus.columns.hashes.copy):
         raise InputError(f"two documents have the uri {corpus.uri(twice)!r}: give each its own")
@@ -280,7 +280,7 @@ def _json(document: Document) -> Iterator[bytes]:
     if isinstance(document, Table) and isinstance(document.rows, Packed):
         rows, bare = document.rows, replace(document, rows=())
     written = orjson.dumps(bare, _plain)
-    if not isinstance(document, TextDocument):  # Without metadata, a digest is as it was before there was any.
+    if not isinstance(document, TextDocument):  # Without metadata, it has the digest of earlier versions.
         written = written.replace(b',"about":""}', b"}")
     if not isinstance(rows, Packed):
         yield written
@@ -404,7 +404,7 @@ def _with_headings(text: str, placed: _Placed, blocks: Bounds, sections: Bounds,
                 longest[heading.depth] = len(heading.text)
         may_be_long = len(document.title) + sum(longest.values()) > Headlines.LONGEST // 2
         left_out = Headlines(document.title, own).left_out if may_be_long else set()
-        depths = 0  # those of the following headings that a passage carries, as bits
+        depths = 0  # the depths of the following headings that a passage carries, as bits
         asides = 0
         for number in range(len(own) - 1, -1, -1):
             heading, k = own[number], section + number
@@ -471,7 +471,8 @@ class _Tree:
 
     def __init__(self, middles: Integers, leaves: Integers) -> None:
         """`middles` has the number of children of each root, and `leaves` the number of leaves of each child."""
-        # [tops + 1]: each root's first node of the middle level, then all of them; [middles + 1]: so for leaves
+        # [tops + 1]: each root's first node of the middle level, then their number; [middles + 1]: the same for
+        # leaves
         self.first_middle = np.concatenate([[0], np.cumsum(middles)])
         self.first_leaf = np.concatenate([[0], np.cumsum(leaves)])
         self.top_of_middle = np.repeat(np.arange(middles.size), middles)

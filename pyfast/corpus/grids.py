@@ -31,7 +31,7 @@ MOST_CUT = 20_000
 # What stands for a number that is missing, or nothing
 _MISSING = re.compile(r"|n\.?/?[ad]\.?|nan|none|null|nil|unknown|tb[acd]|[-\u2013\u2014.\u2026?*]+", re.IGNORECASE)
 _NO_NAME = re.compile(r"n\.?/?a\.?|nan|none|null|nil|unknown|tb[acd]|total|\W+", re.IGNORECASE)
-# Signs that can name a column beside others; a dash and dots stand for a value that lacks
+# Signs that can name a column beside others. A dash or dots, however, stand for a missing value.
 _SIGN = re.compile(r"[#№%‰°<>$£€¥]+")
 _MOST_COVERED = 2_000_000
 _LONGEST_CAPTION = 300
@@ -194,7 +194,7 @@ def parts_of_grid(
     rows = iter(cells)
     above = list(islice(rows, max(MOST_ABOVE, (header_rows or 0) + 1)))
     width = max(map(len, above), default=0)
-    # A cell that fills a row is a title, or the name of a group of rows, and is no value of each column.
+    # A cell that fills a row is a title, or the name of a group of rows, but not a value of every column.
     full = {span.row for span in spans if span.rows == 1 and 1 < span.columns == width}
     above = [row[:1] if number in full else row for number, row in enumerate(above)]
     rows = (row[:1] if number in full else row for number, row in enumerate(rows, len(above)))
@@ -385,12 +385,12 @@ def _names_of_groups(parts: TableParts) -> tuple[dict[int, str], int]:
     def totals_above(place: int) -> int:
         return sum(1 for _ in takewhile(totals.__contains__, range(place - 1, -1, -1)))
 
-    # Below the last row with values there are only notes, if there is not another group.
+    # Below the last row with values there are only notes, unless another group follows.
     notes = next((at for at in range(end, 0, -1) if at - 1 not in alone and at - 1 not in texts), 0)
     groups = [at for at in names if at < notes]
     is_last = len(groups) == len(names)
     count = totals_above(notes)
-    # Each group can have totals of its own, and a group of nothing else has at least one.
+    # Each group can have its own totals; a group that consists only of totals has at least one.
     own = max((totals_above(at) for at in texts if at < notes), default=0)
     own = max(own, int(notes - count - 1 in names))
     if count > own and (is_last or len(groups) > 1):
@@ -475,7 +475,7 @@ def _captions(grid: Grid) -> tuple[list[str], int]:
     if len(names) < 2:
         return [], start
     below_head = takewhile(any, cells[head + 1 : head + 1 + MOST_ABOVE])
-    # A row index without a name leaves the corner above it empty.
+    # If the row index has no name, the corner above it is empty.
     named = (last is None and _continues(grid, head)) or (
         all(cells[head][len(cells[head]) - len(names) :])
         and (
@@ -562,7 +562,7 @@ def _filled(row: Sequence[str]) -> int:
 
 def _continues(grid: Grid, row: int) -> bool:
     """Whether the row below a header row belongs to the header: it names columns below a common head."""
-    # A row that a cell fills can be the name of a group, and says nothing about the columns.
+    # A row that one cell fills can be the name of a group, and says nothing about the columns.
     full = {span.row for span in grid.spans if span.rows == 1 and span.columns == len(grid.cells[row])}
     values = next((it for at, it in enumerate(grid.cells[row + 2 :], row + 2) if at not in full), None)
     if values is None:
@@ -591,7 +591,7 @@ def _continues(grid: Grid, row: int) -> bool:
             return all(
                 is_number(it) for name, it in chain.from_iterable(rows) if name and not _MISSING.fullmatch(it)
             )
-        if under[:1] == [0]:  # Below an empty corner, a row that can only be a header has all names.
+        if under[:1] == [0]:  # Below an empty corner, a row can have all names.
             first = int(not below[0])
             others = [it[first:] for it in grid.cells[row + 2 :]]
             return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], others)

@@ -342,7 +342,7 @@ def _cell(value: object) -> str:
     written = _json(value)
     if written.startswith('"'):  # A date is a text in JSON.
         return str(orjson.loads(written))
-    return _LINE_END.sub(r"\1 ", written)  # A line end that JSON writes as letters would belong to the next word.
+    return _LINE_END.sub(r"\1 ", written)  # JSON writes a line end as `\n`: its n would join the next word.
 
 
 def _keys(keys: Iterable[str]) -> str:

@@ -195,7 +195,6 @@ def _documents(
                 if isinstance(one, Unread):
                     told.add(replace(one, path=path, reason=one.reason.replace(place, str(path))))
                     continue
-                # In the form of `pyfast evaluate`
                 one = with_metadata(one, of_file) if one.uri.startswith(f"{uri}#") else one
                 if one.uri == uri and isinstance(one, TextDocument):
                     of_file = one.outline.about
@@ -302,11 +301,11 @@ class _Seen:
     def before(self, document: Document, path: Path, number: int) -> Unread | None:
         """Add the document with this number in its file. If an earlier document has the same uri, say which
         one."""
-        if self._path is not path:  # Paths are compared slowly, and each file has one object.
+        if self._path is not path:  # Comparing paths is slow, and each file has one object.
             self._path = path
             self._files.append(path)
         hashed = hash(document.uri) or 1  # 0 is a free place
-        # A hash is faster than a digest. Only texts are compared: others would cost more than their reading.
+        # A hash is faster than a digest. Only texts are compared: for others, this takes longer than reading.
         digest = hash((document.title, document.text)) if isinstance(document, TextDocument) else 0
         at = self._find(hashed)
         if not self._hashes[at]:
@@ -406,7 +405,8 @@ def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
     """Return the uri that a file gets from a root, or None if the file is under no root."""
     if not roots:
         return None
-    # The path as it is written comes first: a link in a folder has its uri from its own place.
+    # The path as it is written comes first: a link in a folder gets its uri from its own place, not from its
+    # target's.
     for place in map(Path, dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))):
         if (uri := roots.get((str(place), "file"))) is not None:
             return uri
@@ -491,7 +491,7 @@ def _named(
         if new:
             add_root(roots, source, prefix)
         for uri, path, known in files:
-            # Some systems write the names of files with accents apart from their letters.
+            # Some systems store the accents in file names as separate characters.
             uri = normalize("NFC", known or prefix + uri)
             other = named.setdefault(uri, path)
             if other is not path and not (known and path.samefile(other)):

@@ -19,12 +19,12 @@ _FENCED = (
     r"(?:.*?^[ \t>]*(?P=fence)[`~]*[ \t\r]*$|.*)"
 )
 _FENCES = re.compile(_FENCED, re.DOTALL | re.MULTILINE)
-# Code, and a comment in a line. At the beginning of a line, only code still has a comment.
+# Code, and a comment within a line. Other comments, except those in code, were removed before.
 _CODE_OR_COMMENT = re.compile(
     rf"(?P<code>{_FENCED}|(?<![`\\])(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`))|(?<=\S)[ \t]*<!--.*?-->",
     re.DOTALL | re.MULTILINE,
 )
-_IN_CODE = {"*": "\udc2a", "&": "\udc26", "<": "\udc3c"}  # halves of characters, which no stored text has
+_IN_CODE = {"*": "\udc2a", "&": "\udc26", "<": "\udc3c"}  # lone surrogates, which no stored text has
 _HIDDEN = str.maketrans(_IN_CODE)
 _SHIFT = re.compile(r"<(/?)(su[pb])>")
 _ENTITY = re.compile(r"(?<!\\)&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z][A-Za-z\d]{1,31});")

@@ -85,7 +85,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
                 " answers then come from both versions)",
                 changed,
             )
-        *others, last = changed  # Checksums come last. Fewer questions explain theirs.
+        *others, last = changed  # The questions' checksum comes last. Fewer questions explain its change.
         if last.startswith("questions.digest "):
             asked = described["places"]["questions"]
             is_kept = not asked or Path(asked) == path / QUESTIONS

@@ -28,7 +28,7 @@ LINES = 128
 """The number of lines in a frame. The last frame may have fewer"""
 _LEVEL = 1  # Higher levels take more time than they save: level 3 makes files a tenth smaller.
 _HEADER_MOST, _BLOCK_HEADER, _CHECKSUM = 18, 3, 4  # sizes in bytes, from RFC 8878
-# the maximum number of bytes of an unpacked frame: two megabytes a line; a small file may claim terabytes
+# the maximum number of bytes of an unpacked frame (2 MB for each line), because a small file may claim terabytes
 _LARGEST_FRAME = 256 << 20
 _REPEATED = 1  # the kind of block that repeats one byte
 _USUAL_FRAME = 1 << 16
@@ -47,7 +47,7 @@ _zstd = _Zstd()
 def unpacked(frame: bytes) -> bytes:
     """Decompress a zstd frame, or the beginning of one. Raises `zstandard.ZstdError` if it is damaged or too
     large."""
-    for most in (_USUAL_FRAME, _LARGEST_FRAME):  # The room for the largest one takes longer to get than to fill.
+    for most in (_USUAL_FRAME, _LARGEST_FRAME):  # Getting room for the largest frame takes longer than filling it.
         content = _zstd.decompressor.stream_reader(frame).read(most + 1)
         if len(content) <= most:
             return content

@@ -27,7 +27,7 @@ from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
 Float64 = npt.NDArray[np.float64]
-DRAWS = 2_000  # of the bootstrap
+DRAWS = 2_000  # the number of draws of the bootstrap
 Answers = Path | Iterable[Record]
 """A run's answers.jsonl, or its records"""
 AT_ONCE = 1_024  # the number of questions that a metric scores in one call

@@ -187,7 +187,7 @@ def update_knowledge(
     read_by_llm = bool(extracted.extracts) or (has_knowledge(index) and by_llm_too(open_knowledge(index)))
     by_rules = list(_followed(extract_by_rules(index, texts_by_rules), index.corpus.documents, watch))
     current = [chunk.digest for chunk in by_llm.split_into_chunks(index, size)]
-    current += [extract.digest for extract in by_rules]  # Triples that rules found in texts before stay.
+    current += [extract.digest for extract in by_rules]  # Triples that rules found in texts earlier stay.
     if texts_by_rules and read_by_llm:
         by_rules = list(extract_by_rules(index, text=False))
     finished = by_llm.is_begun(folder) and not extracted.waiting
@@ -197,7 +197,7 @@ def update_knowledge(
     if finished:
         extraction = by_llm.describe_extraction(folder, extracted)
         before = open_knowledge(index).extractions if has_knowledge(index) else []
-        # A process that ended has noted it already.
+        # A process that was stopped after this may have noted it already.
         known = any(one["questions"] == extraction["questions"] for one in before[-1:])
         notes["extractions"] = before if known else [*before, extraction]
 

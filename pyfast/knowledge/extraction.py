@@ -178,7 +178,7 @@ def plan_extraction(
         if not lines:
             return None
         make_folder(folder)
-        write_atomically(folder / CHUNKS, b"\n".join(lines), durable=True)  # like run.toml, which needs it
+        write_atomically(folder / CHUNKS, b"\n".join(lines), durable=True)  # like run.toml, which depends on it
     else:
         packed = recorded_value(folder, "system", "set_packed")
         passes = recorded_value(folder, "system", "set_passes")

@@ -317,7 +317,7 @@ def make_snapshot(
         # The previous snapshot stays, for processes that have it open.
         olds = [old for old in snapshot_numbers(home) if old < number]
         asides = [(home / str(old)).rename(home / f"{old}.removed") for old in olds]
-        if asides:  # A part of a snapshot is never there, even after a power cut.
+        if asides:  # Even after a power cut, no snapshot is incomplete.
             sync_to_disk(home)
         for aside in asides:
             shutil.rmtree(aside)

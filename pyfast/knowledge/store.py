@@ -35,7 +35,7 @@ from pyfast.utils.sqlite_files import fault, open_database
 
 FILE = "triples.sqlite"
 
-# `segment` is a segment's id in the corpus. The id follows from uri and offsets, so it stays when the index is
+# `segment` is a segment's id in the corpus. The id is computed from uri and offsets, so it stays when the index is
 # built again. SQLite stores ids as signed 64-bit integers. A description belongs to its statement or mention, and
 # so to one chunk: no chunk can change what another one says.
 SCHEMA = """
@@ -305,7 +305,7 @@ class Knowledge:
     def incident(self) -> tuple[Int64, Int32]:
         """(offsets [entities + 1], triples): `triples[offsets[i] : offsets[i + 1]]` are the numbers of the
         triples that have entity i as head or tail, ascending."""
-        others = np.flatnonzero(self.head != self.tail)  # An entity that is both has the triple once.
+        others = np.flatnonzero(self.head != self.tail)  # An entity that is both head and tail has it once.
         triples = np.concatenate([np.arange(len(self)), others]).astype(np.int32)
         return _by_owner(np.concatenate([self.head, self.tail[others]]), triples, len(self.entities))
 

@@ -150,7 +150,7 @@ class OpenAI:
                 ask, http.Again, tenacity.stop_after_attempt(self._options.attempts)
             )
         except http.Again as again:
-            # The default is no answer: with another window, a run would have other prompts.
+            # The default window cannot replace the server's answer: another window would lead to other prompts.
             if self._options.context_window is None:
                 await self.close()
                 hint = "; if it never lists its models, set the option context_window"

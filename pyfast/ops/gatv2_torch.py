@@ -197,7 +197,7 @@ def _refuse_again(*_: Any) -> None:
 
 _gatv2.register_autograd(_derive, setup_context=_keep)
 _gatv2_backward.register_autograd(_refuse_again)
-# PyG's layer computes the softmax in float32 under autocast. Here, sums in float16 do not exist.
+# Under autocast, PyG's layer computes the softmax in float32. This op cannot sum in float16, so it casts all.
 for _device in ("cpu", "cuda"):
     _gatv2.register_autocast(_device, torch.float32)
 

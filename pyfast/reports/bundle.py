@@ -40,8 +40,8 @@ from pyfast.reports.passages import Part, PassageFinder, index_of
 from pyfast.reports.run_reader import BY_DEFAULT, Asked, RunReader, Scores, Scoring, scores_of, wrongness
 from pyfast.utils.processes import end_with_parent, process_of
 
-BINS = 60  # of the run's time, in the charts
-EXTREMES = 10  # questions of each kind
+BINS = 60  # the number of bins of the run's time in the charts
+EXTREMES = 10  # the number of questions of each kind
 HIDDEN = ("prompts", "code", "format")  # digests tell a reader nothing
 _USAGE = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 _OF_STAGE = {name: name for name in ("name", "role", "calls", "queued_ms", "running_ms", "batch")}
@@ -186,7 +186,7 @@ CHUNK = 256
 LISTED = 4096
 """The maximum number of questions in a block. For each block, there is one file with its part of the list of
 questions"""
-_CHUNKS = LISTED // CHUNK  # of a block, at most
+_CHUNKS = LISTED // CHUNK  # the maximum number of chunks of a block
 SHOWN = 160
 """The maximum number of characters of each text in the list of questions"""
 DOCUMENTS = 4_000_000

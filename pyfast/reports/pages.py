@@ -224,8 +224,8 @@ def _html(title: str, policy: str, head: str, message: str, tail: str = "") -> s
     return page.substitute(title=escape(title), policy=policy, head=head, message=escape(message), tail=tail)
 
 
-_PAUSE = 1.0  # seconds between two looks at a run, at least
-_SHARE = 5  # so many times as long as a look takes nobody looks again
+_PAUSE = 1.0  # the minimum number of seconds between two looks at a run
+_SHARE = 5  # the minimum pause after a look, in multiples of the look's time
 _TYPES = {".js": "text/javascript", ".json": "application/json", ".gz": "application/gzip"}
 
 
@@ -357,7 +357,7 @@ class _Handler(SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
         """Check the request before a file is sent."""
         name = self.headers.get("Host", "").rpartition(":")[0]
-        if name not in ("127.0.0.1", "localhost"):  # a page elsewhere under a name of its own
+        if name not in ("127.0.0.1", "localhost"):  # A site elsewhere may have pointed its own name here.
             return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         if self.path.partition("?")[0] == f"/{MANIFEST}":
             try:

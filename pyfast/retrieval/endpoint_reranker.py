@@ -91,13 +91,13 @@ class EndpointReranker:
         return [np.array(some, np.float32) for some in scores]
 
 
-@lru_cache(maxsize=4)  # All open indexes share it, and the form of a request is found out once.
+@lru_cache(maxsize=4)  # All open indexes share it, so the form of a request is found out only once.
 def _opened(name: str, key: str) -> _Scores:
     spec, options = split_options(f"http:{name}" if name.startswith("//") else name)
     url, _, model = spec.partition("#")
     _, base_url = parse_spec(f"openai:{model or 'rerank'}@{url.rstrip('/').removesuffix('/rerank')}")
     if base_url.count("/") == 3 and not urlsplit(url).path.startswith("/v1"):
-        base_url = base_url.removesuffix("/v1")  # This is the default of chat completions.
+        base_url = base_url.removesuffix("/v1")  # `parse_spec` adds it for chat completions.
     return _Scores(spec, model, base_url, options, _PASSAGES)
 
 

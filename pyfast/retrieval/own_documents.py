@@ -125,7 +125,7 @@ def own_documents(index: Index, items: Sequence[Sequence[str]]) -> list[OwnDocum
         _count(index, small)
     for own in owns:
         if not own.arrays:
-            own.make()  # here, in the thread of a batch
+            own.make()  # made now, because this is the thread of a batch
         elif not len(own.arrays["counts"]):
             raise InputError("documents: none of these documents has passages")
     return owns

@@ -294,7 +294,7 @@ def _scored(
             offsets, passages, semantic = expand(index, offsets, passages, semantic, terms, by)
         scores = ops.bridge_rank(index.rows(passages), offsets, passages, semantic, terms)
     else:
-        # With alpha 1, structure does not count, so it is left out, of the trace too.
+        # With alpha 1, structure does not count, so it is left out, also from the trace.
         structural = _structural(index, offsets, passages, how.centrality) if how.alpha < 1 else None
         scores = ops.graph_rank(semantic, semantic if structural is None else structural, offsets, how.alpha)
     if index.rerankers:

@@ -309,7 +309,7 @@ def stop_columns(terms: Sequence[str], words: Iterable[str]) -> Mask:
     stop = frozenset(words)
     if not isinstance(terms, Terms):
         return np.fromiter(map(stop.__contains__, terms), dtype=bool, count=len(terms))
-    found = np.zeros(len(terms), dtype=bool)  # Few words are found faster than all terms are read.
+    found = np.zeros(len(terms), dtype=bool)  # Finding a few words is faster than reading all terms.
     places = terms.find(list(stop))
     found[places[places >= 0]] = True
     return found

@@ -23,7 +23,7 @@ from pyfast.systems.hseq.head import head_prompt
 from pyfast.systems.prompts import ANSWER, EXTRACT, PLAN, AnswerFields, answer_prompt, final_text, unless_known
 
 Later = Literal["rag", "n2n", "hseq"]
-_FOR_EFFORT = 2  # steps more, if passages are chosen by `effort`
+_FOR_EFFORT = 2  # additional steps if passages are chosen by `effort`
 
 
 def _listed(given: Any) -> Any:

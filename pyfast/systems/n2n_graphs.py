@@ -29,7 +29,7 @@ class SharedTerms:
 
     def _forget(self) -> None:
         self._pairs = np.array([np.iinfo(np.int64).max])  # sorted: the lower row of the two, then the higher one
-        self._terms = np.full((1, TERMS), -1, np.int32)  # the terms of each pair, and -1 behind them
+        self._terms = np.full((1, TERMS), -1, np.int32)  # the terms of each pair, then -1
 
     def find(self, X: csr_array, first: Int32, second: Int32) -> tuple[Int64, Int32]:
         """Return the same as `strongest_shared_terms`. `X` must be the same in each call."""
@@ -144,7 +144,7 @@ def _expanded(
     ends, joined, _ = expand(index, offsets, passages, np.zeros(len(passages), np.float32), terms)
     new = np.ones(len(joined), bool)
     sizes = np.diff(offsets)
-    new[np.arange(len(passages)) - np.repeat(offsets[:-1] - ends[:-1], sizes)] = False  # a pool's own come first
+    new[np.arange(len(passages)) - np.repeat(offsets[:-1] - ends[:-1], sizes)] = False  # own passages come first
     ids, found = segment_ids(index, index.passages[joined[new]]), joined[new].tolist()
     at = np.concatenate([[0], np.cumsum(np.diff(ends) - sizes)]).tolist()
     return [dict(zip(ids[first:last], found[first:last], strict=True)) for first, last in pairwise(at)]

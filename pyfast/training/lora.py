@@ -121,7 +121,7 @@ def write_gguf(adapter: Path, model_folder: Path, out: Path) -> None:
     name = GGUF_NAMES[kind]
     architecture = next(it for it, its_name in gguf.MODEL_ARCH_NAMES.items() if its_name == name)
     names = gguf.get_tensor_name_map(architecture, model["num_hidden_layers"])
-    # llama.cpp stores the rows of these projections in another order (for its rotary embedding), a head at a time.
+    # llama.cpp stores the rows of these projections in another order within each head, for its rotary embedding.
     heads = {"q_proj": model["num_attention_heads"], "k_proj": model.get("num_key_value_heads")}
     writer = gguf.GGUFWriter(out, name)
     writer.add_type(gguf.GGUFType.ADAPTER)

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-# Characters for which lower case is not enough, with the ASCII character before them, to which a mark may belong.
+# Characters that need more than lower-casing, with the ASCII character before them, which may carry a mark.
 _WITH_BASE = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 
 

@@ -1,4 +1,4 @@
-// PYFAST_API marks the functions and classes that a shared libpyfast exports. It hides everything else.
+// PYFAST_API marks the functions and classes that a shared libpyfast exports. Everything else is hidden.
 #pragma once
 
 // The CMake target pyfast::core defines PYFAST_SHARED if it is a shared library.

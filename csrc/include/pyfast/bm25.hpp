@@ -1,6 +1,6 @@
 // bm25: the best documents for each query by BM25, in Lucene's variant. The arrays of a part do not depend on the
-// rest of the corpus. A query counts document frequencies and the average length when it runs, as integers over
-// all parts. So the scores equal those of an index that is built from scratch, bit for bit.
+// rest of the corpus. Document frequencies and the average length are computed for each query, from integers
+// summed over all parts. So the scores equal those of an index that is built from scratch, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct Bm25Options {
     std::int64_t documents = 0;     // the number of documents of all parts, without deleted ones
     std::int64_t total_length = 0;  // the sum of the lengths of these documents
     int threads = 1;
-    // Entries of a query in a part that pruning must save. It changes only the time.
+    // Pruning is used only if it saves more than this many entries of a query in a part. It changes only the time.
     std::int64_t prune_from = 100'000;
-    // [queries] If these two are not empty, they replace `documents` and `total_length` for each query: the parts
-    // hold many small corpora without common columns, and a query has terms of one of them.
+    // [queries] If these two are not empty, they have each query's own `documents` and `total_length`: the parts
+    // then hold many small corpora without common columns, and all terms of a query belong to one of them.
     std::span<const std::int64_t> query_documents{};
     std::span<const std::int64_t> query_lengths{};
 };
@@ -50,8 +50,8 @@ struct Bm25Options {
 //
 // Documents are scored in windows that fit into the first-level cache, so memory does not grow with the corpus.
 // Time: O(entries of the query's columns). If there are many and `allowed` is not given, pruning (MaxScore) saves
-// most of them: a document without the rarer terms is skipped if the other terms cannot lift it over the best that
-// were found. Only entries that are read are checked. Thread-safe. The result of a query depends only on the
+// most of them: a document without the rarer terms is skipped if the other terms cannot lift it above the k best
+// found so far. Only entries that are read are checked. Thread-safe. The result of a query depends only on the
 // query. Throws Error for malformed input.
 PYFAST_API RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& queries,
                             const std::optional<Ragged<std::int32_t>>& allowed, const Bm25Options& options);

@@ -13,10 +13,10 @@ namespace pyfast {
 struct BridgeExpandOptions {
     std::int64_t k = 10;  // the number of documents for each seed
     // An upper bound of the rows' Euclidean norms: 1 if rows are l2-normalised. Without it, the op reads the whole
-    // index to find one. If the bound is too small, documents are missed, and nothing worse happens.
+    // index to compute one. With a bound that is too small, some documents are missed, but nothing worse happens.
     std::optional<float> largest_norm{};
-    // The maximum number of entries that are read for a seed: in the transposed index, and then in the rows of the
-    // documents found there. With a limit, some of the nearest may be missed.
+    // The maximum number of entries that are read for a seed in the transposed index, and also the maximum in the
+    // rows of the documents found there. With a limit, some of the nearest documents may be missed.
     std::int64_t max_entries = INT64_MAX;
     int threads = 1;
 };
@@ -26,10 +26,10 @@ struct BridgeExpandOptions {
 // above 0, best first. If similarities are equal, the lower document id comes first. The result has one list for
 // each seed.
 //
-// The result is exact unless `max_entries` ends the search early. The op reads terms in the order of weight^2 /
-// frequency. It stops when the rest of the seed can no longer bring a new document into the best k: the bound is
-// the norm of the rest times `largest_norm` (Cauchy-Schwarz). Then it scores the documents that it met, the most
-// promising first, while they can still enter.
+// The result is exact unless `max_entries` ends the search early. The op reads the seed's terms in descending
+// order of weight^2 / frequency. It stops when the remaining terms can no longer bring a new document into the
+// best k: they add at most their norm times `largest_norm` (Cauchy-Schwarz). Then it scores the documents that it
+// met, the most promising first, as long as one can still be among the best k.
 //
 // `transposed` is X transposed: terms x documents. Time: O(entries of the terms that are read) for each seed.
 // Memory: O(documents + terms) for each thread. Only rows that are read are checked. Thread-safe. The result of a

@@ -41,18 +41,18 @@ struct Segments {
 // An object can have more members at its end: object v gets members[member_of[v]], the text of some members in
 // JSON, and nothing if member_of[v] is -1. Without `member_of`, no object gets more.
 //
-// The score has six digits; a score that is not finite becomes null. The snippet is the segment's content. Texts
-// and cells are copied. The cells of a row are joined with tabs, rows with line ends. A triple is "head relation
-// tail", and several triples are joined with "; ". Time: O(bytes written), and a binary search for each triple.
-// Thread-safe; it runs on one thread. Throws Error if columns or lists do not fit, if a segment does not exist,
-// and if content is out of bounds.
+// The score has up to six decimals; a score that is not finite becomes null. The snippet is the segment's content.
+// Texts and cells are copied. The cells of a row are joined with tabs, rows with line ends. A triple is "head
+// relation tail", and several triples are joined with "; ". Time: O(bytes written), and a binary search for each
+// triple. Thread-safe; it runs on one thread. Throws Error if columns or lists do not fit, if a segment does not
+// exist, and if content is out of bounds.
 PYFAST_API Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores,
                       std::span<const std::string> members = {}, std::span<const std::int32_t> member_of = {});
 
 // One text for each list of segments: a JSON array of objects {"segment", "uri", ...}. After these two, an object
 // has a number for each of `names`. The numbers of name n are scores[n * listed.values.size() ..], and they have
-// four digits. Reads the columns that `segment_ids` reads, and `uris`. Thread-safe; it runs on one thread. Throws
-// Error as `cite` does.
+// up to four decimals. Reads the columns that `segment_ids` reads, and `uris`. Thread-safe; it runs on one thread.
+// Throws Error as `cite` does.
 PYFAST_API Texts list_segments(const Segments& segments, const Ragged<std::int64_t>& listed,
                                std::span<const std::string> names, std::span<const float> scores);
 

@@ -43,7 +43,7 @@ struct Graph {
 //
 // Without top_k, the graph is symmetric bit for bit, unless a `function` is not symmetric. Time: O(sum of df^2)
 // additions for each pool, vectorised for frequent terms. A `function` is called for each addition, and must be
-// thread-safe. Memory: the edges, for a moment up to twice; and for each thread O(pool), and 4 to 8 bytes for each
+// thread-safe. Memory: the edges (for a moment up to twice), and for each thread O(pool) and 4 to 8 bytes for each
 // term of the vocabulary. Threads share the pools; if a pool has more than 2,048 documents, they share its rows.
 // Thread-safe. Throws Error for malformed pools, rows or masks, for a threshold that is negative or not finite,
 // for a top_k below 1, and if the values of a function do not add up to finite weights.

@@ -79,7 +79,8 @@ struct Gatv2Gradients {
 };
 
 // The gradients, from the `attention` that gatv2 returned for the same layer and options. Seed and mask are not
-// read again, because attention contains them. Memory: edges * (heads sums + 16 bytes), and 1/32 of x_dst for att.
+// read again, because attention contains them. Memory: for each edge, one sum for each head and 16 bytes; for att,
+// 1/32 of x_dst.
 template <class T>
 PYFAST_API void gatv2_backward(const Gatv2Layer<T>& layer, const Gatv2Options& options,
                                std::span<const Gatv2Sum<T>> attention, std::span<const T> grad,

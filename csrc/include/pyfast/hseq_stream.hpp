@@ -5,14 +5,13 @@
 // sequence. Each segment occurs once. The window of width W has the first W segments from the cursor's place on
 // that are neither selected nor deleted.
 //
-// Cursors are values that go in and come out. The library keeps no state. So a call can hold the cursors of any
-// waiting questions, on any thread, and a question that runs again sees the same windows. The selected segments of
-// a cursor are passed in full, because the question's budget bounds them.
+// Cursors are passed in and returned; the library keeps no state. So one call, on any thread, can take the cursors
+// of any waiting questions, and a question that runs again sees the same windows. The selected segments of a
+// cursor are passed in full, because the question's budget bounds them.
 //
-// All numbers have 64 bits, and columns of the hierarchy have 32 or 64. A function reads a whole column only if
-// its comment says so, and it checks what it reads. So columns can be mapped files that are larger than memory.
-// All functions are thread-safe and deterministic: one thread handles a cursor. They throw Error for malformed
-// input.
+// Numbers have 64 bits, but columns of the hierarchy may have 32. A function reads a whole column only if its
+// comment says so, and it checks what it reads. So columns can be mapped files that are larger than memory. All
+// functions are thread-safe and deterministic: one thread handles a cursor. They throw Error for malformed input.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ namespace pyfast {
 //
 // Term ids are below `terms`, and weights are in [0, largest_weight]. An op checks this for the rows that it
 // reads, so the time of a call depends on its pools, not on the size of the corpus. A row whose term ids are
-// strictly increasing is read in place. Another row is sorted into memory first, and weights of the same term are
-// added up; this takes about ten times as long. An op never writes to the index.
+// strictly increasing is read in place. Any other row is sorted into memory first, and weights of the same term
+// are added up; this takes about ten times as long. An op never writes to the index.
 struct Forward {
     // A sum of a million products of two such weights is still finite in float.
     static constexpr float largest_weight = 1e16f;
@@ -95,7 +95,7 @@ PYFAST_API Extent extent_of(const Forward& x, std::int32_t i, const char* name);
 // message that begins with `name`, unless the term ids are below `terms` and the weights are valid.
 PYFAST_API Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char* name = "X");
 
-// The origin of the terms' idf.
+// Where the terms' idf comes from.
 enum class Idf {
     corpus,  // X has weights that contain the idf
     // X has term frequencies, and each pool is weighed as a corpus of its own: tf * (ln((1 + n) / (1 + df)) + 1),
@@ -127,8 +127,8 @@ struct RankedPools {
     std::vector<float> scores;
 };
 
-// List i of a ragged array that is too large for a check of the whole. So the time of a call depends on what it
-// reads, not on the corpus. Throws Error if the list does not exist, or is outside the values.
+// List i of a ragged array. Only this list is checked, so the time of a call depends on what it reads, not on the
+// size of the corpus. Throws Error if the list does not exist, or is outside the values.
 template <class T>
 std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const char* name) {
     if (i < 0 || i >= static_cast<std::int64_t>(lists.size())) {

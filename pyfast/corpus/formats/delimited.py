@@ -40,7 +40,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
     it. Below an empty line, another table can begin."""
     text = read_text(path)
     dialect = dialect_of(path, text)
-    if named := _NAMED.match(text):  # The empty line in its place keeps the numbers of the lines.
+    if named := _NAMED.match(text):  # An empty line replaces it, so that line numbers stay.
         text = "\n" + text[named.end() :]
     faults: list[Unread] = []
     captions, records = _captions(rows(path, text, dialect))
@@ -185,7 +185,7 @@ def _pairs(above: Sequence[_Record]) -> int:
         end = next((k for k in range(start + 2, len(above)) if _is_gap(above[k - 1], above[k][0])), 0)
         block = above[start + 1 : end if end > start + 3 else len(above)]
         below = [not isinstance(it, Unread) and len(it) == len(row) for _, it in block]
-        # The names of rows, such as those of a plate of a lab, need no name.
+        # A column of row names needs no name, as on a lab plate.
         is_header = all(row[1 : filled[start]]) and not grids.is_number(row[0])
         if (gap or named) and is_header and sum(below) >= _MOST_SHARE * len(below):
             return start
@@ -355,7 +355,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
         return PlainTabs
     widths = _widths(text, named)
     escaped = _escaped(named)
-    if len(widths) > 1:  # Quotes that stand behind a space, or have a backslash before them, can be the reason.
+    if len(widths) > 1:  # The reason can be quotes after a space or a backslash.
         spaced = type("Spaced", (named,), {"skipinitialspace": True})
         for sign, dialect in ((f'{named.delimiter} "', spaced), (_ESCAPED_QUOTE, escaped)):
             if sign in text[:_SAMPLE] and len(_widths(text, dialect)) == 1:
@@ -371,7 +371,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     if not others or (is_even and named is csv.excel_tab):
         return named
     given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
-    if is_even and '"' in text[:_SAMPLE] and _widths(text, named, True):  # The others stand within quotes.
+    if is_even and '"' in text[:_SAMPLE] and _widths(text, named, True):  # Other marks within quotes do not count.
         given = [dialect for dialect in given if _widths(text, dialect, True)]
     # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
     counts = {dialect: _widths(text, dialect) for dialect in given}
@@ -385,7 +385,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     fitting = [dialect for dialect, found in below.items() if len(found) == 1 and max(found) > 1]
     if fitting:  # The real delimiter divides the header too.
         return max(fitting, key=lambda dialect: (below[dialect].total(), max(below[dialect])))
-    if next(iter(widths), 1) == 1:  # Another one divides the header, and most records as the header.
+    if next(iter(widths), 1) == 1:  # Another one may divide the header, and most records alike.
         heads = {dialect: next(iter(found), 1) for dialect, found in counts.items()}
         mostly = [one for one in given if heads[one] > 1 and 2 * counts[one][heads[one]] > counts[one].total()]
         if mostly:

@@ -41,8 +41,8 @@ _WESTERN = frozenset(f"{_SIGNS}¿¡ªº²³àáâãäåæçèéêëìíîïñò�
 _ICELANDIC = frozenset(f"{_SIGNS}áæåäðéíóöøúüýþÁÆÅÄÐÉÍÓÖØÚÜÝÞ")
 _CENTRAL = frozenset(f"{_SIGNS}áâăąäćčçďđéęěíîľĺłńňóôőöřśšşťţúůűüýźżžß" + "ÁÂĂĄÄĆČÇĎĐÉĘĚÍÎĽĹŁŃŇÓÔŐÖŘŚŠŞŤŢÚŮŰÜÝŹŻŽ")
 _TURKISH, _AS_IN_WESTERN = frozenset("ğışĞİŞ"), frozenset(f"{_SIGNS}âçîöûüÂÇÎÖÛÜ")
-# What no text in these encodings has: three letters beyond ASCII in a row; a sign or capital letter within a word,
-# where the encodings of DOS and Macintosh have letters; thorn and eth where Turkish has letters.
+# What no text in these encodings contains: three letters beyond ASCII in a row; a sign or capital letter within a
+# word, where the encodings of DOS and Macintosh have letters; thorn and eth where Turkish has letters.
 _UNLIKELY = re.compile(
     r"[^\W\d_\x00-\x7f]{3}|(?<=[^\W\d_])[‚„“”…†‡‰‹›•™²³ºª](?=[^\W\d_])|(?<=[^\W\d_])þ|\bð"
     r"|(?<=[a-z])[À-ÞŸĀĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŢŮŰŹŻŽ]"
@@ -111,7 +111,7 @@ def _read(path: Path) -> str:
     return _decoded(path, data, encoding)
 
 
-@lru_cache(256)  # A file is read more than once, and the first time tells it.
+@lru_cache(256)  # A file is read more than once, but one message is enough.
 def _tell_encoding(path: Path, encoding: str) -> None:
     LOG.info("%s: read as %s", path, encoding)
 
@@ -195,7 +195,7 @@ def _detected(data: bytes, at: int) -> str | None:
 
     start = max(at - _SAMPLE // 2, 0)
     sample = data[start : start + _SAMPLE]
-    # Statistics need more characters than a few: they take "año" for Chinese.
+    # Statistics need more than a few characters: they take "año" for Chinese.
     if sum(byte > 127 for byte in sample) <= _FEW and (nearest := _nearest(sample)):
         return nearest
     guesses = from_bytes(sample)

@@ -36,7 +36,7 @@ _BLOCK_NAMES = (
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _LISTS = frozenset(("ul", "ol", "menu", "dir", "dl"))
-# The forms of the numbers of lists, by the attribute `type` and by CSS. Empty: the items have no numbers.
+# The forms of list numbers, by the attribute `type` and by CSS. Empty: the items have no numbers.
 _FORMS = {
     "none": "", "disc": "", "circle": "", "square": "",
     "1": "decimal", "decimal": "decimal", "decimal-leading-zero": "decimalZero",
@@ -53,8 +53,8 @@ _SOFT_HYPHEN = "\u00ad"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _LINE_END = re.compile(r" *\n[ \n]*")
 _SHOWN = frozenset(("Tag", "NavigableString", "CData"))  # not comments
-_MOST_COLUMNS = 1000  # as browsers have it
-# What browsers read in place of the encoding that a page names: the WHATWG's table of labels, by Python's names.
+_MOST_COLUMNS = 1000  # the limit of browsers
+# The encodings that browsers use in place of the one that a page names: the WHATWG's table, with Python's names.
 _BROWSERS = {
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
     **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
@@ -67,7 +67,7 @@ _BROWSERS = {
 }
 
 
-# The letters of columns, the numbers of rows, and what freezes some of them, in a sheet of Google
+# In a Google sheet: the letters of columns, the numbers of rows, and the bars beside frozen ones
 _LABELS_OF_SHEET = (
     ".waffle:has(th.row-headers-background) thead, .waffle tr:has(> .row-header-shim), "
     ".waffle th.row-headers-background, .waffle .freezebar-cell"
@@ -124,7 +124,7 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
     _style(soup)
     for it in soup.select(_LABELS_OF_SHEET) if soup.find("table", class_="waffle") else ():
         it.extract()
-    for it in soup.find_all(class_="expand-content"):  # A reader of Confluence opens it.
+    for it in soup.find_all(class_="expand-content"):  # Readers of Confluence can open it.
         del it["style"]
     for it in soup.find_all(["math", "q", "rp", "rt"]):
         if it.name == "math":
@@ -132,7 +132,7 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
             image = next((one for one in above.next_siblings if one.name or one.strip()), None)
             it.replace_with(said)
             if _hidden(above) and image is not None and image.name == "img":
-                # For screen readers only: Wikipedia shows an image of the equation beside it.
+                # The equation is for screen readers only: Wikipedia shows an image of it instead.
                 image.decompose()
                 above.replace_with(said)
         elif it.name == "q":
@@ -207,16 +207,16 @@ def _encoding(data: bytes) -> str | None:
         return guessed(data)[0]
     try:
         name = codecs.lookup(named).name
-    except LookupError:  # Beautiful Soup guesses.
+    except LookupError:  # Beautiful Soup then guesses.
         return None
     if _BROWSERS.get(name) == "cp1252" and not data.isascii() and _can_decode(data, "utf-8"):
-        return "utf-8"  # Several bytes of UTF-8 hardly ever are cp1252.
+        return "utf-8"  # Text in cp1252 is hardly ever valid UTF-8.
     return _BROWSERS.get(name, name)
 
 
 _SCRIPTS = {"msup": "^", "msub": "_", "msubsup": "_^", "munder": "_", "mover": "^", "munderover": "_^"}
 _AROUND = frozenset(("mrow", "mstyle", "mpadded"))
-_INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))  # between factors, and behind functions
+_INVISIBLE = dict.fromkeys(range(0x2061, 0x2065))  # operators between factors, and after functions
 _NOT_IN_EQUATION = frozenset(("annotation", "annotation-xml", "mphantom"))
 _MOST_NESTED = 50
 
@@ -257,7 +257,7 @@ def _equation(element: Any, depth: int = 0) -> str:
             part = inner[0]
         if part.name == "mfrac":
             text = fraction(text, said[-1:], following[:1])
-        # Blanks are beside names and sums: sin x, \u2211_(i=1)^n i
+        # Names and sums have blanks beside them: sin x, \u2211_(i=1)^n i
         is_apart = part.name.startswith("munder") or (part.name in ("mi", "mo", "mtext") and len(text) > 1)
         said += " " * ((is_apart or was_apart) and said[-1:].isalnum() and text[0].isalnum()) + text
         was_apart = is_apart
@@ -325,7 +325,7 @@ def _is_struck(element: Any) -> bool:
 
 def _hidden(element: Any) -> bool:
     name = element.name
-    if name in ("html", "body"):  # Scripts show them when a page is loaded.
+    if name in ("html", "body"):  # Scripts may show them later.
         return False
     return (
         (name in _LEFT_OUT and not (name == "footer" and element.find_parent("blockquote")))
@@ -561,7 +561,7 @@ def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     groups, foot = _groups(table)
 
     def spanning(cell: Any, left: int) -> tuple[str, int, int]:
-        down = min(_span(cell, "rowspan", least=0) or left, left)  # 0 is down to the end of the group
+        down = min(_span(cell, "rowspan", least=0) or left, left)  # 0: down to the end of the group
         said = "" if _hidden(cell) else _plain(cell, is_struck or _is_struck(cell.parent))
         return said, down, _span(cell, "colspan", least=1)
 

@@ -55,7 +55,7 @@ _HTML_HEADING = re.compile(
     r"|</details\s*>)[ \t]*\n?",
     re.DOTALL | re.IGNORECASE,
 )
-# Blocks of HTML in which no heading is one of the text
+# Blocks of HTML whose headings are not headings of the text
 _NO_HEADINGS = re.compile(r"<(?:!--|(?:t[dhr]|table|pre|style|script|textarea)\b)", re.IGNORECASE)
 # The line of dashes and bars below a table's header.
 _MAYBE_TABLE = re.compile(r"^[ ]{0,3}(?:\|[ ]*:?-|:?-+:?[ ]*\|)", re.MULTILINE)
@@ -77,7 +77,7 @@ _MAYBE_NOT_READ = re.compile(rf"<(?:style|script)\b|^[ \t]*{_BLOCK}", re.IGNOREC
 _MAYBE_RULE = re.compile(r"^[ ]{0,3}([-*_])(?:[ \t]*\1){2}", re.MULTILINE)
 _HTML_TABLE = re.compile(r"^[ ]{0,3}<table\b", re.IGNORECASE | re.MULTILINE)
 
-# A link that leads nowhere, and to which nothing leads
+# A comment, written as the definition of a link that leads nowhere
 _NO_LINK = re.compile(
     r"^[ ]{0,3}\[(?://|comment)\]:[ ]+(?:\#|<>)[ ]+(?:\(.*\)|\".*\"|'.*')[ ]*$", re.MULTILINE | re.IGNORECASE
 )
@@ -233,14 +233,14 @@ def _comments(tokens: list[Token], text: str, lines: list[int], shift: int) -> l
         if token.type in ("html_block", "fence", "code_block") and token.map:
             begin, end = (lines[line] for line in token.map)
             code.append((begin, end))
-            at = begin  # A style can go on below an empty line, behind the end of its block.
+            at = begin  # A style can go on after an empty line, which ends its block.
             while token.type == "html_block" and not token.level and at < end:
                 at = max(at, done)
                 if not (opened := _MAYBE_NOT_READ.search(text, at, end)):
                     break
                 if told := _NOT_READ.match(text, opened.start()):
                     found.append(told.span())
-                # Beyond a style that does not end, looking at each one would take long.
+                # If a style does not end, skip the longest style: looking at each tag in it would take long.
                 beyond = _LONGEST_STYLE if opened[0][1:].lower() in ("style", "script") else 0
                 at = done = told.end() if told else opened.end() + beyond
             while token.type == "html_block" and (begin := text.find("<!--", begin, end)) >= 0:

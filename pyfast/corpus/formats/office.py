@@ -28,7 +28,7 @@ _AROUND = [_W + name for name in ("sdt", "smartTag", "customXml", "ins", "moveTo
 _NO_LIST_NUMBERS = "list numbers were left out, because their format is"
 _MOST_COLUMNS = 1 << 14
 _MOST_STYLES = 20
-# Files have the name of Word's own style for headings in small letters.
+# Files contain the names of Word's own heading styles in lower case.
 _HEADING = re.compile(r"(?:Heading|heading(?= [1-9]$))\s*(?:(\d+)\s*$)?")
 
 
@@ -46,7 +46,7 @@ def read_docx(uri: str, path: Path) -> Iterator[Document | Unread]:
     looks = _Looks(file.styles.element)
     for frame in file.element.body.iter(f"{A}graphicData"):
         if lines := diagram(frame, partial(_data_of, file.part)):
-            frame.set("uri", "")  # It is read.
+            frame.set("uri", "")  # Its text was read.
             frame.append(box := _made("w:txbxContent"))
             for line in lines:
                 box.append(_made("w:p"))
@@ -372,7 +372,7 @@ def read_pptx(uri: str, path: Path) -> Iterator[Document | Unread]:
         unnumbered |= _number_slide(slide)
         heading = slide.shapes.title
         title = with_marks(heading.text_frame.text) if heading is not None else ""
-        # A title may be hidden from people, and still be for screen readers.
+        # A title may be hidden from people, but there for screen readers.
         hides = slide._element.xpath(".//p:cNvPr[@hidden='1' or @hidden='true']/../..")
         hides = [it for it in hides if heading is None or it is not heading._element]
         if any(_said_in(it) for it in hides):
@@ -626,7 +626,7 @@ def _based_on(styles: Mapping[str, Any], key: str) -> Iterator[Any]:
 
 
 def _form(level: Any) -> str:
-    # A format of newer files stands beside the nearest of the older ones.
+    # A format that only newer files have stands beside the nearest older format.
     forms = [] if level is None else [it.get(f"{_W}val", "") for it in level.iter(f"{_W}numFmt")]
     return forms[0] if forms else "decimal"
 

@@ -79,9 +79,7 @@ def read_pdf(uri: str, path: Path) -> Iterator[Document | Unread]:
     try:
         is_xfa = pdf.get_formtype() == pypdfium2.raw.FORMTYPE_XFA_FULL
         if not is_xfa:
-            logging.getLogger("pypdfium2").setLevel(
-                logging.ERROR
-            )  # It warns of a form that has also an older form.
+            logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # It would warn about a form in two formats.
             pdf.init_forms()
         bookmarks = [(mark.level, mark.get_title(), mark.get_dest()) for mark in pdf.get_toc()]
         marks = [(level, title, dest.get_index()) for level, title, dest in bookmarks if dest is not None]
@@ -225,7 +223,7 @@ def _goes_on(before: str, left: str) -> bool:
 
 def _pages(pages: list[int]) -> str:
     """Name pages by their numbers: ``pages 2-3, 7 have``."""
-    # In a run of pages, each page and its place in the list grow together.
+    # In a run of consecutive pages, the difference between a page and its place in the list is the same.
     groups = groupby(enumerate(pages), key=lambda it: it[1] - it[0])
     runs = [[page for _, page in group] for _, group in groups]
     named = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -35,7 +35,7 @@ from pyfast.corpus.formats.symbol_fonts import NO_LETTER, shown_in
 from pyfast.corpus.rendering import SHIFTS, struck, with_marks
 from pyfast.utils.text_forms import counted, some
 
-_ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # the second without the first within it is the first again
+_ESCAPED, _KEPT = "x005F_", "x00x005F_5F_"  # removing the first from the second gives the first again
 _ZEROS = re.compile(r"-?0\d")
 _SHOWN_AS = {14: "m/d/yyyy", 22: "m/d/yyyy h:mm", 47: "mm:ss.0"}
 """Formats that spreadsheets display differently from their definition in the file"""
@@ -195,7 +195,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
                     value, is_time = _moment(value, form, since_1904), True
             else:
                 cell["value"] = _cell(value)
-            # A number with zeros before it, such as 00042, is a name.
+            # A number with leading zeros, such as 00042, is a name.
             if typed and kind is not str and value is not None and (is_time or not _ZEROS.match(cell["value"])):
                 is_date = isinstance(value, datetime) and value.time() == time()
                 values[place] = value.date() if is_date else value
@@ -309,7 +309,7 @@ def _side_by_side(sheet: Sheet) -> list[Sheet]:
             return [sheet]
         within = [k for k, row in enumerate(rows) if any(row[first - 1 : last])]
         cut = grids.Packed(("",) * (first - 1) + rows[k][first - 1 : last] for k in within)
-        # With an empty row below it, the title is one for sure.
+        # An empty row below it makes the title certain.
         numbers = array("q", (sheet.numbers[k] - (k == 0) for k in within))
         merged = [it for it in sheet.merged if first <= it[0] <= last]
         blocks.append(Sheet(cut, numbers, merged))

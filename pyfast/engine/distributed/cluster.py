@@ -68,7 +68,7 @@ def _connect(cluster: Cluster, ray: Any) -> Path:
     try:
         if cluster.address == LOCAL:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 is for background work
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default, 15, is for background work
             cores = max(os.cpu_count() or 1, math.ceil((cluster.workers or 1) * cluster.needs["CPU"]))
             own = {"num_cpus": cores, "include_dashboard": False, "object_store_memory": _STORE}
             context = ray.init(LOCAL, **own, **quiet)

@@ -173,7 +173,7 @@ class _Driver:
         """Wait briefly for a worker's call to end, and handle the results of all ended calls."""
         starts = {member.starting: member for member in self.members if member.starting is not None}
         for call in self.pool.ready([*starts, *self.calls], _LOOK_S):
-            if call not in starts and call not in self.calls:  # of a worker that was just replaced
+            if call not in starts and call not in self.calls:  # a call of a worker that was just replaced
                 continue
             told: Told | None = self.pool.result(call)
             if told is not None and told.error is not None:
@@ -183,7 +183,7 @@ class _Driver:
                 continue
             member, block = self.calls.pop(call)
             member.blocks.discard(block)
-            for other in member.blocks:  # Work on it may begin only now.
+            for other in member.blocks:  # The worker may begin it only now.
                 self.watched[other].since = time.monotonic()
             if told is None:
                 self._unreachable(member, block)
@@ -201,7 +201,7 @@ class _Driver:
     def _started(self, member: _Member, told: Told | None) -> None:
         member.starting = None
         if told is None:
-            self.false_starts += not member.has_started  # Otherwise, its machine is gone, perhaps with others.
+            self.false_starts += not member.has_started  # A worker that had started lost its machine.
             if self.false_starts >= _LOSSES:
                 raise RunError(
                     f"{self.false_starts} workers died while starting: they may lack memory, or a model may be"

@@ -77,7 +77,7 @@ _OF_THE_MACHINE = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_INTERRUPT,  # Ctrl-C
 }
-# Opening a finished run does not check its rows, so one may not be JSON.
+# Opening a finished run does not check its rows, so a row may not be JSON.
 _LOST = f"CASE WHEN json_valid(entry) THEN entry ->> 3 END = '{TransportError.__name__}'"
 _ERRORS: dict[str, type[CallError]] = {kind.__name__: kind for kind in (AnswerError, TransportError)}
 _AMONG = "question IN (SELECT value FROM json_each(?))"

@@ -173,7 +173,7 @@ def service_times(run: Path) -> ServiceTimes | None:
             if "started" not in ledger or "seconds" not in ledger or ledger.get("reused"):
                 continue
             for name, (calls, queued, running, _batches, *of_prompt) in ledger["stages"].items():
-                if calls and ON_GPU not in name:  # The time of a search already includes the GPU's.
+                if calls and ON_GPU not in name:  # The time of a search already includes the GPU's time.
                     parts["llm" if of_prompt else "search"] += running / 1e6
                     parts["waiting for the llm" if of_prompt else "search"] += queued / 1e6
             seconds.append(float(ledger["seconds"]))

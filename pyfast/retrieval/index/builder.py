@@ -136,9 +136,9 @@ def build_index(
     """
     if memory < _LEAST:
         raise InputError(f"memory: expected at least {_LEAST} MB, got {memory}")
-    out = out.resolve()  # `.` has no name to build beside; and a link is to stay one
+    out = out.resolve()  # `.` has no name to build beside, and a link stays a link
     _check_free(out, overwrite)
-    search_device(hardware)  # An error before the documents are read.
+    search_device(hardware)  # It raises its error before the documents are read.
     described = describe_vectors(vectors)
     parameters = {
         "tokens": TOKENS,
@@ -160,8 +160,8 @@ def build_index(
         build.add_parts(memory, encode)
         build.merge()
         build.commit(roots or {}, columns)
-        if (out / KNOWLEDGE).exists():  # it was paid for, chunk by chunk, and most chunks stay
-            link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # so that a kill at any moment leaves it in one
+        if (out / KNOWLEDGE).exists():  # It was paid for chunk by chunk, and most chunks stay.
+            link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # A kill at any moment leaves it in one of them.
     shutil.rmtree(unfinished(out), ignore_errors=True)
     return Index(out, hardware=hardware)
 
@@ -336,7 +336,7 @@ class _Build:
         live = [np.ones(part.corpus.documents, bool) for part in parts]
         try:
             merge_parts(folder / name, parts, live, alone=True)
-        except IndexFormatError:  # of a damaged disk: the next build must not use these parts
+        except IndexFormatError:  # The disk is damaged: the next build must not use these parts.
             (self._folder / _STATE).unlink()
             raise
         sums = {what: sum(one[what] for one in before) for what in ("documents", "passages", "terms", "length")}

@@ -202,7 +202,7 @@ def add_documents(
             )
         digests = dict(zip(uris, map(bytes, part.corpus.digests()), strict=True))
         same = {uri for uri, place in existing.items() if writer.digest(place) == digests[uri]}
-        if same or writer.parameters != parameters:  # The index may just have been built again in another way.
+        if same or writer.parameters != parameters:  # The index may just have been rebuilt differently.
             changed, parameters = [k for k, uri in enumerate(uris) if uri not in same], writer.parameters
             part = make_part(map(part.corpus.document, changed), parameters)
         lost = {uri: place for uri, place in writer.below(tuple(within())).items() if uri not in digests}
@@ -243,7 +243,7 @@ def _moved(gone: Iterable[Document], new: Iterable[Document]) -> dict[str, str]:
     moved = {}
     for document in new:
         olds = places.get(_content(document), [])
-        if olds and _file_of(olds[0]) != _file_of(document.uri):  # else a part of a file that stays
+        if olds and _file_of(olds[0]) != _file_of(document.uri):  # otherwise, it is a part of a file that stays
             moved[olds.pop(0)] = document.uri
     return moved
 
@@ -353,7 +353,7 @@ class _Writer:
             live = manifests.live_documents(folder, part)
             files = manifests.map_part(folder, self._before, part["name"])
             self._parts.append(_Entry(live, Corpus.mapped(files), files, part["name"], part["deleted"]))
-        for path in (folder / PARTS).iterdir():  # of a writer that was killed
+        for path in (folder / PARTS).iterdir():  # left by a writer that was killed
             if int(path.name) >= self._next_part:
                 shutil.rmtree(path)
 
@@ -430,7 +430,7 @@ class _Writer:
         merge_parts(folder, [self._open(e) for e in entries], [e.live for e in entries], alone=not first)
         part = open_part(map_folder(folder), Analysis.of(self.parameters))
         for entry in entries:
-            if entry.is_new:  # merged by this writer, and merged again
+            if entry.is_new:  # This writer made it by a merge, and has now merged it again.
                 shutil.rmtree(self._folder / PARTS / entry.name)
         live = np.ones(part.corpus.documents, bool)
         self._parts[first:] = [_Entry(live, part.corpus, part.files, name, part=part, is_new=True)]
@@ -492,6 +492,6 @@ def _tier(entry: _Entry) -> int:
 def _writing(folder: Path) -> Iterator[_Writer]:
     """Start the next commit of an index. Waits while another process changes the index."""
     folder = folder.resolve()
-    read_manifest(folder, check=False)  # what is no index is refused
+    read_manifest(folder, check=False)  # It refuses a folder that is not an index.
     with only_writer(folder, lambda: LOG.warning("another process is changing %s; waiting for it", folder)):
         yield _Writer(folder)

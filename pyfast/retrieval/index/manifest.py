@@ -205,7 +205,7 @@ def commit_numbers(folder: Path) -> list[int]:
     """Return the numbers of the commits (versions of the index) that exist, the oldest first."""
     numbers = sorted(int(path.stem) for path in (folder / COMMITS).glob("*.json") if path.stem.isdecimal())
     current = int(read_manifest(folder, check=False)["commit"]) if numbers else 0
-    # A later one is of a process that was killed before it made it the current commit.
+    # A later commit comes from a process that was killed before making it current.
     return [number for number in numbers if number <= current]
 
 

@@ -232,7 +232,7 @@ class PartMaker(contextlib.ExitStack):
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            memory = "; it may need more memory" if code < 0 else ""  # The kernel kills if there is no more.
+            memory = "; it may need more memory" if code < 0 else ""  # The kernel kills if memory runs out.
             raise RunError(f"a process that was building a part of the index died ({code}){memory}")
         if told := json.loads(line):
             raise error_of(*told)

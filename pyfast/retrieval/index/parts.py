@@ -200,7 +200,7 @@ def _fault_of_lists(offsets: npt.NDArray[Any], ids: npt.NDArray[Any], limit: int
     if not ascend:
         return ""
     for first, some in zip(range(0, len(ids), _BLOCK), _blocks(ids, 1), strict=True):
-        falls = np.flatnonzero(np.diff(some) <= 0) + first + 1  # must be where lists begin
+        falls = np.flatnonzero(np.diff(some) <= 0) + first + 1  # allowed only where lists begin
         places = np.searchsorted(offsets, falls)
         if (offsets[np.minimum(places, len(offsets) - 1)] != falls).any():
             return "the ids of a list do not ascend"

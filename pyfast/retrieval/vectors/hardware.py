@@ -15,7 +15,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.options import Hardware
 from pyfast.utils.text_forms import counted
 
-_ROWS = 1 << 16  # of an array that are copied to a device in one step
+_ROWS = 1 << 16  # the number of rows of an array that are copied to a device in one step
 
 
 def torch_device(hardware: Hardware) -> str:

@@ -148,7 +148,7 @@ class TokenStore:
         """Write the store into a folder, a batch of passages at a time."""
         dimensions = self.pieces[0].codes.shape[1] if self.pieces else 1
         owners = np.searchsorted(self._starts, self.places, side="right")
-        batches = np.arange(_PASSAGES, len(self), _PASSAGES)  # and a batch has passages of one piece
+        batches = np.arange(_PASSAGES, len(self), _PASSAGES)  # A batch also ends where a piece ends.
         with (
             new_array(folder / "offsets.npy", np.int64) as offsets,
             new_array(folder / "codes.npy", np.int8, dimensions) as codes,

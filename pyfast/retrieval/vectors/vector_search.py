@@ -21,11 +21,11 @@ from pyfast.utils.options import Hardware
 
 EXACT = 20_000
 """Up to this number of vectors, a query is compared with all of them"""
-_CANDIDATES = 128  # of a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
-_ROUNDING = 1e-5  # where all are compared: how far a product of matrices is from a cosine, at most
+_CANDIDATES = 128  # from a search by codes; benchmarks/knowledge.py shows how many of the nearest are among them
+_ROUNDING = 1e-5  # the largest error of a cosine from a product of matrices, if all vectors are compared
 _GROUP = 64  # vectors on a GPU whose products with a query are compared by their maximum
-_PRODUCTS = 1 << 28  # of queries and vectors, or numbers of candidates' vectors, that are on a GPU together
-_NUMBERS = 1 << 24  # of the candidates' vectors that are in memory together
+_PRODUCTS = 1 << 28  # of queries and vectors (or numbers in candidates' vectors) that are on a GPU at once
+_NUMBERS = 1 << 24  # in the candidates' vectors that are in memory at once
 _LEARNT_FROM = 16_384  # vectors
 _MANY = 8
 """If the share of changed vectors is more than 1 divided by this number, all files are written again"""
@@ -105,7 +105,7 @@ class Vectors:
         queries = np.ascontiguousarray(queries)
         if self.rows is None or self.late is None:
             return self._coded(queries, k + _CANDIDATES)
-        place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # the last: of no row
+        place_of = np.full(len(self.matrix) + len(self.late) + 1, -1, np.int64)  # entry -1, the last: no row
         place_of[self.rows] = np.arange(len(self.rows))
         late = _nearest(self.late, queries, k) + len(self.matrix)
         return place_of[np.concatenate([self._coded(queries, k + 2 * _CANDIDATES), late], axis=1)]
@@ -218,7 +218,7 @@ def change(known: Vectors, kept: Int32, fresh: Float32) -> Vectors:
         here = np.arange(len(known.matrix), dtype=np.int32) if known.rows is None else known.rows
         rows = np.where(is_kept, here[kept], len(known.matrix))
         is_late = rows >= len(known.matrix)
-        changed = 2 * np.count_nonzero(is_late) + len(known.matrix) - len(rows)  # late rows, and those of no text
+        changed = 2 * np.count_nonzero(is_late) + len(known.matrix) - len(rows)  # late rows, and rows without text
         if not changed and (rows == np.arange(len(rows))).all():
             return Vectors(known.matrix, known.codes)
         if changed <= len(known.matrix) // _MANY:

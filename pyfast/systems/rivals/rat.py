@@ -47,7 +47,7 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
     alone = settings.model_copy(update={"retrieval": False})
     draft = await think(question, [], [], first, 0, ctx, alone)
     first.thoughts = [draft]
-    # Each thought is corrected, and is then one of those before the next
+    # Each thought is corrected, and then precedes the next one
     revised = [] if settings.retrieval else draft
     chain = [[thought] for thought in draft] if settings.causal else [draft]
     for thought in (chain or [[]]) if settings.retrieval else ():

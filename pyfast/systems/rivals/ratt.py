@@ -63,10 +63,10 @@ async def answer(question: Question, ctx: Context, settings: Settings, session: 
         thoughts = await together(think(question, draft, [], column, seed, ctx, alone) for seed, column in seeds)
         for column, thought in zip(written, thoughts, strict=True):
             column.thoughts = [thought]
-        # Retrieve for each, and correct it
+        # Retrieve for each thought, and correct it
         if settings.retrieval:
             thoughts = await revised(question, thoughts, columns, ctx, settings, session)
-        # The nodes become one
+        # Merge the nodes into one
         whole = Column(thoughts=thoughts, seen=[0] * settings.nodes)
         columns.append(whole)
         await summarise(question, draft, whole, ctx, alone)

@@ -1,4 +1,4 @@
-// What all GPU ops share. They can be used without a header of CUDA.
+// What all GPU ops share. They can be used without CUDA's headers.
 //
 // They take the same views as the ops of pyfast::core, but of device memory: spans of arrays that the GPU can
 // read. Options are on the host. An op queues its work on the caller's stream and returns. It never synchronises
@@ -6,8 +6,8 @@
 //
 // Lengths are checked on the host, and a wrong one throws Error. Contents are checked on the device before they
 // are used, and never lead outside the spans. Malformed contents set a Fault in the status word. From then on, ops
-// with this word skip what they can, and their outputs are undefined. So one look at the word, when the caller
-// synchronises anyway, reports for all ops before it:
+// with this word skip what they can, and their outputs are undefined. So the caller reads the word once, when it
+// synchronises anyway, to learn the faults of all ops before:
 //
 //     evidence_graph_count(x, pools, {}, options, indptr, queue);
 //     pagerank(graphs, {}, {}, rank, {}, queue);

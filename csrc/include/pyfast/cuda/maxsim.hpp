@@ -14,7 +14,7 @@ namespace pyfast::cuda {
 // Bytes of the workspace for queries with this number of tokens in all.
 PYFAST_API std::size_t maxsim_workspace(std::size_t query_tokens, std::size_t dimensions);
 
-// How precise products of numbers are.
+// How precisely products of `numbers` are computed.
 enum class Precision {
     float32,   // the scores of pyfast::maxsim, bit for bit
     bfloat16,  // on tensor cores: numbers are rounded to bfloat16, and products added up in float32

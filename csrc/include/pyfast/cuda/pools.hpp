@@ -17,8 +17,8 @@ struct Bounds {
     std::int64_t entries = 0;    // entries of the forward index in the rows of all pools
 };
 
-// The bounds of pools, from their arrays: `bounds` gets three numbers, in the order above. Faults: offsets. What
-// else is malformed counts as an empty row.
+// The bounds of pools, from their arrays: `bounds` gets three numbers, in the order above. Faults: offsets.
+// Anything else that is malformed counts as an empty row.
 PYFAST_API void pool_bounds(const Forward& x, const Pools& pools, std::span<std::int64_t> bounds,
                             const Queue& queue);
 
