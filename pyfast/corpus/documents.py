@@ -117,10 +117,10 @@ class Table:
     """The metadata, as a JSON object"""
 
     def number_of(self, row: int) -> int:
-        """Return the number of a row in the table's file, counted from 1. All that is above the row in the file
-        counts, also a header: it is the row's number in the sheet, its line in a CSV or JSONL file, and otherwise
-        its place in the table. In JSON, Parquet and Arrow, no row is a header, so the first record (or the first
-        of a record's `rows`) has the number 1. `row` is counted from 0, without the header."""
+        """Return the number of a row in the table's file, counted from 1. Everything above the row in the file
+        counts, including a header: the result is the row's number in the sheet, its line in a CSV or JSONL file,
+        and otherwise its place in the table. In JSON, Parquet and Arrow, no row is a header, so the first record
+        (or the first of a record's `rows`) has the number 1. `row` is counted from 0, without the header."""
         first, number = (
             self.numbers[place - 1] if (place := bisect_right(self.numbers, (row, row + (1 << 62)))) else (0, 1)
         )
@@ -182,7 +182,7 @@ class Unread:
     """Whether something is missing from the index. False: nothing is missing, and the reason says how the part was
     read, for example that the file's first line became the header"""
     whole: bool = False
-    """Whether the index contains nothing from the file. Then, if `missing` is False, there is nothing in it"""
+    """Whether the index contains nothing from the file. If `missing` is False, the file is then empty"""
 
     @property
     def told(self) -> str:

@@ -82,14 +82,14 @@ def encode(documents: Iterable[Document], length: int = LENGTH) -> Corpus:
                 segments.append(columns, len(buffer))
                 triples.append(facts)
                 segments_before += columns["level"].size
-            if row:  # The document's own segment, in the first piece, ends where the last one does.
+            if row:  # The document's own segment, in the first piece, ends where the last piece does.
                 whole = {"end": len(batch[0].text)} if isinstance(batch[0], TextDocument) else {}
                 segments.set(root, byte_end=len(buffer), subtree_end=segments_before, **whole)
             described.append(_described(batch, found, passages))
         except UnicodeEncodeError:
             raise _surrogate(batch) from None
         documents_before += len(batch)
-        del batch, piece  # The next document is read without them.
+        del batch, piece  # Frees them before the next document is read.
     parts = (segments.batch(), schema.join(described), schema.join(triples))
     del described, triples
     pa.default_memory_pool().release_unused()  # Otherwise Arrow keeps the memory of the batches.

@@ -86,7 +86,7 @@ class Grid:
     spans: tuple[Span, ...] = ()
     """The cells that cover more than one place"""
     header_rows: int | None = None
-    """How many of the first rows are header rows, those of a caption included. None: the grid does not say"""
+    """How many of the first rows are header rows, including those of a caption. None: the grid does not say"""
 
 
 class TableParts(NamedTuple):
@@ -101,7 +101,7 @@ class TableParts(NamedTuple):
     filling: tuple[int, ...] = ()
     """The places in `rows` of the rows that a single cell fills"""
     above: str = ""
-    """The text of the row above the header that a single cell fills, the last if there are several"""
+    """The text of the row above the header that a single cell fills (of the last one, if there are several)"""
     foot: int = 0
     """The number of the first row of the foot, which is in no group. 0: there is no foot"""
     beside: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -189,7 +189,8 @@ def parts_of_grid(
         apart: The columns that have an empty column of their file before them.
 
     Returns:
-        The parts. If there is nothing below the first row, this row is no header: it would be in no passage.
+        The parts. If there is nothing below the first row, it is not taken as a header, because it would then be
+        in no passage.
     """
     rows = iter(cells)
     above = list(islice(rows, max(MOST_ABOVE, (header_rows or 0) + 1)))
@@ -221,7 +222,8 @@ def parts_of_grid(
 
 
 def is_remark(text: str) -> bool:
-    """Whether a text says that it is a remark, such as `Source: ECB`. Below a table, it titles no other."""
+    """Whether a text says that it is a remark, such as `Source: ECB`. Below a table, such a text is not the title
+    of another."""
     return bool(_REMARK_NAME.match(text))
 
 
@@ -231,10 +233,10 @@ def remarks_beside(
     rows: Sequence[Sequence[str]],
     apart: Container[int] = (),
 ) -> tuple[tuple[str, ...], tuple[tuple[int, tuple[str, ...]], ...]]:
-    """Take remarks out of a header: `Note: without Norway` beside the names of the columns is above no value. An
-    empty column is between such a text and the names, or it stands at the end, and says that it is a note or has
-    many words, or is a value such as `1000 EUR`, with its key before it. What follows such a text above no values
-    belongs to it.
+    """Take remarks out of a header: `Note: without Norway` beside the names of the columns is above no value.
+    Either an empty column separates a remark from the names, or the remark stands at the end and says that it is a
+    note, has many words, or is a value such as `1000 EUR` with its key before it. Texts after a remark belong to
+    it if there are no values below them.
 
     Args:
         above: The first rows of the grid, with those of the header.
@@ -284,10 +286,10 @@ def by_group(parts: TableParts) -> Iterator[TableParts]:
     part then has the name.
 
     A cell that fills a row can also be a note on the table or on the row above it. So a table is cut only if its
-    first row names a group, or if its header stands again below each name. What is a sentence or stands directly
-    above another name or at the end names no group. Such rows come first, as a table without a group. So do the
-    rows of the foot, a total over all groups, and the notes below it or below an empty row at the end. The last
-    name counts alone: the name before it can be that of an empty group.
+    first row names a group, or if its header stands again below each name. A row that is a sentence, or stands
+    directly above another name or at the end, names no group. Such rows come first, as a table without a group. So
+    do the rows of the foot, a total over all groups, and the notes below it or below an empty row at the end. The
+    last name counts alone: the name before it can be that of an empty group.
     """
     parts = parts._replace(filling=parts.filling or _single_cells(parts))
     rows, header = parts.rows, parts.header
@@ -822,7 +824,8 @@ def narrow(table: Table, columns: int) -> Iterator[Table]:
 
 
 def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
-    """Make a text of each cell of more than 4,000 characters. A text is cut into passages, and a row is not.
+    """Make a text of each cell of more than 4,000 characters, because texts are cut into passages, but rows are
+    not.
 
     The cell keeps the first characters of its text, and links to it. The title of the text has the table's title
     and the short cells of the row. Its uri is such as `uri#row-3-column-2`. Rows and columns count from 1.
@@ -853,8 +856,8 @@ def without_long_cells(table: Table) -> tuple[Table, list[TextDocument]]:
 
 
 def alternative(said: str) -> str:
-    """Return the text that stands for an image, on one line. Names of files and words such as `logo` say nothing,
-    and programs write others by themselves: for these, an empty text."""
+    """Return the text that stands for an image, on one line. The result is empty for file names, for words such as
+    `logo`, and for texts that programs write by themselves, because these say nothing."""
     said = " ".join(said.split())
     return "" if _NO_ALTERNATIVE.fullmatch(said) else said
 
@@ -897,8 +900,8 @@ FoundTable = tuple[int, int, str, TableParts]
 
 
 def title_of(path: Path, said: str | None = "") -> str:
-    """Return the title that a file says it has. If it says none, or what programs write in place of one, return
-    the words of its name, without the suffix."""
+    """Return the title that a file gives. If it gives none, or only what programs write in place of one, return
+    the words of the file's name, without the suffix."""
     title = (said or "").strip()
     return path.stem.replace("-", " ").replace("_", " ") if _NO_TITLE.fullmatch(title) else title
 
@@ -969,7 +972,7 @@ class Text:
             self._tables.append((len(self._pages), self._size, caption, parts))
 
     def tables(self) -> list[TableParts]:
-        """Return the parts of each table. The caption has also what stands beside the table."""
+        """Return the parts of each table. The caption also has what stands beside the table."""
         named = ((" ".join(filter(None, [beside, parts.caption])), parts) for _, _, beside, parts in self._tables)
         return [parts._replace(caption=caption) for caption, parts in named]
 

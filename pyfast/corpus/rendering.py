@@ -190,9 +190,9 @@ def struck(text: str) -> str:
 
 
 def with_marks(text: str) -> str:
-    """Write the marks of struck texts: one pair for neighbours, and apart from the words beside it. Write raised
-    and lowered texts so that they do not become part of another number or of a word: `10^6`, `Rome^2`, `x^(n+1)`,
-    `a_(i,j)`, but `2nd` and `H2O`."""
+    """Write the marks of struck texts: one pair around neighbouring texts, separated from the words beside it.
+    Write raised and lowered texts so that they do not become part of another number or of a word: `10^6`,
+    `Rome^2`, `x^(n+1)`, `a_(i,j)`, but `2nd` and `H2O`."""
     if not _MARKS.search(text):
         return text
     text = _STRUCK_ON.sub(r"\1", text).replace(_TOP + _UP, "").replace(_BOTTOM + _DOWN, "").replace(APART, "")

@@ -305,7 +305,7 @@ def append_text(text: str, buffer: bytearray) -> Callable[[Integers], Integers]:
     buffer += utf8
     if len(utf8) == len(text):
         return lambda positions: positions + base
-    # For each continuation byte of UTF-8: the number of characters that start before it, with its own.
+    # For each continuation byte of UTF-8: the number of characters that start before it, including its own.
     continuing = np.flatnonzero(np.frombuffer(utf8, dtype=np.int8) < -64)
     continuing -= np.arange(continuing.size)
     return lambda positions: positions + base + np.searchsorted(continuing, positions, side="right")

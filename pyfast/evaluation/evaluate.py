@@ -146,12 +146,12 @@ def evaluate(
         gold: Lines with `id` and `answers`. A question without `answers` and without gold evidence is not scored.
             A conversation has `id` and `turns`, and each turn has `answers`.
             The class `Gold` lists all other keys.
-        metrics: Metrics by name or as functions. None: the metrics that the gold file names, and `evidence` if
-            a question with metrics has `supporting`. If it names no metric: `em_f1` and `evidence`, or `hits` for
-            conversations.
+        metrics: Metrics by name or as functions. None: the metrics that the gold file names, and `evidence` if a
+            question that names metrics also has `supporting`. If it names no metric: `em_f1` and `evidence`, or
+            `hits` for conversations.
         where: The name of the run, for error messages.
-        rows: A function that returns the rows of a gold table, for the metric `evidence`. None: any row of a gold
-            table counts as this table, if the gold does not name rows.
+        rows: A function that returns the rows of a gold table, for the metric `evidence`. None: if the gold names
+            no rows, a gold table counts as found with any of its rows.
         figures: The names of the figures in the report. Empty: all of them.
         also: Metrics in addition to `metrics`.
 

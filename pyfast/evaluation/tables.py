@@ -303,7 +303,7 @@ def cost_grid(comparison: Comparison) -> Grid:
 
 def shown(value: float | None, digits: int | None = None) -> str:
     """Write a number with this many decimals. None: with three significant digits or, from 100 on, as an integer.
-    No number is an empty string."""
+    A missing number becomes an empty string."""
     if value is None:
         return ""
     if digits is not None:

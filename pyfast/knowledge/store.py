@@ -479,8 +479,8 @@ class Knowledge:
         return np.sort(triples[np.argsort(-self.strength[triples], kind="stable")[:limit]])
 
     def triples_of_key(self, key: int, query: Float32, limit: int) -> Int32:
-        """Find the triples with a key, ascending. If there are more than `limit`, return only the `limit` triples
-        nearest to a query vector. `key` is the number of the key in `keys`.
+        """Return the numbers of the triples with a key, in ascending order. If there are more than `limit`, return
+        only the `limit` triples nearest to a query vector. `key` is the number of the key in `keys`.
 
         The vector of a triple is the vector of its fact.
         """

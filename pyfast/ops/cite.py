@@ -67,7 +67,7 @@ def cite(
     """Write lists of segments as JSON. Each list becomes an array, and each segment an object.
 
     An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
-    six digits). The snippet is the text of the segment. In a table, tabs separate the cells of a row, and line
+    six decimals). The snippet is the text of the segment. In a table, tabs separate the cells of a row, and line
     ends separate rows. A triple is written "head relation tail", and "; " separates several triples.
 
     Args:
@@ -105,7 +105,7 @@ def list_segments(
     object.
 
     An object has the keys `segment` (the id, 16 hex digits) and `uri`, and then the segment's scores, rounded to
-    four digits.
+    four decimals.
 
     Args:
         segments: The columns of the corpus. The op does not read `content`, or the columns with positions in it.

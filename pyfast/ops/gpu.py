@@ -69,7 +69,7 @@ def evidence_graph(
 ) -> tuple[Any, Any, Any, Any]:
     """Compute the evidence graph of each pool. Returns (pool_offsets, indptr, indices, weights).
 
-    If `max_pool` and `max_terms` are given, the op waits for nothing in a block of `errors_at_end`, and can be
+    If `max_pool` and `max_terms` are given, the op never waits for the GPU in an `errors_at_end` block, and can be
     captured in a CUDA graph. `indices` and `weights` then have room for `max_pool` edges of each node, and only
     the first `indptr[-1]` are used.
 

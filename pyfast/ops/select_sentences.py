@@ -44,7 +44,7 @@ def select_sentences(
             because they begin with a pronoun. The op then chooses the previous sentence too, if it fits.
         budgets: int64[P], the maximum sum of lengths of each pool. The most valuable sentence is chosen even if
             it is longer.
-        threads: The number of threads. None: all cores.
+        threads: See `pyfast.ops`.
 
     Returns:
         bool[S], whether each sentence is chosen.

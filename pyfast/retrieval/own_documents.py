@@ -48,8 +48,8 @@ class OwnDocuments(Index):
     when it is first read, because `together` does not need it."""
 
     def __init__(self, base: Index, uris: Sequence[str], begins: Int64, starts: Int64, rows: Int64) -> None:
-        """`begins` has the first segment of each document in the corpus of `base`, and `starts` in this corpus,
-        with the end of the last document. `rows` are the passages of `base`."""
+        """`begins` has the first segment of each document in the corpus of `base`; `starts` has those in this
+        corpus, and the end of the last document. `rows` are the passages of `base`."""
         self._base, self._uris, self._making = base, uris, RLock()
         self._begins, self._segments, self._documents_at = begins, base.passages[rows], starts
         self.base_rows = rows

@@ -44,7 +44,7 @@ class PassageList:
     __slots__ = ("pool", "scored", "segments")
 
     def __init__(self, pool: Pool, scored: bool) -> None:
-        """`scored`: each segment is an object with its id and its score, and not only its id."""
+        """`scored`: whether each segment is written as an object with its id and score, not only as its id."""
         self.pool, self.scored = pool, scored
         self.segments: list[dict[str, Any]] | list[str] = []
         """The segments in JSON types, after `write_lists`"""
@@ -373,12 +373,12 @@ def _neighbours(index: Index, retriever: Retriever, passages: Int32) -> list[Poo
 
 
 def max_entries(passages: int) -> int:
-    """Return how many entries of the forward index `expand` reads for a seed, in an index of so many passages.
+    """Return how many entries of the forward index `expand` reads for a seed, in an index with this many passages.
 
-    The more passages have a term, the more entries a search must read before it meets the nearest ones. The
-    result is a hundredth of the passages, but at least 250 and at most 2000. With 60,000 passages, fewer than
-    2000 entries find as much gold evidence, and with 260,000, 2000 find a little more
-    (`benchmarks/recall.py --together 200000 --entries 250,500,1000,2000`).
+    The more passages have a term, the more entries a search must read before it meets the nearest ones. The result
+    is a hundredth of the passages, but at least 250 and at most 2000. With 60,000 passages, fewer than 2000
+    entries find as much gold evidence as 2000; with 260,000, 2000 find a little more (`benchmarks/recall.py
+    --together 200000 --entries 250,500,1000,2000`).
     """
     return min(max(passages // 100, 250), 2000)
 

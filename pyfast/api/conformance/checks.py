@@ -243,7 +243,7 @@ def _budget(limit: str, checked: _Checked) -> str:
     used = _used(checked, limit)
     allowed = sorted(used)[len(used) // 2]  # a limit that only some questions exceed
     if allowed == max(used):
-        allowed -= 1  # Then all questions that use the same exceed it.
+        allowed -= 1  # Then all questions that use the same number exceed it.
     if limit == "tokens":
         allowed //= 2  # The last call may exceed the budget, so half of it stops more questions.
     if allowed < 1:

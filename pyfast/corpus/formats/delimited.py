@@ -271,8 +271,8 @@ def rows(path: Path, text: str, dialect: type[csv.Dialect]) -> Iterator[_Record]
     """Yield the number of the first line and the fields of every record that is not empty.
 
     A record that cannot be parsed comes as an `Unread`, unless backslashes before its quotes are the reason.
-    Reading continues with the line after its first one: a quote that is never closed would otherwise take all
-    lines up to the next quote.
+    Reading continues with the line after the record's first line: a quote that is never closed would otherwise
+    take all lines up to the next quote.
     """
     csv.field_size_limit(sys.maxsize)
     source, again = _lines(text), list[str]()
@@ -336,15 +336,15 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     """Find the dialect (delimiter and quotes) of a CSV or TSV file, from its name and its first records.
 
     The suffix of the name suggests a delimiter: a tab or a comma. A delimiter fits if it divides each of the first
-    records into the same number of cells, at least two. A tab that is suggested and fits is used. So is a comma,
-    unless another one that fits gives more cells. If the suggested one does not fit, another one that fits is
-    used. If none fits, the same is tried without the lines at the beginning that may be a caption: see
-    `_captions`. If none fits then, and the suggested one does not divide the first record, one is used that
-    divides more than half of the records as it divides the first. Otherwise, the one that clevercsv guesses is
-    used, but only if it divides the records more evenly than the suggested one.
+    records into the same number of cells, at least two. A suggested tab that fits is used. So is a suggested
+    comma, unless another fitting delimiter gives more cells. If the suggested delimiter does not fit, another that
+    fits is used. If none fits, the same is tried without the lines at the beginning that may be a caption (see
+    `_captions`). If none fits then, and the suggested delimiter does not divide the first record, a delimiter is
+    used that divides more than half of the records into as many cells as the first. Otherwise, the delimiter that
+    clevercsv guesses is used, but only if it divides the records more evenly than the suggested one.
 
-    If two fit and give as many cells, the one is used whose cells have no decimal commas and no space in front.
-    A first line such as `sep=;`, as spreadsheets write it, names the delimiter.
+    If two fit and give equally many cells, the one whose cells have no decimal commas and no leading space is
+    used. A first line such as `sep=;`, as spreadsheets write it, names the delimiter.
     """
     if said := _NAMED.match(text):
         return type("Given", (csv.excel,), {"delimiter": said[1]})
@@ -373,7 +373,8 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
     if is_even and '"' in text[:_SAMPLE] and _widths(text, named, True):  # Other marks within quotes do not count.
         given = [dialect for dialect in given if _widths(text, dialect, True)]
-    # Decimal commas, one in each line, look like a delimiter. The real one divides the lines into more cells.
+    # Decimal commas, one in each line, look like a delimiter. The real delimiter divides the lines into more
+    # cells.
     counts = {dialect: _widths(text, dialect) for dialect in given}
     same = [(max(found), dialect) for dialect, found in counts.items() if len(found) == 1]
     most, dialect = max(same, key=lambda it: it[0], default=(0, named))

@@ -184,7 +184,7 @@ def fraction(said: str, before: str, after: str) -> str:
 
 
 def grouped(text: str) -> str:
-    """In brackets, unless it is a letter, a number, or already in brackets."""
+    """Put a text in brackets, unless it is a letter, a number, or already in brackets."""
     return text if not text or _SINGLE.fullmatch(text) or _is_enclosed(text) else f"({text})"
 
 

@@ -79,13 +79,13 @@ def refuse_binary(path: Path, data: bytes | None = None) -> None:
 
 
 def not_text(path: Path) -> InputError:
-    """Return the error for a file that is in no encoding of text."""
+    """Return the error for a file that is not text in any encoding."""
     why = "this is not text in an encoding that pyfast knows; if it is not a binary file, save it as UTF-8"
     return InputError(f"{path}: {why}")
 
 
 def read_text(path: Path) -> str:
-    """Read a text file, without what tells a terminal how to show it, and the Ctrl-Z with which DOS ended files.
+    """Read a text file, without codes for terminals and without the Ctrl-Z at the end of files from DOS.
 
     A byte order mark gives the encoding. Without such a mark, the file is read as UTF-8, or in an encoding that
     is guessed from its bytes. Raises InputError if the file is binary or damaged UTF-8, or no encoding can be
@@ -117,7 +117,7 @@ def _tell_encoding(path: Path, encoding: str) -> None:
 
 
 def with_line_ends(text: str) -> str:
-    """Write the carriage returns that end lines by themselves, as old programs have it, as line feeds."""
+    """Replace carriage returns that end lines without a line feed, as in files of old programs, by line feeds."""
     return _RETURN.sub("\n", text) if "\r" in text else text
 
 
@@ -259,7 +259,7 @@ def check_memory(path: Path, size: int, memory: int) -> None:
     """Raise InputError if a file of `size` bytes cannot be read in `memory` MB.
 
     Text, tables, JSON and RDF are in memory as a whole: as bytes, as characters and as the content of the index.
-    So they take at least three times their size, beside the program itself.
+    So they take at least three times their size, in addition to the program itself.
     """
     needed = (_BASE + _TIMES * size) // 1_000_000 + 1
     if path.suffix.lower() in _WHOLE and needed > memory:

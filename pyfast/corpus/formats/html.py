@@ -228,7 +228,7 @@ def _equation(element: Any, depth: int = 0) -> str:
     if not parts or depth > _MOST_NESTED:
         return " ".join(element.get_text().translate(_INVISIBLE).split())
     texts = [_equation(part, depth + 1) for part in parts]
-    # A number or a name of several characters is one thing.
+    # A number or a name of several characters is a unit.
     alone = [text if part.name in ("mi", "mn") else grouped(text) for part, text in zip(parts, texts, strict=True)]
     if name == "mfrac" and len(parts) == 2:
         return "/".join(alone)
@@ -471,7 +471,7 @@ def _read(root: Any, text: Text, path: Path, unread: list[Unread]) -> None:
                 last, step, form = lists[-1]
                 lists[-1] = (number := _whole(it, "value", last + step), step, form)
                 mark = f"{written(number, own)}. " if (own := _form(it, form)) else "- "
-                if "inline-task-list" in it.parent.get("class", ()):  # of Confluence
+                if "inline-task-list" in it.parent.get("class", ()):  # a task list of Confluence
                     mark += "☒ " if "checked" in it.get("class", ()) else "☐ "
     flush()
     close_list()
@@ -572,7 +572,8 @@ def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    # The first of several names in rows of their own can be a title, unless each begins a body, or specifications.
+    # If several names have rows of their own, the first can be a title, unless each begins a body or
+    # specifications.
     starts = [group[0] for group in groups if group]
     single = [cells for group in groups for cells in group if len(cells) == 1]
     is_sure = "spec" in " ".join(table.get("class", ())).lower() or single == starts

@@ -601,8 +601,8 @@ class _Numbers:
 
 
 def write_numbers(file: Any, styles: Mapping[str, Any]) -> list[str]:
-    """Write the number of each paragraph of a document before its text. Without a text, it is written only in a
-    table. Returns the formats of the numbers that are left out."""
+    """Write the number of each paragraph of a document before its text. A paragraph without text gets its number
+    only in a table. Returns the formats of the numbers that are left out."""
     parts = [it for it in file.part.rels.values() if it.reltype.endswith("/numbering") and not it.is_external]
     if not parts:
         return []

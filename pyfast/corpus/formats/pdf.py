@@ -29,7 +29,7 @@ _LINE_END = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LOST = r"[\x02\ufffe]"
 _HYPHEN = re.compile(rf"(?<=\w)(?:{_LOST}|[-\u2010\u00ad][ ]?[\r\n]+)(?=\w)")
 _BROKEN = re.compile(rf"([^\W_]+)(?:{_LOST}\s*|\u00ad\s*|[-\u2010][ ]?\n(?=[^\W_A-Z]))(?=([^\W_]+))")
-# A number of which the last digits can be raised, as a power is, or a word with the mark of a footnote.
+# A number whose last digits may be raised, as in a power, or a word with the mark of a footnote.
 _DIGITS = re.compile(r"[^\W_]\d*[.,;:!?%)\]}\"'\u2019\u201d\xbb]?[-+\u2212]?\d+")
 _MARKED = re.compile(f"{_DIGITS.pattern}|{_HYPHEN.pattern}")
 # The beginning and the rest of a word that is broken at the end of a page.

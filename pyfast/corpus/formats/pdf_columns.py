@@ -83,14 +83,14 @@ class Line(NamedTuple):
         return not self.text[:1].islower() and (is_short or before.text.endswith(_ENDS))
 
     def fits(self, before: Line, edge: float) -> bool:
-        """Whether the first word of this line would have had a place in the line before it."""
+        """Whether the first word of this line would have fitted into the line before it."""
         size = (before.right - before.left) / max(len(before.text) - 1, 1)
         return before.right + size * (2 + len(self.text.split()[0])) < edge
 
 
 def is_prose(columns: Iterable[Sequence[Line]]) -> bool:
     """Whether the lines of columns are those of a running text, and not the cells of a table. In a text, many
-    lines begin with a small letter, because their first word had no place in the line before, and paragraphs do
+    lines begin with a small letter, because their first word did not fit into the line before, and paragraphs do
     not begin side by side."""
     begun = list[list[float]]()
     for lines in columns:

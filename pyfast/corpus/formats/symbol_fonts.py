@@ -1,4 +1,4 @@
-"""What the letters of fonts of symbols, such as Wingdings, show."""
+"""What the letters of symbol fonts, such as Wingdings, show."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shown_in(font: str, text: str, signs: dict[str, None]) -> str:
 
 
 def sign_of(font: str, code: str) -> str:
-    """The character of a symbol. Fonts of symbols have their signs at the codes from F000 on."""
+    """The character of a symbol. Symbol fonts have their signs at the codes from F000 on."""
     number = int(code, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", code) else 0
     if 0xF000 <= number <= 0xF0FF:
         low = number - 0xF000

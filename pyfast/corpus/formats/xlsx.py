@@ -209,7 +209,7 @@ def _sheet(book: Any, sheet: Any, path: Path, typed: bool) -> Sheet:
             source,
             sheet._shared_strings,
             data_only=True,
-            rich_text=True,  # and no formats of dates: openpyxl makes dates of times from 24 hours on
+            rich_text=True,  # no date formats, because openpyxl turns times from 24 hours on into dates
         )
         for number, found in parser.parse():
             given = [(cell["column"], cell["value"]) for cell in found if cell["value"]]
@@ -564,7 +564,7 @@ _OF_TIME = re.compile(
     r"|(AM/PM|A/P)|(y+|m+|d+|h+|s+(?:\.0+)?)|(.)",
     re.DOTALL | re.IGNORECASE,
 )
-_ENGLISH = 9  # the lowest bits of the number of a language
+_ENGLISH = 9  # the lowest bits of a language's number
 
 
 @lru_cache(1024)

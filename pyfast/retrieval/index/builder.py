@@ -115,14 +115,14 @@ def build_index(
         size: The maximum length and overlap of passages. None: the default.
         vectors: The kinds of vectors to compute for the passages, such as `dense` or `dense:MODEL`.
         analysis: The tokenizer, stemmer and stop words.
-        memory: How many MB of memory may be used, not counting vectors and the page cache. With 1000 or more,
-            a second process completes the parts of a large index without vectors, if pyfast may use two
-            threads.
+        memory: How many MB of memory may be used, not counting vectors and the page cache. With 1000 or more and
+            at least two threads, a second process helps to build a large index, unless it has vectors.
         unread: A list to which the function adds each file that cannot be read. If the function continues a
             build that was stopped, it also adds the files that the stopped build could not read.
         on_progress: A function that is called with the progress from time to time.
         spread: A function like `map` that calls the encoders, for example in other processes.
-        roots: What the documents were read from. After all sources are read, it must be complete.
+        roots: The files and folders that the documents come from. The caller may complete it while `sources` is
+            read.
         hardware: Where models encode the passages.
         columns: The maximum number of columns of a table in `sources`, for documents that are added later.
 

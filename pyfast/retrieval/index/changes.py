@@ -175,10 +175,11 @@ def add_documents(
         documents: The documents.
         replace: Whether a document may replace an existing document with the same uri. The old document is then
             deleted, and the new document is added at the end. If both documents are equal, nothing changes.
-        roots: What the documents were read from. After all documents are read, it must be complete.
+        roots: The files and folders that the documents come from. The caller may complete it while `documents` is
+            read.
         files: The uris of the files whose documents are all among `documents`. Documents of an earlier version of
-            such a file that the file no longer contains are deleted. After all documents are read, the set must
-            be complete.
+            such a file that the file no longer contains are deleted. The caller may complete the set while
+            `documents` is read.
         partial: The uris of files that were not read completely, likewise. Their earlier documents are kept.
         within: A function that is called after all documents are read. All other documents whose uris begin with
             one of the strings that it returns are deleted.

@@ -45,10 +45,10 @@ class Condition:
         return f"{self.key}{self.operator}{'|'.join(self.values)}"
 
     def fits(self, values: Sequence[str]) -> bool:
-        """Return whether a document meets the condition. `values` are the document's values for `key`. At
-        least one of them must fit, such as 2021 for `>=2020`. For `!=`, none of them may equal a value of the
-        condition. Values are equal as words are, without regard to case, accents and Unicode form. For `source`,
-        only the Unicode form does not matter.
+        """Return whether a document meets the condition. `values` are the document's values for `key`. At least
+        one of them must fit, such as 2021 for `>=2020`. For `!=`, none of them may equal a value of the condition.
+        Values are compared like words, without regard to case, accents and Unicode form. For `source`, only the
+        Unicode form does not matter.
         """
         if self.operator in _ORDER:
             return any(_compared(self.operator, value, self.values[0]) for value in values)

@@ -87,7 +87,7 @@ class Index:
         self.folder = folder = Path(folder)
         self._is_fixed = commit is not None
         self._retriever, self._rerank, self.hardware = retriever, rerank, hardware
-        search_device(hardware)  # The first search would be too late for an error.
+        search_device(hardware)  # It raises its error here, because the first search would be too late.
         self.filter = parse_filter(filter)
         """The conditions that all documents of the index meet"""
         opened = open_commit(folder, commit)

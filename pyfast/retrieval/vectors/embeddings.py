@@ -46,7 +46,7 @@ _MIN_TOKENS, _MAX_TOKENS = (16, 64, 256), 512
 can depend on the other texts, so pyfast tries these minimums in order, and uses the first that prevents this.
 Batches above the maximum are no faster
 """
-_TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # in batches of different sizes
+_TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # texts to encode in batches of different sizes
 _KNOWN = 16_384  # texts whose vectors are remembered
 
 

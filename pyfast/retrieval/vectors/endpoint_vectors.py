@@ -27,7 +27,7 @@ class _Embeddings(Endpoint):
     device = "cpu"
     known: int | None = None
     """The length of the vectors in the index. None: a request finds it out"""
-    _is_coded = True  # base64 is a quarter of the size of numbers as text, until a server refuses it
+    _is_coded = True  # until a server refuses base64, which is a quarter of the size of numbers as text
 
     def request(self, texts: Sequence[str], query: str) -> tuple[str, Mapping[str, Any]]:
         return "/embeddings", {"input": list(texts), **({_FORMAT: "base64"} if self._is_coded else {})}

@@ -199,8 +199,8 @@ def _nearest(matrix: Float32, queries: Float32, k: int) -> Int64:
 
 
 def make(matrix: Float32, exact: int | None = None) -> Vectors:
-    """Make `Vectors` from a matrix with the vector of each text. If there are more than `exact` texts, the
-    vectors also get codes. None: more than `EXACT` texts.
+    """Make `Vectors` from a matrix with the vector of each text. If there are more than `exact` texts (None: more
+    than `EXACT`), the vectors also get codes.
     """
     return Vectors(matrix, make_codes(matrix) if len(matrix) > (EXACT if exact is None else exact) else None)
 
