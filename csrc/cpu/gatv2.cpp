@@ -108,7 +108,7 @@ void check_options(const Gatv2Options& options) {
     }
 }
 
-// The number of threads that pay off: one for each 2^18 numbers that the edges read.
+// How many numbers the edges read. A further thread pays off for each 2^18 of them.
 std::size_t work(const Topology& graph, const Shape& shape) {
     return (graph.edges() + graph.destinations) * shape.numbers();
 }

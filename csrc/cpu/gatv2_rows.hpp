@@ -52,7 +52,7 @@ struct Edges {
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(end - begin); }
 };
 
-// Converts a row of T into vectors of sums, and back.
+// Converts a row of T into vectors of the type in which sums are computed, and back.
 template <class T>
 void spread(const Shape& shape, const T* x, Lanes<Gatv2Sum<T>>* row);
 template <class T>

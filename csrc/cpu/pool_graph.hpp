@@ -51,7 +51,7 @@ class PoolGraph {
         std::int32_t keep;
     };
 
-    // The terms of one document frequency: the place of the next one, and its layout.
+    // For the terms of one document frequency: the layout of the next one, and the size of each.
     struct Kind {
         Layout next;
         std::int32_t size;

@@ -41,7 +41,7 @@ class PoolMatrix {
     // to_j = sum over rows i of from_i * m_ij: each node gets the sum over the nodes that lead to it.
     void push(const double* from, double* to) const;
 
-    // The same in float, in half the time, if the matrix is dense.
+    // push() in float takes half the time, but needs a dense matrix.
     [[nodiscard]] bool dense() const { return dense_; }
     void push(const float* from, float* to) const;
 

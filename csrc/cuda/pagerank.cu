@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(most_threads, 1)
         for (std::int64_t steps = 0; steps < settings.most && !ended; ++steps) {
             const double before = change;
             change = step(incoming, first, n, vectors, settings.damping);
-            // the whole block decides the same, because all threads have the same sum
+            // the whole block decides alike, because all threads have the same sum
             ended = change <= settings.tolerance || change >= before;
         }
         if (converged != nullptr && threadIdx.x == 0) {

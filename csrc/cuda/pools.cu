@@ -26,7 +26,7 @@ __device__ void check_pool(const PoolArrays& pools, std::int64_t most, std::int6
     }
 }
 
-// For a warp: checks document v of all pools, and its row.
+// For a warp: checks document v, counted through all pools, and its row.
 __device__ void check_node(const ForwardArrays& x, const PoolArrays& pools, std::int64_t v, std::int32_t* status) {
     const std::int32_t document = pools.values[v];
     if (document < 0 || document >= x.documents) {

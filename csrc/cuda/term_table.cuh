@@ -27,10 +27,10 @@ struct Walk {
     const ForwardArrays& x;
     const PoolArrays& pools;
     std::int64_t last;
-    std::int64_t base;   // the first of the documents whose rows the lanes have
+    std::int64_t base;   // the first of the documents whose rows the lanes hold
     std::int64_t begin;  // of the lane's row
     std::int64_t end;
-    int held = 0;  // the documents of the lanes so far
+    int held = 0;  // how many of these documents the walk has reached
     bool more = true;
     Chunk next{};
 

@@ -868,7 +868,7 @@ _NO_ALTERNATIVE = re.compile(
     re.IGNORECASE,
 )
 
-_MOST = 5000  # the number from which on letters and Roman numbers are not written out
+_MOST = 5000  # from this number on, letters and Roman numerals are not written out
 _ROMAN = [
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"),
     (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),

@@ -32,7 +32,7 @@ _FIRST = {**dict.fromkeys(("run", "id", "question", "answer", "state", "reason")
 _COUNTS = ("llm_calls", "prompt_tokens", "completion_tokens")
 _LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()), "seconds": pa.float64()}
 _SHARED = ("id", "question", "gold")  # what is the same in all runs
-_OWN = b"own"  # The metadata of the asker's own columns have the name in the file of questions.
+_OWN = b"own"  # the key of a column's metadata with its name in the file of questions
 _PLACES = {"rank": pa.int64(), "uri": pa.string(), "title": pa.string(), "page": pa.int64(), "sheet": pa.string()}
 _SOURCES = {
     **dict.fromkeys(("run", "id", "question", "answer"), pa.string()),

@@ -438,7 +438,7 @@ class Knowledge:
         each "" if there is none."""
         found = [("", "")] * len(mentioned)
         where = "mentions ON entity = value ->> 0 AND segment = value ->> 1 GROUP BY asked.key"
-        # SQLite takes the other columns from the row with the least chunk.
+        # SQLite takes the other columns from the row with the smallest chunk.
         rows = self._about("kind, description, min(chunk)", where, _pairs(self._entity_ids, mentioned))
         for at, kind, description, _ in rows:
             found[at] = kind, description

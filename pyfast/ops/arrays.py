@@ -78,7 +78,7 @@ def array(name: str, value: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
         limits = np.iinfo(wanted)
         if int(given.min()) < limits.min or int(given.max()) > limits.max:
             raise ArrayError(f"{name}: contains a number that does not fit {wanted}")
-    with np.errstate(over="ignore"):  # The core refuses the infinity by name.
+    with np.errstate(over="ignore"):  # An overflow gives infinity, which the core refuses by name.
         return np.ascontiguousarray(given, dtype=wanted)
 
 

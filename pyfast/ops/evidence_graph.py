@@ -82,7 +82,7 @@ class EvidenceGraph:
         """
         each = [_adjacency(f"adjacency[{p}]", matrix) for p, matrix in enumerate(adjacency)]
         degrees = [np.diff(x.indptr) for x in each]
-        with np.errstate(over="ignore"):  # The ops refuse the infinity by name.
+        with np.errstate(over="ignore"):  # An overflow gives infinity, which the ops refuse by name.
             return cls(
                 np.cumsum([0, *map(len, degrees)]),
                 np.concatenate([[0], *degrees]).cumsum().astype(np.int64),

@@ -160,7 +160,7 @@ def scores_of(run: Path, scoring: Scoring) -> Scores:
         starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in lacking}
     for one in read_gold(lines):
         if one.id in figures:
-            (one.model_extra or {}).clear()  # No page shows it, and it can be most of the gold.
+            (one.model_extra or {}).clear()  # No page shows these keys, and they can be most of the gold.
             others = {uri: starts[uri] for uri in _without_sentences(one) & starts.keys()}
             if others:
                 one = one.model_copy(update={"sentence_starts": {**(one.sentence_starts or {}), **others}})

@@ -20,7 +20,7 @@ from pyfast.utils.text_forms import counted
 _LISTED = 10  # passages of a list
 _LINE = 120  # characters of a passage
 _NOTE = 200  # characters of any other value of a trace
-_BAR = 30  # characters of the longest stage
+_BAR = 30  # characters of the bar of the longest stage
 _REPLY = 300  # characters of a reply
 
 

@@ -12,7 +12,7 @@
 namespace pyfast {
 
 struct PageRankOptions {
-    double damping = 0.85;    // the probability to follow an edge, in [0, 1]
+    double damping = 0.85;    // the probability of following an edge, in [0, 1)
     double tolerance = 1e-8;  // the last step changes a pool's ranks by at most this, in sum
     std::int64_t max_iterations = 1000;
     int threads = 1;

@@ -385,7 +385,7 @@ def _cell(work: _Work, cell: _Planned) -> Cell:
     ]
     figures, paper = rows_of(scored)[0].figures, cell.row.paper.get(cell.data.name, {})
     times = [one for one in map(service_times, runs) if one is not None]
-    # All questions by all seconds: a mean of rates would hide a slow run behind a fast one.
+    # Divide all questions by all seconds, because a mean of rates would hide a slow run behind a fast one.
     counts = [len(one.seconds) for one in times]
     busy = sum(count / one.throughput for count, one in zip(counts, times, strict=True))
     rate = sum(counts) / busy if len(times) == len(runs) else None

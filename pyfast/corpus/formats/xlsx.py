@@ -660,7 +660,7 @@ def _written(number: Decimal, parts: _Parts) -> str:
     fields = [text for kind, text in parts if kind == "digits"]
     number *= 100 ** sum(kind == "percent" for kind, _ in parts)
     whole, _, fraction = "".join(fields).partition(".")
-    # Commas after the last digit: thousands, millions.
+    # Commas after the last digit show the number in thousands or millions.
     number /= 1000 ** sum(len(part) - len(part.rstrip(",")) for part in (whole, fraction))
     power = next((text for kind, text in parts if kind == "power"), "")
     if power:

@@ -47,7 +47,7 @@ can depend on the other texts, so pyfast tries these minimums in order, and uses
 Batches above the maximum are no faster
 """
 _TRIED = ("word", "three words more", "word " * 12, "word " * 40)  # texts to encode in batches of different sizes
-_KNOWN = 16_384  # texts whose vectors are remembered
+_KNOWN = 16_384  # the number of texts whose vectors stay in memory
 
 
 def find_embedder(model: str) -> Path:
