@@ -32,8 +32,8 @@ bool better(const Found& a, const Found& b) {
     return a.score != b.score ? a.score > b.score : a.document < b.document;
 }
 
-// The part of the denominator that depends on a document's length. A table has the values of common lengths, which
-// saves a division.
+// The part of BM25's denominator that depends on a document's length. A table has the values of common lengths,
+// which saves a division.
 class LengthNorm {
   public:
     explicit LengthNorm(const Bm25Options& options)

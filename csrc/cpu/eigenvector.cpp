@@ -33,7 +33,7 @@ struct Workspace {
     Aligned<double> power;  // a power of `inner`
     Aligned<double> square;
     std::vector<double> limit;          // the limit of power iteration within the basis
-    std::vector<std::size_t> incoming;  // for each node, the number of its edges
+    std::vector<std::size_t> incoming;  // for each node, the number of edges that lead to it
     std::vector<std::size_t> free;      // nodes without edges, after the nodes before them are removed
 
     void trim() {

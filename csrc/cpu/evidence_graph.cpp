@@ -52,7 +52,7 @@ struct Workspace {
     // A list with room for this many more edges.
     EdgeList& room(std::size_t edges) {
         constexpr std::size_t first = std::size_t{1} << 14;
-        // For larger blocks than 32 MB, glibc's malloc maps pages each time, and free() returns them at once.
+        // For blocks of more than 32 MB, glibc's malloc maps pages each time, and free() returns them at once.
         constexpr std::size_t largest = (std::size_t{8} << 20) + 4096;
         if (lists.empty() || lists.back().indices.size - lists.back().used < edges) {
             const std::size_t next =

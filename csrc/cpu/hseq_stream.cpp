@@ -24,7 +24,7 @@ constexpr std::size_t work_of_a_thread = 16384;
 
 std::int64_t ssize(std::size_t n) { return static_cast<std::int64_t>(n); }
 
-// Checks a segment that comes from outside, and returns its position.
+// Checks a segment that the caller has given, and returns its position.
 std::size_t checked(std::int64_t segment, std::int64_t size, const char* name) {
     if (segment < 0 || segment >= size) {
         throw Error(std::string(name) + ": segment " + std::to_string(segment) + " is not one of " +

@@ -36,8 +36,8 @@ class PoolTerms {
   private:
     void weigh();
 
-    // From term ids to base_ plus the pool's numbers. A value up to base_ belongs to an earlier pool. So nothing
-    // is cleared between pools, and the time of a pool depends only on its own entries.
+    // Maps a term id to base_ plus its number in the pool. A value up to base_ belongs to an earlier pool. So
+    // nothing is cleared between pools, and the time of a pool depends only on its own entries.
     Zeroed<std::int32_t> table_;
     RowMemory memory_;            // for rows that are not read in place
     std::vector<double> idf_;     // for each number

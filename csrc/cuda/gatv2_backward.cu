@@ -33,7 +33,7 @@ struct BySource {
 struct Memory {
     float* scores;   // [edges, heads] the gradients of the arguments of the softmax
     float* att;      // [groups of destinations, heads, channels]; null: not computed
-    double* slices;  // [slices, heads, channels] sums of them
+    double* slices;  // [slices, heads, channels] the sums of the slices
     BySource by_source;
 };
 

@@ -133,7 +133,7 @@ struct TermTable {
             }
             more = __syncthreads_or(walk.more ? 1 : 0) != 0;
             const bool full = *used > most();
-            __syncthreads();  // all have read it
+            __syncthreads();  // all have read `used`
             if (full) {
                 return false;
             }

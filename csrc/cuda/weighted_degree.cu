@@ -93,7 +93,7 @@ struct Terms {
             sums[slot] = 0;
         }
     }
-    // Shared memory adds words of 32 bits at once.
+    // Adds two words of 32 bits, because shared memory adds these at once.
     __device__ void add_exactly(int slot, long long multiples) const {
         auto* const halves = reinterpret_cast<unsigned*>(sums + slot);
         const auto low = static_cast<unsigned>(multiples);

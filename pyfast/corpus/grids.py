@@ -593,7 +593,7 @@ def _continues(grid: Grid, row: int) -> bool:
             return all(
                 is_number(it) for name, it in chain.from_iterable(rows) if name and not _MISSING.fullmatch(it)
             )
-        if under[:1] == [0]:  # Below an empty corner, a row can have all names.
+        if under[:1] == [0]:  # Below an empty corner, a row that can only be a header may fill all columns.
             first = int(not below[0])
             others = [it[first:] for it in grid.cells[row + 2 :]]
             return (len(under) > 1 or len({*names}) < len(names)) and is_only_header(below[first:], others)

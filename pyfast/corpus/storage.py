@@ -214,7 +214,7 @@ def fault_of_segments(parts: Parts, first: int, stop: int) -> str:
         return "a segment's content extends beyond that of its parent"
     if not np.isin(level[block][passage[block] != 0], PASSAGE_LEVELS).all():
         return "a segment of the wrong level is a passage"
-    # Between a segment and its parent, all earlier branches end where the segment begins.
+    # The segments before a segment, up to those directly below its parent, must end where the segment begins.
     ended, start = position - 1, position
     if stop == level.size:
         above, ended, start = np.append(above, -1), np.append(ended, stop - 1), np.append(start, stop)

@@ -18,7 +18,7 @@ from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import TokenStore
 from pyfast.retrieval.vectors.vector_search import unit
 
-_AT_ONCE = 8  # queries: their passages' vectors are in memory together
+_AT_ONCE = 8  # the number of queries whose passages' vectors are in memory together
 
 
 class LateReranker:

@@ -66,7 +66,7 @@ def fault_of(faults: Iterable[Mapping[str, Any]]) -> tuple[str, str, str]:
     found = []
     for fault in faults:
         places = [it for part in fault["loc"] if (it := str(part)) not in kinds and "[" not in it]
-        if isinstance(cause := fault.get("ctx", {}).get("error"), FieldError):  # It says more than the others.
+        if isinstance(cause := fault.get("ctx", {}).get("error"), FieldError):  # This says more than the others.
             return ".".join(places), str(cause), ".".join([*places, cause.name])
         # A fault within a type that fits says more than the faults of types that do not fit.
         found.append((len(places), not fault["type"].endswith("_type"), places, fault["msg"]))

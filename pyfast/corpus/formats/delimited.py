@@ -386,7 +386,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     fitting = [dialect for dialect, found in below.items() if len(found) == 1 and max(found) > 1]
     if fitting:  # The real delimiter divides the header too.
         return max(fitting, key=lambda dialect: (below[dialect].total(), max(below[dialect])))
-    if next(iter(widths), 1) == 1:  # Another one may divide the header, and most records alike.
+    if next(iter(widths), 1) == 1:  # Another delimiter may divide the header, and most records like it.
         heads = {dialect: next(iter(found), 1) for dialect, found in counts.items()}
         mostly = [one for one in given if heads[one] > 1 and 2 * counts[one][heads[one]] > counts[one].total()]
         if mostly:

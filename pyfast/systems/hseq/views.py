@@ -135,7 +135,7 @@ class EntityLinks:
             own = range(first, stop)
             for entity in dict.fromkeys(self.entity[first:stop, ::-1].T.ravel().tolist()):
                 begin, end = self.entity_offsets[entity : entity + 2].tolist()
-                most = min(end, begin + 2 * (_EACH + len(own)))  # A triple can name it twice.
+                most = min(end, begin + 2 * (_EACH + len(own)))  # A triple can name the entity twice.
                 each = dict.fromkeys(self.entity_triplets[begin:most].tolist())
                 named = (k for k in each if k not in own)
                 yield from (int(self.triplets[k]) for k in islice(named, _EACH))
