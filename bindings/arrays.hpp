@@ -138,7 +138,7 @@ void bind_pagerank(py::module_& m);
 void bind_prune(py::module_& m);
 void bind_select_sentences(py::module_& m);
 void bind_weighted_degree(py::module_& m);
-void bind_cuda(py::module_& m);  // if it is built
+void bind_cuda(py::module_& m);  // exists only if the GPU ops are built
 
 // An edge weight as the Python layer passes it: its name, or the address of a function.
 using WeightArgument = std::variant<std::uintptr_t, std::string>;

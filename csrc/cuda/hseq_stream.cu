@@ -173,7 +173,7 @@ __global__ void window_kernel(StreamArrays stream, CursorArrays cursors, Memory 
                               std::int64_t* counts, std::int32_t* status) {
     for (std::int64_t c = warp_of_grid(); c < cursors.count; c += warps_of_grid()) {
         if (stopped(status)) {
-            return;  // the whole warp; there is no barrier
+            return;  // the whole warp returns; there is no barrier
         }
         const KnownSegments known = know(cursors, memory, c, status);
         const Walked walked = walk(stream, cursors, known, c, width, memory.windows + c * width, status);
@@ -201,7 +201,7 @@ __global__ void refresh_kernel(StreamArrays stream, CursorArrays cursors, Memory
                                std::int64_t* place, std::int64_t* counts, std::int32_t* status) {
     for (std::int64_t c = warp_of_grid(); c < cursors.count; c += warps_of_grid()) {
         if (stopped(status)) {
-            return;  // the whole warp; there is no barrier
+            return;  // the whole warp returns; there is no barrier
         }
         const KnownSegments known = know(cursors, memory, c, status);
         const Walked walked = walk(stream, cursors, known, c, past, nullptr, status);

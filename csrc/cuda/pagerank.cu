@@ -13,7 +13,7 @@ namespace {
 
 constexpr int check_threads = 128;
 constexpr int most_threads = 1024;  // of a pool's block
-// the change of a step that is only rounding
+// a step that changes the ranks by at most this only rounds
 constexpr double rounding = 64 * std::numeric_limits<double>::epsilon();
 
 struct GraphArrays {

@@ -73,7 +73,7 @@ __device__ Unit unit_of(const ForwardArrays& x, const PoolArrays& pools, std::in
 // The terms of a pool, with the data that the formula needs. If sums are exact: the sum of all weights. If not,
 // for `sum` the same, added document by document, and for `dot` the largest weight and the sum of the others: the
 // sum of all weights except x is then (largest - x) + the sum of the others, because a difference of two sums
-// would lose everything if x is most of them.
+// would lose all precision if x is most of them.
 struct Terms {
     TermTable table;
     long long* sums;  // [slots]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyfast.evaluation.cost import Cost
     from pyfast.evaluation.tables import WithRows
 
-_FLIPS = 10  # how many ids of questions that only one of two runs answers correctly are shown at most
+_FLIPS = 10  # the maximum number of ids to show of questions that only one of two runs answers correctly
 
 
 @with_options

@@ -471,8 +471,7 @@ class _Tree:
 
     def __init__(self, middles: Integers, leaves: Integers) -> None:
         """`middles` has the number of children of each root, and `leaves` the number of leaves of each child."""
-        # [tops + 1]: each root's first node of the middle level, then their number; [middles + 1]: the same for
-        # leaves
+        # [tops + 1]: the first middle node of each root, then their number; [middles + 1]: the same for leaves
         self.first_middle = np.concatenate([[0], np.cumsum(middles)])
         self.first_leaf = np.concatenate([[0], np.cumsum(leaves)])
         self.top_of_middle = np.repeat(np.arange(middles.size), middles)

@@ -405,8 +405,7 @@ def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
     """Return the uri that a file gets from a root, or None if the file is under no root."""
     if not roots:
         return None
-    # The path as it is written comes first: a link in a folder gets its uri from its own place, not from its
-    # target's.
+    # The path as it is written comes first: a link in a folder gets its uri from its own place, not its target's.
     for place in map(Path, dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))):
         if (uri := roots.get((str(place), "file"))) is not None:
             return uri

@@ -188,7 +188,7 @@ def tables_of(
         if row.by == "all"
     ]
     whole_head = [*head, *also, *(title for title, _ in spent.values())]
-    if differences:  # Their table names each report by its place in this one.
+    if differences:  # The table of differences names each report by its place in this table.
         whole_head, wholes = ["", *whole_head], [[number, *line] for number, line in enumerate(wholes, start=1)]
     grids: list[Grid] = [(whole_head, wholes)]
     if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:

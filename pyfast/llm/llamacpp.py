@@ -83,7 +83,7 @@ def open_file(rest: str, **options: Any) -> LlamaCpp:
 
 _FIELDS = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": True}
 _FIELDS |= {"return_progress": True}  # an event after each part of a prompt, so that a prompt can be stopped too
-_TOKENS_AT_ONCE = 256  # of a prompt; a step of llama.cpp's 2,048 can take half a minute, and no call ends before
+_TOKENS_AT_ONCE = 256  # of a prompt; a step of 2,048, the default, can take half a minute, and no call ends before
 
 
 @once_per_schema

@@ -186,8 +186,7 @@ class Gpu:
         if (dtype.startswith(("int", "uint")) and "float" in kind) or (dtype.startswith("int") and kind == "bool"):
             raise ArrayError(f"{name}: expected {dtype}, got {kind}")
         if dtype == "int32" and "int64" in kind:
-            # The native ops refuse the limits as they would refuse larger numbers, and a check here would wait for
-            # the GPU.
+            # The native ops refuse the limits like larger numbers, and a check here would wait for the GPU.
             array = array.clip(-(2**31), 2**31 - 1)
         return array.to(getattr(self.library, dtype)) if self.torch else array.astype(dtype)
 

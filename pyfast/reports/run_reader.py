@@ -156,7 +156,7 @@ def scores_of(run: Path, scoring: Scoring) -> Scores:
     figures = {one.id: one.figures for one in report.questions}
     known, starts = dict[str, str](), dict[str, tuple[int, ...]]()
     lacking = {uri for one in read_gold(lines) if one.id in figures for uri in _without_sentences(one)}
-    for one in read_gold(lines) if lacking else ():  # As in `evaluate`, those of another question count too.
+    for one in read_gold(lines) if lacking else ():  # As in `evaluate`, starts of other questions count too.
         starts |= {uri: places for uri, places in (one.sentence_starts or {}).items() if uri in lacking}
     for one in read_gold(lines):
         if one.id in figures:

@@ -12,8 +12,8 @@ constexpr std::uint64_t mixed(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// `document` is the hash of its uri. `first` and `second` are the offsets of the segment. For a segment of
-// triples, they are the number of its (first) triple, and -1.
+// `document` is the hash of the document's uri. `first` and `second` are the offsets of the segment. For a segment
+// of triples, they are the number of its (first) triple, and -1.
 constexpr std::uint64_t segment_id(std::uint64_t document, std::uint8_t level, std::int64_t first,
                                    std::int64_t second) {
     constexpr std::uint64_t step = 0x9E3779B97F4A7C15U;

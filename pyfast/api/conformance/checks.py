@@ -370,7 +370,7 @@ def _carry_out(
     """Answer questions in a run's folder, or resume the run, with the arguments `given` of `pyfast.answer`. A run
     that hangs is ended after `_PATIENCE_S` seconds. Returns the records of the run, with their traces."""
     before = LOG.level
-    LOG.setLevel(logging.ERROR)  # A check reports itself: the warnings of its runs would repeat with each run.
+    LOG.setLevel(logging.ERROR)  # The check itself reports what it finds, and warnings would repeat with each run.
     try:
         answer(questions, run=run, budget={"run_seconds": _PATIENCE_S, **budget}, **given)
     finally:

@@ -373,8 +373,7 @@ def dialect_of(path: Path, text: str) -> type[csv.Dialect]:
     given = [type("Given", (csv.excel,), {"delimiter": mark}) for mark in others]
     if is_even and '"' in text[:_SAMPLE] and _widths(text, named, True):  # Other marks within quotes do not count.
         given = [dialect for dialect in given if _widths(text, dialect, True)]
-    # Decimal commas, one in each line, look like a delimiter. The real delimiter divides the lines into more
-    # cells.
+    # Decimal commas, one in each line, look like a delimiter. The real delimiter makes more cells.
     counts = {dialect: _widths(text, dialect) for dialect in given}
     same = [(max(found), dialect) for dialect, found in counts.items() if len(found) == 1]
     most, dialect = max(same, key=lambda it: it[0], default=(0, named))

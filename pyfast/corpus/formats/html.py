@@ -572,8 +572,7 @@ def _add_table(table: Any, text: Text, is_struck: bool) -> None:
     ]
     caption = table.find("caption", recursive=False)
     named = _plain(caption) if caption is not None and not _hidden(caption) else ""
-    # If several names have rows of their own, the first can be a title, unless each begins a body or
-    # specifications.
+    # Of several names in rows of their own, the first can be a title, unless each begins a body or specifications.
     starts = [group[0] for group in groups if group]
     single = [cells for group in groups for cells in group if len(cells) == 1]
     is_sure = "spec" in " ".join(table.get("class", ())).lower() or single == starts

@@ -91,7 +91,7 @@ async def think(
     budget = ctx.text_budget(prompt)
     try:
         reply = await ctx.generate(
-            unless_known(prompt, settings.abstain or settings.long_answer),  # like the summary: a shared beginning
+            unless_known(prompt, settings.abstain or settings.long_answer),  # so that it begins like the summary
             Sampling(settings.temperature, seed),
             **knowledge(column, column.units, budget // 2, ctx, settings),
             question=question.text,
