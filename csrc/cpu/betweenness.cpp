@@ -429,7 +429,7 @@ std::vector<Task> tasks_of(const Graphs& graphs, const BetweennessOptions& optio
 
 void check_lengths(std::span<const double> lengths, std::size_t p) {
     if (!std::all_of(lengths.begin(), lengths.end(), [](double d) { return d > 0.0 && d < infinity; })) {
-        throw Error("length: of pool " + std::to_string(p) + " holds a number that is not finite and above 0");
+        throw Error("length: a number of pool " + std::to_string(p) + " is zero, negative, infinite or NaN");
     }
 }
 

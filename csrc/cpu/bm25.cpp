@@ -130,7 +130,7 @@ struct Workspace {
 
 [[noreturn]] void malformed(std::size_t part) {
     throw Error("parts[" + std::to_string(part) +
-                "]: documents must ascend within a column and lie inside the part, counts be at least 1 and "
+                "]: documents must ascend within a column and lie inside the part, counts must be at least 1, and "
                 "lengths at least 0");
 }
 
@@ -145,7 +145,7 @@ std::int64_t column_of(const TermCounts& part, std::int32_t term, std::size_t nu
     }
     if (term < 0 || column < -1 || (!part.columns.empty() && column >= columns)) {
         throw Error("query_terms, parts[" + std::to_string(number) + "].columns: term " + std::to_string(term) +
-                    " is in column " + std::to_string(column) + " of " + std::to_string(columns));
+                    " is in column " + std::to_string(column) + "; columns: " + std::to_string(columns));
     }
     return column < columns ? column : -1;
 }
@@ -496,8 +496,8 @@ struct Search {
         for (const std::int32_t term : query) {
             const std::int64_t df = frequency(parts, term);
             if (df > options.documents) {
-                throw Error("documents: " + std::to_string(options.documents) + ", but term " +
-                            std::to_string(term) + " is in " + std::to_string(df));
+                throw Error("documents: is " + std::to_string(options.documents) + ", but term " +
+                            std::to_string(term) + " is in " + std::to_string(df) + " documents");
             }
             const auto found = static_cast<double>(df), all = static_cast<double>(options.documents);
             space.idf.push_back(df == 0 ? 0.0 : std::log(1.0 + (all - found + 0.5) / (found + 0.5)));
@@ -520,8 +520,8 @@ std::int64_t check_parts(std::span<const TermCounts> parts) {
         if (part.indptr.empty() || part.documents.size() != part.counts.size() + part.small_counts.size() ||
             (!part.counts.empty() && !part.small_counts.empty())) {
             throw Error(name +
-                        ": indptr must hold a number more than there are columns, documents and counts "
-                        "the same number");
+                        ": indptr must hold one more number than there are columns; documents and counts "
+                        "must have the same length");
         }
         if (!part.deleted.empty() && part.deleted.size() != part.lengths.size()) {
             throw Error(name + ".deleted: must hold one number for each of " +
@@ -530,7 +530,7 @@ std::int64_t check_parts(std::span<const TermCounts> parts) {
         documents += std::ssize(part.lengths);
     }
     if (documents > std::numeric_limits<std::int32_t>::max()) {
-        throw Error("parts: " + std::to_string(documents) + " documents; expected at most 2147483647");
+        throw Error("parts: expected at most 2147483647 documents, got " + std::to_string(documents));
     }
     return documents;
 }
@@ -573,15 +573,15 @@ RankedPools bm25(std::span<const TermCounts> parts, const Ragged<std::int32_t>& 
         filter_offsets = checked_offsets(allowed->offsets, allowed->values.size(), "filter");
         filter = {filter_offsets, allowed->values};
         if (filter.size() != queries.size() && filter.size() != 1) {
-            throw Error("filter: " + std::to_string(filter.size()) + " lists for " +
-                        std::to_string(queries.size()) + " queries; expected one for each, or one for all");
+            throw Error("filter: expected one list for each query (" + std::to_string(queries.size()) +
+                        "), or one for all, got " + std::to_string(filter.size()));
         }
         for (std::size_t f = 0; f < filter.size(); ++f) {
             const auto list = filter[f];
             if (std::adjacent_find(list.begin(), list.end(), std::greater_equal{}) != list.end() ||
                 (!list.empty() && (list.front() < 0 || list.back() >= documents))) {
                 throw Error("filter: the documents of list " + std::to_string(f) +
-                            " must ascend, and be among the " + std::to_string(documents) + " that there are");
+                            " must ascend, from 0 to below " + std::to_string(documents));
             }
         }
     }

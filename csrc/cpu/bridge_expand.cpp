@@ -112,7 +112,9 @@ void choose_terms(Workspace& space, const Forward& transposed, const Row& seed,
               [](const auto& a, const auto& b) { return a.worth != b.worth ? a.worth > b.worth : a.id < b.id; });
 }
 
-[[noreturn]] void changed() { throw Error("X, XT: changed during the call; arrays must stand still"); }
+[[noreturn]] void changed() {
+    throw Error("X, XT: the arrays changed during the call; change them only between calls");
+}
 
 // Adds the share of a term to each document of `entries`. Returns the k-th best `met` among them, or `bar` if it
 // is larger: a lower bound for the k-th best document.
@@ -313,8 +315,8 @@ RankedPools bridge_expand(const Forward& x, const Forward& transposed, const Rag
     const auto question_offsets = checked_offsets(questions.offsets, questions.values.size(), "question_terms");
     const Ragged<std::int32_t> question_terms{question_offsets, questions.values};
     if (question_terms.size() != seeds.size()) {
-        throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
-                    std::to_string(seeds.size()) + " lists of seeds");
+        throw Error("question_terms: expected one list for each list of seeds (" + std::to_string(seeds.size()) +
+                    "), got " + std::to_string(question_terms.size()));
     }
     check_documents(x, seeds.values, "seed_ids");
     check_masked(x, question_terms.values);

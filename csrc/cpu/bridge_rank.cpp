@@ -164,8 +164,8 @@ void bridge_rank(const Forward& x, const Pools& given, std::span<const float> se
     const auto question_offsets = checked_offsets(questions.offsets, questions.values.size(), "question_terms");
     const Ragged<std::int32_t> question_terms{question_offsets, questions.values};
     if (question_terms.size() != pools.size()) {
-        throw Error("question_terms: " + std::to_string(question_terms.size()) + " lists for " +
-                    std::to_string(pools.size()) + " pools");
+        throw Error("question_terms: expected one list for each pool (" + std::to_string(pools.size()) +
+                    "), got " + std::to_string(question_terms.size()));
     }
     if (semantic.size() != pools.values.size() || score.size() != pools.values.size()) {
         throw Error("semantic: must hold one score per node of the pools (" + std::to_string(pools.values.size()) +
@@ -175,7 +175,7 @@ void bridge_rank(const Forward& x, const Pools& given, std::span<const float> se
     if (options.edges < 1 || !(options.damping >= 0.0f && options.damping <= 0.99f) ||
         !(options.mix >= 0.0f && options.mix <= 1.0f) ||
         !(options.sharpness >= 0.0f && options.sharpness <= 64.0f)) {
-        throw Error("need edges >= 1, damping in [0, 0.99], mix in [0, 1] and sharpness in [0, 64]");
+        throw Error("expected edges >= 1, damping in [0, 0.99], mix in [0, 1] and sharpness in [0, 64]");
     }
     parallel_for(
         pools.size(), options.threads, 1, [] { return Reused<Workspace>(); },

@@ -20,8 +20,8 @@ Range checked_range(const Integers& offsets, std::size_t list, std::size_t size,
     const std::int64_t first = offsets[list];
     const std::int64_t last = offsets[list + 1];
     if (first < 0 || last < first || last > static_cast<std::int64_t>(size)) {
-        throw Error(std::string(name) + ": list " + std::to_string(list) + " spans " + std::to_string(first) +
-                    " to " + std::to_string(last) + " of " + std::to_string(size));
+        throw Error(std::string(name) + ": list " + std::to_string(list) + " starts at " + std::to_string(first) +
+                    " and ends at " + std::to_string(last) + "; entries: " + std::to_string(size));
     }
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }

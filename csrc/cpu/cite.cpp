@@ -76,7 +76,7 @@ void append_score(std::string& out, double score, int most) {
 
 std::size_t checked_segment(const Segments& s, std::int64_t segment) {
     if (segment < 0 || segment >= static_cast<std::int64_t>(s.level.size())) {
-        throw Error("segments: there is no segment " + std::to_string(segment) + " in a corpus of " +
+        throw Error("segments: there is no segment " + std::to_string(segment) + "; the corpus has " +
                     std::to_string(s.level.size()));
     }
     return static_cast<std::size_t>(segment);
@@ -195,8 +195,8 @@ class Writer {
 
     void content(std::int64_t first, std::int64_t last) {
         if (first < 0 || last < first || last > static_cast<std::int64_t>(segments_.content.size())) {
-            throw Error("content: a segment spans " + std::to_string(first) + " to " + std::to_string(last) +
-                        " of " + std::to_string(segments_.content.size()) + " bytes");
+            throw Error("content: a segment starts at byte " + std::to_string(first) + " and ends at " +
+                        std::to_string(last) + "; bytes: " + std::to_string(segments_.content.size()));
         }
         const auto bytes =
             segments_.content.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
@@ -217,7 +217,7 @@ void check_columns(const Segments& s) {
     check_sizes({s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()},
                 s.level.size());
     if (s.hashes.size() + 1 != s.uris.offsets.size()) {
-        throw Error("hashes, uri_offsets: must hold one value per document");
+        throw Error("uri_offsets: must hold one more number than hashes");
     }
     if (s.ordinal.size() != s.triplets.size() || s.relation_start.size() != s.triplets.size() ||
         s.tail_start.size() != s.triplets.size()) {
@@ -255,10 +255,10 @@ Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::spa
     check_columns(segments);
     const auto offsets = checked_offsets(cited.offsets, cited.values.size(), "offsets");
     if (scores.size() != cited.values.size()) {
-        throw Error("scores: must hold one number per segment that is cited");
+        throw Error("scores: must hold one number per cited segment");
     }
     if (!member_of.empty() && member_of.size() != cited.values.size()) {
-        throw Error("member_of: must hold one number per segment that is cited");
+        throw Error("member_of: must hold one number per cited segment");
     }
     const auto members_of = [&](std::size_t v) -> std::string_view {
         if (member_of.empty() || member_of[v] == -1) {
@@ -266,8 +266,8 @@ Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::spa
         }
         const auto m = static_cast<std::size_t>(member_of[v]);
         if (m >= members.size()) {
-            throw Error("member_of: there is no text " + std::to_string(member_of[v]) + " among " +
-                        std::to_string(members.size()) + " members");
+            throw Error("member_of: there is no member " + std::to_string(member_of[v]) +
+                        "; members: " + std::to_string(members.size()));
         }
         return members[m];
     };
@@ -281,12 +281,12 @@ Texts list_segments(const Segments& segments, const Ragged<std::int64_t>& listed
                     std::span<const std::string> names, std::span<const float> scores) {
     check_id_columns(segments);
     if (segments.hashes.size() + 1 != segments.uris.offsets.size()) {
-        throw Error("hashes, uri_offsets: must hold one value per document");
+        throw Error("uri_offsets: must hold one more number than hashes");
     }
     const auto offsets = checked_offsets(listed.offsets, listed.values.size(), "offsets");
     const std::size_t n = listed.values.size();
     if (scores.size() != names.size() * n) {
-        throw Error("scores: must hold one number per name and segment that is listed");
+        throw Error("scores: must hold one number per name and listed segment");
     }
     std::vector<std::string> keys;
     for (const std::string& name : names) {

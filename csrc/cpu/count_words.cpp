@@ -199,7 +199,7 @@ WordCounts count_words(const Ragged<std::uint8_t>& texts, std::span<const std::u
         const auto begin = static_cast<std::size_t>(offsets[t]);
         const auto size = static_cast<std::size_t>(offsets[t + 1]) - begin;
         if (size > most) {
-            throw Error("texts: a text has more than 2 GB");
+            throw Error("texts: a text is larger than 2 GB");
         }
         const std::size_t first = out.words.size();
         for_each_word(texts.values.subspan(begin, size), in_words, shortest, [&](std::string_view word) {

@@ -160,8 +160,8 @@ Graph evidence_graph(const Forward& x, const Pools& given, const Ragged<std::int
     if (!mask_terms.offsets.empty()) {
         mask_offsets = checked_offsets(mask_terms.offsets, mask_terms.values.size(), "mask_terms");
         if (mask_terms.size() != pools.size()) {
-            throw Error("mask_terms: " + std::to_string(mask_terms.size()) + " lists for " +
-                        std::to_string(pools.size()) + " pools");
+            throw Error("mask_terms: expected one list for each pool (" + std::to_string(pools.size()) +
+                        "), got " + std::to_string(mask_terms.size()));
         }
     }
     const Ragged<std::int32_t> masked{mask_offsets, mask_terms.values};

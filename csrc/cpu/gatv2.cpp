@@ -64,8 +64,8 @@ template <class Index>
 void check_indices(std::span<const Index> indices, std::size_t sources) {
     for (const Index index : indices) {
         if (index < 0 || static_cast<std::uint64_t>(index) >= sources) {
-            throw Error("indices: there is no source " + std::to_string(index) + " among " +
-                        std::to_string(sources));
+            throw Error("indices: there is no source " + std::to_string(index) +
+                        "; sources: " + std::to_string(sources));
         }
     }
 }
@@ -74,7 +74,7 @@ template <class T>
 Shape shape_of(const Gatv2Layer<T>& layer) {
     if (layer.heads < 1 || layer.channels < 1 ||
         layer.channels > std::numeric_limits<std::int32_t>::max() / layer.heads) {
-        throw Error("att: expected at least one head and one channel, and no more than fit 31 bits, got " +
+        throw Error("att: expected at least one head and one channel, and fewer than 2^31 numbers, got " +
                     std::to_string(layer.heads) + " x " + std::to_string(layer.channels));
     }
     const auto channels = static_cast<std::size_t>(layer.channels);
@@ -86,7 +86,7 @@ template <class T>
 Topology topology_of(const Gatv2Layer<T>& layer, const Shape& shape, bool self_loops) {
     const Gatv2Graph& graph = layer.graph;
     if (!graph.indices32.empty() && !graph.indices64.empty()) {
-        throw Error("indices: given twice");
+        throw Error("indices: expected 32-bit or 64-bit numbers, not both");
     }
     const std::size_t stored = graph.indices32.size() + graph.indices64.size();
     check_offsets(graph.indptr, stored, "indptr");

@@ -61,8 +61,8 @@ PYFAST_MULTIVERSION Faults find_faults(const std::int32_t* indices, const float*
 
 void check_graphs(const Graphs& graphs) {
     if (graphs.indices.size() != graphs.weights.size()) {
-        throw Error("g.weights: " + std::to_string(graphs.weights.size()) + " for " +
-                    std::to_string(graphs.indices.size()) + " indices");
+        throw Error("g.weights: expected one for each index (" + std::to_string(graphs.indices.size()) +
+                    "), got " + std::to_string(graphs.weights.size()));
     }
     check_offsets(graphs.indptr, graphs.indices.size(), "g.indptr");
     check_offsets(graphs.pool_offsets, graphs.nodes(), "g.pool_offsets");
@@ -93,8 +93,9 @@ PoolEdges checked_pool(const Graphs& graphs, std::size_t p) {
         }
     }
     if (!inside || faults.descents != allowed) {
-        throw Error("g.indices: in pool " + std::to_string(p) + " a row is not strictly increasing within 0 to " +
-                    std::to_string(n) + " - 1; indices count within the pool, each at most once a row");
+        throw Error("g.indices: in pool " + std::to_string(p) +
+                    ", each row must ascend strictly, from 0 to below " + std::to_string(n) +
+                    ", the pool's number of nodes");
     }
     return pool;
 }

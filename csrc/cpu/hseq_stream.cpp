@@ -27,8 +27,8 @@ std::int64_t ssize(std::size_t n) { return static_cast<std::int64_t>(n); }
 // Checks a segment that the caller has given, and returns its position.
 std::size_t checked(std::int64_t segment, std::int64_t size, const char* name) {
     if (segment < 0 || segment >= size) {
-        throw Error(std::string(name) + ": segment " + std::to_string(segment) + " is not one of " +
-                    std::to_string(size));
+        throw Error(std::string(name) + ": there is no segment " + std::to_string(segment) +
+                    "; segments: " + std::to_string(size));
     }
     return static_cast<std::size_t>(segment);
 }
@@ -110,14 +110,14 @@ class Known {
 
 void check_stream(const Stream& stream) {
     if (stream.order.segments.size() > static_cast<std::size_t>(std::max<std::int64_t>(stream.size, 0))) {
-        throw Error("order: has " + std::to_string(stream.order.segments.size()) + " segments of " +
-                    std::to_string(stream.size));
+        throw Error("order: has " + std::to_string(stream.order.segments.size()) +
+                    " segments, but the corpus has " + std::to_string(stream.size));
     }
     const auto& [mask, live] = stream.tombstones;
     if (stream.size != 0 &&
         (mask.empty() != live.empty() || (!mask.empty() && ssize(mask.size()) != stream.size))) {
-        throw Error("tombstones: must have one entry for each of " + std::to_string(stream.size) +
-                    " segments, and the words that go with them");
+        throw Error("tombstones: the mask must have one entry for each of " + std::to_string(stream.size) +
+                    " segments, and be given together with `live`");
     }
 }
 
@@ -159,7 +159,7 @@ class Walk {
         for (const std::int64_t segment : prior) {
             checked(segment, stream_.size, "priors");
             if (known.add(segment, Known::prior) != 0) {
-                throw Error("priors: segment " + std::to_string(segment) + " is there twice for cursor " +
+                throw Error("priors: segment " + std::to_string(segment) + " occurs twice for cursor " +
                             std::to_string(c));
             }
         }
@@ -257,7 +257,7 @@ SegmentLists each_list(std::size_t n, std::size_t work, int threads, const Make&
 // Where each level starts in the order.
 std::vector<std::int64_t> checked_starts(const Order& order) {
     if (order.starts.size() > levels + 1) {
-        throw Error("order: has more levels than there are");
+        throw Error("order: expected at most " + std::to_string(levels) + " levels");
     }
     return checked_offsets(order.starts, order.segments.size(), "order");
 }
@@ -290,7 +290,7 @@ class Tree {
     [[nodiscard]] std::int64_t parent(std::int64_t i) const {
         const std::int64_t parent = columns_.parent[static_cast<std::size_t>(i)];
         if (parent < -1 || parent >= i) {
-            throw Error("parent: segment " + std::to_string(i) + " cannot be under " + std::to_string(parent));
+            throw Error("parent: segment " + std::to_string(i) + " cannot have parent " + std::to_string(parent));
         }
         return parent;
     }
@@ -299,7 +299,7 @@ class Tree {
     [[nodiscard]] std::int64_t parent(std::int64_t i, Level level) const {
         const std::int64_t above = parent(i);
         if (above < 0 || !is(above, level)) {
-            throw Error("parent: segment " + std::to_string(i) + " is not under one of level " +
+            throw Error("parent: the parent of segment " + std::to_string(i) + " must have level " +
                         std::to_string(static_cast<int>(level)));
         }
         return above;
@@ -311,8 +311,8 @@ class Tree {
         const std::int64_t last = end(i);
         for (std::int64_t child = i + 1; child < last; child = end(child)) {
             if (parent(child) != i) {
-                throw Error("subtree_end: segment " + std::to_string(child) + " is inside " + std::to_string(i) +
-                            " but not under it");
+                throw Error("subtree_end: segment " + std::to_string(child) + " is inside segment " +
+                            std::to_string(i) + ", but has another parent");
             }
             if (!take(child)) {
                 return;
@@ -421,7 +421,7 @@ OwnedOrder level_order(std::span<const std::uint8_t> given, std::span<const std:
     for (std::size_t i = 0; i < level.size(); ++i) {
         if (level[i] >= levels) {
             throw Error("level: segment " + std::to_string(i) + " has level " + std::to_string(level[i]) +
-                        ", the highest is " + std::to_string(levels - 1));
+                        "; the highest is " + std::to_string(levels - 1));
         }
         ++counts[level[i]];
     }
@@ -431,7 +431,7 @@ OwnedOrder level_order(std::span<const std::uint8_t> given, std::span<const std:
     for (std::size_t k = 0; k < priority.size(); ++k) {
         if (priority[k] >= levels ||
             std::find(priority.begin(), priority.begin() + ssize(k), priority[k]) != priority.begin() + ssize(k)) {
-            throw Error("priority: level " + std::to_string(priority[k]) + " is there twice, or there is none");
+            throw Error("priority: level " + std::to_string(priority[k]) + " occurs twice or does not exist");
         }
         total += counts[priority[k]];
         order.starts.push_back(ssize(total));

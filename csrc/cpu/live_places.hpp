@@ -28,8 +28,8 @@ class LivePlaces {
             first += n;
         }
         if (first != words.size()) {
-            throw Error("live: must hold " + std::to_string(first) + " words for " + std::to_string(places) +
-                        " places, but has " + std::to_string(words.size()));
+            throw Error("live: must hold " + std::to_string(first) + " words of 64 bits for " +
+                        std::to_string(places) + " positions, got " + std::to_string(words.size()));
         }
     }
 
@@ -97,7 +97,7 @@ class LivePlaces {
     [[nodiscard]] std::size_t descend(std::size_t h, std::size_t at) const {
         for (; h > 0; --h) {
             if (at >= words_[h - 1].size() || words_[h - 1][at] == 0) {
-                throw Error("live: the words above do not go with those below");
+                throw Error("live: is damaged (a bit stands for an empty word)");
             }
             at = at * 64 + static_cast<std::size_t>(std::countr_zero(words_[h - 1][at]));
         }

@@ -97,15 +97,15 @@ Tokens tokens_of(const Problem& problem, std::int64_t document) {
     const std::size_t size = problem.coded() ? problem.documents.codes.size() : problem.documents.numbers.size();
     const std::size_t tokens = problem.dimensions == 0 ? 0 : size / problem.dimensions;
     if (document < 0 || document >= std::ssize(offsets) - 1) {
-        throw Error("pairs: there is no document " + std::to_string(document) + " among " +
-                    std::to_string(std::ssize(offsets) - 1));
+        throw Error("pairs: there is no document " + std::to_string(document) +
+                    "; documents: " + std::to_string(std::ssize(offsets) - 1));
     }
     const std::int64_t first = offsets[static_cast<std::size_t>(document)];
     const std::int64_t last = offsets[static_cast<std::size_t>(document) + 1];
     if (first < 0 || last < first || last > static_cast<std::int64_t>(tokens) ||
         last - first > std::numeric_limits<std::int32_t>::max() / 2) {
-        throw Error("token_offsets: document " + std::to_string(document) + " spans " + std::to_string(first) +
-                    " to " + std::to_string(last) + " of " + std::to_string(tokens) + " tokens");
+        throw Error("token_offsets: document " + std::to_string(document) + " starts at " + std::to_string(first) +
+                    " and ends at " + std::to_string(last) + "; tokens: " + std::to_string(tokens));
     }
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)};
 }
@@ -120,7 +120,7 @@ double score_codes(const Problem& problem, std::size_t query, const Packed& pack
     for (std::size_t t = 0; t < tokens.count; ++t) {
         space.scales[t] = problem.documents.scales[tokens.first + t];
         if (!(space.scales[t] >= 0.0f && std::isfinite(space.scales[t]))) {
-            throw Error("scales: one is negative, infinite or NaN");
+            throw Error("scales: a number is negative, infinite or NaN");
         }
         maxsim_rows::shift(problem.documents.codes.data() + (tokens.first + t) * dimensions, dimensions,
                            space.codes.data() + t * width);
@@ -159,7 +159,7 @@ double score_numbers(const Problem& problem, const Packed& packed, Tokens tokens
 void check(std::span<const float> queries, const TokenVectors& documents, std::span<const std::int64_t> pairs,
            const MaxsimOptions& options, std::span<float> scores) {
     if (options.dimensions < 1 || options.dimensions > most_dimensions) {
-        throw Error("dimensions: must lie in 1 to 65536");
+        throw Error("dimensions: must be from 1 to 65536");
     }
     const auto dimensions = static_cast<std::size_t>(options.dimensions);
     if (queries.size() % dimensions != 0) {
@@ -172,7 +172,7 @@ void check(std::span<const float> queries, const TokenVectors& documents, std::s
         throw Error("tokens: must hold `dimensions` numbers per token");
     }
     if (documents.scales.size() != documents.codes.size() / dimensions) {
-        throw Error("scales: must hold one number per token, for codes only");
+        throw Error("scales: must hold one number per token for codes, and none for numbers");
     }
     if (documents.offsets.empty()) {
         throw Error("token_offsets: must hold one more number than there are documents");
@@ -181,7 +181,7 @@ void check(std::span<const float> queries, const TokenVectors& documents, std::s
         throw Error("pairs: must hold a query and a document for each score");
     }
     if (options.level != MaxsimLevel::best && !maxsim_rows::has(options.level)) {
-        throw Error("level: this processor, or this build, lacks it");
+        throw Error("level: this processor or this build does not support it");
     }
 }
 

@@ -58,8 +58,8 @@ PYFAST_MULTIVERSION RowFaults find_faults(const std::int32_t* terms, const float
 
 void check_columns(bool inside, const char* name, std::int32_t i, std::int64_t columns) {
     if (!inside) {
-        throw Error(std::string(name) + ".indices: a column id of row " + std::to_string(i) +
-                    " is not from 0 and below " + std::to_string(columns));
+        throw Error(std::string(name) + ".indices: row " + std::to_string(i) +
+                    " has a column id that is negative or not below " + std::to_string(columns));
     }
 }
 
@@ -127,18 +127,19 @@ Extent extent_of(const Forward& x, std::int32_t i, const char* name) {
     const std::size_t entries = x.indices64.empty() ? x.indices.size() : x.indices64.size();
     const std::size_t weights = x.weights64.empty() ? x.weights.size() : x.weights64.size();
     if (entries != weights) {
-        throw Error(std::string(name) + ".data: " + std::to_string(weights) + " weights for " +
-                    std::to_string(entries) + " indices");
+        throw Error(std::string(name) + ".data: expected one weight for each index (" + std::to_string(entries) +
+                    "), got " + std::to_string(weights));
     }
     if (i < 0 || i >= x.documents()) {
-        throw Error(std::string(name) + ": there is no row " + std::to_string(i) + " among " +
-                    std::to_string(x.documents()));
+        throw Error(std::string(name) + ": there is no row " + std::to_string(i) +
+                    "; rows: " + std::to_string(x.documents()));
     }
     const std::int64_t begin = x.offset(i);
     const std::int64_t end = x.offset(i + 1);
     if (begin < 0 || end < begin || end > static_cast<std::int64_t>(entries)) {
-        throw Error(std::string(name) + ".indptr: row " + std::to_string(i) + " spans entries " +
-                    std::to_string(begin) + " to " + std::to_string(end) + " of " + std::to_string(entries));
+        throw Error(std::string(name) + ".indptr: row " + std::to_string(i) + " starts at " +
+                    std::to_string(begin) + " and ends at " + std::to_string(end) +
+                    "; entries: " + std::to_string(entries));
     }
     return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
 }
@@ -174,7 +175,7 @@ Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char*
 void check_masked(const Forward& x, std::span<const std::int32_t> terms) {
     for (const std::int32_t term : terms) {
         if (term < 0 || term >= x.terms) {
-            throw Error("masked term " + std::to_string(term) + " is outside the vocabulary of " +
+            throw Error("term " + std::to_string(term) + " is outside the vocabulary of " +
                         std::to_string(x.terms) + " terms");
         }
     }

@@ -20,7 +20,7 @@ Pruned prune(std::span<const float> score, std::span<const std::uint8_t> is_tabl
         throw Error("is_table: must hold as many flags as there are scores");
     }
     if (options.min_nodes < 0 || options.max_nodes < std::max<std::int64_t>(options.min_nodes, 1)) {
-        throw Error("min_nodes, max_nodes: need 0 <= min_nodes <= max_nodes and max_nodes >= 1");
+        throw Error("min_nodes, max_nodes: must satisfy 0 <= min_nodes <= max_nodes and max_nodes >= 1");
     }
     if (options.per_kind < 0) {
         throw Error("per_kind: must not be negative");

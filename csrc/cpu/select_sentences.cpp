@@ -200,8 +200,8 @@ void select_sentences(const Forward& x, const PoolSentences& given, std::span<co
         throw Error("dependent: must hold one flag for each sentence (" + std::to_string(sentences) + ")");
     }
     if (budgets.size() + 1 != pools.size()) {
-        throw Error("budgets: " + std::to_string(budgets.size()) + " for " + std::to_string(pools.size() - 1) +
-                    " pools");
+        throw Error("budgets: expected one for each pool (" + std::to_string(pools.size() - 1) + "), got " +
+                    std::to_string(budgets.size()));
     }
     const std::size_t rows = sentences + passages + budgets.size();
     if (x.documents() != static_cast<std::int64_t>(rows) ||

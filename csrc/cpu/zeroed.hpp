@@ -24,7 +24,7 @@ class Zeroed {
     void make_room(std::int64_t terms) {
         constexpr std::int64_t most = std::int64_t{1} << 31;  // ids have 32 bits
         if (terms < 0 || terms > most) {
-            throw Error("X: a vocabulary of " + std::to_string(terms) + " terms; expected 0 to 2147483648");
+            throw Error("X: expected 0 to 2147483648 terms, got " + std::to_string(terms));
         }
         const std::size_t size = std::bit_ceil(static_cast<std::size_t>(std::max<std::int64_t>(terms, 1)));
         if (size > size_) {

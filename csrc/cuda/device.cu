@@ -20,14 +20,14 @@ constexpr Meaning meanings[] = {
     {Fault::weights, "X: a weight is negative, NaN or above 1e16"},
     {Fault::masked, "mask_terms: a term is outside the vocabulary"},
     {Fault::bounds, "pool_offsets: a pool is larger than the bounds that were given"},
-    {Fault::scores, "scores: a value is infinite or NaN, or a share negative"},
+    {Fault::scores, "scores: a value is infinite or NaN, or a personalization is negative"},
     {Fault::edges, "g.indices: a row is not strictly increasing within its pool"},
     {Fault::edge_weights, "g.weights: a weight is negative, infinite or NaN"},
-    {Fault::segments, "segments: one is not of the corpus, or twice in a prior"},
+    {Fault::segments, "segments: a segment is not in the corpus, or occurs twice in a prior"},
     {Fault::places, "place: a cursor is outside its stream"},
-    {Fault::tombstones, "tombstones: the words above do not go with those below"},
-    {Fault::sources, "indices: an edge's source is not one of x_src"},
-    {Fault::pairs, "pairs: there is no such query or document"},
+    {Fault::tombstones, "tombstones: live is damaged (a bit stands for an empty word)"},
+    {Fault::sources, "indices: an edge's source is not in x_src"},
+    {Fault::pairs, "pairs: a pair has a query or document that does not exist"},
 };
 
 }  // namespace
@@ -40,7 +40,7 @@ void raise(std::int32_t status) {
         }
     }
     if (status != 0) {
-        throw Error(message.empty() ? "status: is not a word of faults" : message);
+        throw Error(message.empty() ? "status: unknown fault" : message);
     }
 }
 
@@ -52,7 +52,7 @@ Devices devices() {
         found.count = 0;
         static_cast<void>(cudaGetLastError());  // clears the error
     } else if (found.count == 0) {
-        found.problem = "the driver knows of no device";
+        found.problem = "the driver finds no GPU";
     }
     return found;
 }

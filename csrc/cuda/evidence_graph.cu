@@ -452,7 +452,7 @@ dim3 grid_for(const PoolArrays& pools, const Bounds& bounds) {
 
 Selection selection_of(const EvidenceGraphOptions& options) {
     if (options.function != nullptr) {
-        throw Error("weight: a function of the caller's cannot run on a GPU");
+        throw Error("weight: a function cannot run on a GPU");
     }
     if (options.idf != Idf::corpus) {
         throw Error("idf: 'pool' is not available on a GPU");
@@ -481,7 +481,7 @@ Batch batch_of(const Pools& pools, const EvidenceGraphOptions& options, const Bo
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (std::min({bounds.documents, bounds.pairs, bounds.entries}) < 0 || bounds.documents > most ||
         arrays.size > most) {
-        throw Error("pool_offsets: a GPU takes no more than 31 bits can count");
+        throw Error("pool_offsets: a GPU supports at most 2147483647 nodes");
     }
     if (indptr.size() != pools.values.size() + 1) {
         throw Error("indptr: must hold one more number than there are nodes");
@@ -510,8 +510,8 @@ void evidence_graph_count(const Forward& x, const Pools& pools, const Ragged<std
     if (!masked.offsets.empty()) {
         masks = ragged_arrays(masked, "mask_terms");
         if (masks.lists != batch.pools.lists) {
-            throw Error("mask_terms: " + std::to_string(masks.lists) + " lists for " +
-                        std::to_string(batch.pools.lists) + " pools");
+            throw Error("mask_terms: expected one list for each pool (" + std::to_string(batch.pools.lists) +
+                        "), got " + std::to_string(masks.lists));
         }
         const auto items = static_cast<std::size_t>(std::max(masks.lists, masks.size));
         if (items > 0) {

@@ -200,7 +200,7 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     }
     const Gatv2Graph& graph = layer.graph;
     if (!graph.indices32.empty() && !graph.indices64.empty()) {
-        throw Error("indices: given twice");
+        throw Error("indices: expected 32-bit or 64-bit numbers, not both");
     }
     if (graph.indptr.empty()) {
         throw Error("indptr: must hold one more number than there are destinations");
@@ -214,7 +214,7 @@ Gatv2Arrays<T> gatv2_arrays(const Gatv2Layer<T>& layer, const Gatv2Options& opti
     check_gatv2_size("x_dst", layer.x_dst.size(), destinations * row);
     constexpr std::size_t most = std::numeric_limits<std::int32_t>::max() - std::size_t{lanes};
     if (std::max(sources, gatv2_edges(graph, true)) > most) {
-        throw Error("indices: a GPU takes no more sources and edges than 31 bits can count");
+        throw Error("indices: a GPU supports at most " + std::to_string(most) + " sources and edges");
     }
     if (destinations == 0 && stored > 0) {
         throw Error("indptr: there are edges, but no destinations");

@@ -264,8 +264,8 @@ LivePlaces live_places(std::span<const std::uint64_t> words, std::size_t places)
         first += n;
     }
     if (first != static_cast<std::int64_t>(words.size())) {
-        throw Error("live: must hold " + std::to_string(first) + " words for " + std::to_string(places) +
-                    " places, but has " + std::to_string(words.size()));
+        throw Error("live: must hold " + std::to_string(first) + " words of 64 bits for " +
+                    std::to_string(places) + " positions, got " + std::to_string(words.size()));
     }
     return live;
 }
@@ -273,13 +273,13 @@ LivePlaces live_places(std::span<const std::uint64_t> words, std::size_t places)
 StreamArrays stream_arrays(const Stream& stream) {
     const auto& [mask, live] = stream.tombstones;
     if (stream.order.segments.size() > static_cast<std::size_t>(std::max<std::int64_t>(stream.size, 0))) {
-        throw Error("order: has " + std::to_string(stream.order.segments.size()) + " segments of " +
-                    std::to_string(stream.size));
+        throw Error("order: has " + std::to_string(stream.order.segments.size()) +
+                    " segments, but the corpus has " + std::to_string(stream.size));
     }
     if (stream.size != 0 && (mask.empty() != live.empty() ||
                              (!mask.empty() && static_cast<std::int64_t>(mask.size()) != stream.size))) {
-        throw Error("tombstones: must have one entry for each of " + std::to_string(stream.size) +
-                    " segments, and the words that go with them");
+        throw Error("tombstones: the mask must have one entry for each of " + std::to_string(stream.size) +
+                    " segments, and be given together with `live`");
     }
     return {stream.size, stream.order.segments.data(), mask.empty() ? nullptr : mask.data(),
             live_places(live, stream.order.segments.size())};

@@ -645,7 +645,7 @@ void multiply(Problem problem, const Queue& queue) {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     const std::int64_t blocks = parts_of_rows * parts(problem.columns, problem.part_columns);
     if (blocks > INT32_MAX) {
-        throw Error("pairs: are too many for one call");
+        throw Error("pairs: too many for one call");
     }
     GPU_LAUNCH(kernel, static_cast<unsigned>(blocks), Tile::threads, bytes, stream_of(queue), problem);
 }
@@ -684,7 +684,7 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
             const TokenVectors& documents, std::span<const std::int64_t> pairs, std::int64_t dimensions,
             Precision precision, std::span<float> scores, const Queue& queue) {
     if (dimensions < 1 || dimensions > most_dimensions) {
-        throw Error("dimensions: must lie in 1 to 65536");
+        throw Error("dimensions: must be from 1 to 65536");
     }
     const auto width = static_cast<std::size_t>(dimensions);
     const bool coded = !documents.codes.empty();
@@ -693,17 +693,17 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
         throw Error("queries, tokens: must hold `dimensions` numbers per token");
     }
     if (documents.scales.size() != documents.codes.size() / width) {
-        throw Error("scales: must hold one number per token, for codes only");
+        throw Error("scales: must hold one number per token for codes, and none for numbers");
     }
     if (pairs.size() != 2 * scores.size()) {
         throw Error("pairs: must hold a query and a document for each score");
     }
     if (coded && precision != Precision::float32) {
-        throw Error("precision: codes have none to choose");
+        throw Error("precision: must be 'float32' for codes");
     }
     const std::size_t query_tokens = queries.size() / width;
     if (size / width >= nothing || query_tokens > most_tokens) {
-        throw Error("queries, tokens: a GPU takes 67,108,864 and 4,294,967,294 tokens at most");
+        throw Error("queries, tokens: a GPU supports at most 67,108,864 query and 4,294,967,294 document tokens");
     }
     check_queue(queue, maxsim_workspace(query_tokens, width));
     // Lists of tokens. Each vector has `dimensions` numbers.

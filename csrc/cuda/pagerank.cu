@@ -359,15 +359,15 @@ void check_options(const PageRankOptions& options) {
 
 GraphArrays graph_arrays(const Graphs& graphs) {
     if (graphs.indices.size() != graphs.weights.size()) {
-        throw Error("g.weights: " + std::to_string(graphs.weights.size()) + " for " +
-                    std::to_string(graphs.indices.size()) + " indices");
+        throw Error("g.weights: expected one for each index (" + std::to_string(graphs.indices.size()) +
+                    "), got " + std::to_string(graphs.weights.size()));
     }
     GraphArrays arrays{ragged_arrays(Ragged<std::int32_t>{graphs.pool_offsets, {}}, "g.pool_offsets"),
                        ragged_arrays(Ragged<std::int32_t>{graphs.indptr, graphs.indices}, "g.indptr"),
                        graphs.weights.data()};
     arrays.pools.size = static_cast<std::int64_t>(graphs.nodes());
     if (arrays.pools.lists == 0 && arrays.pools.size > 0) {
-        throw Error("g.pool_offsets: leaves nodes over");
+        throw Error("g.pool_offsets: there are nodes, but no pools");
     }
     return arrays;
 }

@@ -93,21 +93,21 @@ __global__ void bounds_kernel(ForwardArrays x, PoolArrays pools, unsigned long l
 
 ForwardArrays forward_arrays(const Forward& x) {
     if (x.indptr64.empty() == x.indptr32.empty()) {
-        throw Error("X.indptr: must be given, and once");
+        throw Error("X.indptr: expected either 32-bit or 64-bit numbers");
     }
     if (!x.weights64.empty() || (!x.indices.empty() && !x.indices64.empty())) {
-        throw Error("X: a GPU has weights in float, and term ids of one width");
+        throw Error("X: a GPU supports only float32 weights, and term ids of a single width");
     }
     const std::size_t entries = x.indices.size() + x.indices64.size();
     if (entries != x.weights.size()) {
-        throw Error("X.data: " + std::to_string(x.weights.size()) + " for " + std::to_string(entries) +
-                    " indices");
+        throw Error("X.data: expected one weight for each index (" + std::to_string(entries) + "), got " +
+                    std::to_string(x.weights.size()));
     }
     if (x.documents() > std::numeric_limits<std::int32_t>::max()) {
-        throw Error("X: a GPU has rows that 31 bits can count");
+        throw Error("X: a GPU supports at most 2147483647 rows");
     }
     if (x.terms < 0 || x.terms > std::numeric_limits<std::int32_t>::max()) {
-        throw Error("X: must have term ids that fit 31 bits");
+        throw Error("X: expected 0 to 2147483647 terms");
     }
     return {x.indptr64.empty() ? nullptr : x.indptr64.data(),
             x.indptr32.empty() ? nullptr : x.indptr32.data(),

@@ -256,7 +256,7 @@ void run(const Forward& x, const Pools& pools, EdgeWeight weight, std::span<floa
     const PoolArrays batch = pool_arrays(pools);
     check_queue(queue, weighted_degree_workspace(degree.size()));
     if (weight == EdgeWeight::min) {
-        throw Error("weight: 'min' has no closed form on a GPU; add up the rows of evidence_graph");
+        throw Error("weight: a GPU does not support 'min'; add up the rows of evidence_graph instead");
     }
     if (degree.size() != pools.values.size()) {
         throw Error("degree: must hold one number per node");

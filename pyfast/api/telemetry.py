@@ -53,7 +53,7 @@ def export_spans() -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ModuleNotFoundError:
-        LOG.warning("the OTEL_* variables request spans, but none will be sent: %s", install("telemetry"))
+        LOG.warning("OTEL_* variables request spans, but OpenTelemetry is not installed: %s", install("telemetry"))
         return False
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True

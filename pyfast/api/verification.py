@@ -213,9 +213,9 @@ def _journal(folder: Path, described: Configuration, database: sqlite3.Connectio
         ended += 1
         if not 0 <= number < (math.inf if total is None else total) or state not in STATES:
             of = "" if total is None else f" of {total}"
-            raise _DamageError(f"question {number}{of} has the invalid state {str(state)[:40]!r}")
+            raise _DamageError(f"question {number + 1}{of} has the invalid state {str(state)[:40]!r}")
         if not ledger_of(ledger):
-            raise _DamageError(f"the record of what question {number} used was changed")
+            raise _DamageError(f"the ledger of question {number + 1} is damaged")
     prompts = KeptPrompts(database).check()
     kept = f", {counted(prompts, 'prompt')}" if prompts else ""
     return f"{counted(completions, 'completion')}, {counted(ended, 'question')} ended{kept}"

@@ -105,8 +105,8 @@ def _show_estimate(expected: Estimate, concurrency: int | None = None) -> None:
         if one is not None:
             say(f"  {name}: {shown(one.value)} ({shown(one.low)} to {shown(one.high)})")
     if (at_once := expected.in_progress) is not None:
-        other = f", not for --concurrency {concurrency}" if concurrency not in (None, round(at_once)) else ""
-        say(f"  these times are for {shown(at_once, 1)} questions at once, as the earlier run implies{other}")
+        other = f", not --concurrency {concurrency}" if concurrency not in (None, round(at_once)) else ""
+        say(f"  these times assume {shown(at_once, 1)} questions at once, as in the earlier run{other}")
     if expected.note:
         say(f"  {expected.note}")
     if expected.shares:

@@ -40,7 +40,7 @@ def judge(
         for one in judged.rows
     )
     show_table(["dimension", "A wins", "ties", "swayed", "B wins", "rate", "95 %"], rows)
-    say(plain(f"A: {run_a}, B: {run_b}; rate: wins of A (a tie is half a win); swayed: ties caused by the order"))
+    say(plain(f"A: {run_a}, B: {run_b}; rate: wins of A (a tie counts half); swayed: ties caused by the order"))
     if judged.failed:
         say(f"pairs that could not be judged: {judged.failed}; --retry-failed tries them again")
 

@@ -264,7 +264,7 @@ def _beside(record: JsonObject) -> tuple[dict[str, Any], list[str]]:
 
 def _table(uri: str, record: JsonObject) -> Document:
     header = _strings(record.get("header", []), '"header"')
-    rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows")))
+    rows = tuple(_strings(row, f'row {k} of "rows"') for k, row in enumerate(_list(record, "rows"), 1))
     links = record.get("links") or {}
     if not isinstance(links, dict):
         raise InputError(f'"links" is {_shown(links)}, not an object')
@@ -277,7 +277,7 @@ def _table(uri: str, record: JsonObject) -> Document:
 
 def _graph(uri: str, record: JsonObject) -> Document:
     triples = []
-    for k, fact in enumerate(_list(record, "triples")):
+    for k, fact in enumerate(_list(record, "triples"), start=1):
         if not isinstance(fact, list) or len(fact) not in (3, 4):
             raise InputError(
                 f"triple {k} is {_shown(fact)}; expected a list of 3 strings, or 4 if the last is the time"

@@ -103,7 +103,7 @@ class BatchPoint(Generic[T, R]):
         try:
             results = self._work(items)
             if len(results) != len(items):  # With too few results, some callers would wait for ever.
-                raise RuntimeError(f"{len(results)} results for {len(items)} items")
+                raise RuntimeError(f"a batch of {len(items)} items got {len(results)} results")
             return results
         except StopIteration as error:  # A future cannot hold a StopIteration.
             failure: Exception = RuntimeError(f"StopIteration: {error}")

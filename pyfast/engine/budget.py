@@ -137,7 +137,7 @@ def tokens_spent(used: int, budget: Budget) -> RunError:
     """Return the error of a run that has used its tokens."""
     limit = counted(budget.run_tokens or 0, "token")
     error = RunError(f"the run has reached its limit of {limit} ({used} used; questions in progress are finished)")
-    error.resumed_by = "only a larger run_tokens"
+    error.resumed_by = "the same command with a larger run_tokens"
     return error
 
 

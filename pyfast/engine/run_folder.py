@@ -329,7 +329,7 @@ class RunFolder:
                 told = "%s: the index of this run was at commit %s, but the new run uses commit %s"
                 facts = [str(table.get("commit", "none")) for table in (one, other)]
                 if facts[0] == facts[1]:  # Every new index begins with commit 1.
-                    told = "%s: the index of this run (%s) has other documents than that of the new run (%s)"
+                    told = "%s: the index of this run (%s) has different documents from that of the new run (%s)"
                     facts = [
                         f"{it.get('places', {}).get('index', '')}, corpus {it['index']['corpus'][:8]}"
                         for it in (before, described)

@@ -869,7 +869,7 @@ def convert(name: str, source: Path, out: Path) -> Converted:
             if not counts["question"]:
                 raise InputError(f"{source} contains no questions")
         except InputError as error:
-            raise InputError(f"{error}; the source of {name} is, for example, {_SOURCES[name]}") from None
+            raise InputError(f"{error}; for {name}, pass a source such as {_SOURCES[name]}") from None
         opened.close()
         for kind in ("document", "gold"):
             if not counts[kind]:

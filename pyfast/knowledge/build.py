@@ -129,7 +129,7 @@ def build_knowledge(
         LOG.warning("the knowledge graph has no triples, so systems will find nothing in it")
     models = {extraction["fingerprint"] for extraction in store.extractions}
     if len(models) > 1:
-        told = "the knowledge was extracted by %d models; `pyfast knowledge show %s` lists them"
+        told = "the knowledge graph was extracted by %d models; `pyfast knowledge show %s` lists them"
         LOG.warning(told, len(models), index.folder)
     return store
 
@@ -218,7 +218,7 @@ def _followed(extracts: Iterable[Extract], documents: int, watch: Watch) -> Iter
     watch.on_event(Event("started", 0, documents))
     for number, extract in enumerate(extracts, start=1):
         if watch.stop is not None and watch.stop.is_set():
-            raise RunError("stopped; the same command starts again")
+            raise RunError("stopped; the next build starts from the beginning")
         if time.monotonic() - told > _TELL_S:
             watch.on_event(Event("progress", number, documents))
             told = time.monotonic()

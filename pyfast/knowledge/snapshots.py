@@ -403,7 +403,7 @@ def current_number(home: Path) -> int:
         ) from None
     except ValueError:
         raise IndexFormatError(
-            f"{home / CURRENT} is damaged; build the knowledge again (`pyfast knowledge build {home.parent}`)"
+            f"{home / CURRENT} is damaged; rebuild the knowledge graph (`pyfast knowledge build {home.parent}`)"
         ) from None
 
 

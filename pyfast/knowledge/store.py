@@ -372,7 +372,7 @@ class Knowledge:
         model.
         """
         if self.embedder is None:
-            raise InputError("the knowledge was opened without an embedding model")
+            raise InputError("the knowledge graph was opened without an embedding model")
         return self.embedder.encode(texts)
 
     def entity(self, name: str) -> int | None:

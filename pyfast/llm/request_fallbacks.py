@@ -125,7 +125,7 @@ FALLBACKS = (
     Fallback("stream_options", "stream_options", "", "streams without token counts", _without("stream_options")),
     Fallback("stream", r"\bstream(?:s|ing)?\b", _UNKNOWN, "no streams", _whole),
     Fallback("messages", _SYSTEM, "", "the system message before the first user message", _without_system),
-    Fallback("max_tokens", r"\bmax_tokens\b", _UNKNOWN, "max_completion_tokens for max_tokens", _rename),
+    Fallback("max_tokens", r"\bmax_tokens\b", _UNKNOWN, "max_completion_tokens instead of max_tokens", _rename),
     Fallback("temperature", "temperature", _UNKNOWN, "no temperature", _without("temperature")),
     Fallback("seed", r"\bseed\b", _UNKNOWN, "no seed", _without("seed")),
     Fallback("response_format", _SCHEMA, "", "schemas without bounds and patterns", _simpler_schema),

@@ -64,7 +64,7 @@ def backward(
 def _kind(features: Any) -> str:
     kind = str(features.dtype).removeprefix("torch.")
     if kind not in ("float32", "bfloat16"):
-        raise ArrayError(f"x_src: a GPU supports float32 and bfloat16, got {kind}")
+        raise ArrayError(f"x_src: on a GPU, expected float32 or bfloat16, got {kind}")
     return kind
 
 

@@ -162,9 +162,7 @@ STYLES = (
     "'sha256-pgvDUBa4IjFA2yuSJ2cqcyxmNYJMborsd0ORcRv9vw8='",
 )
 _GENERATOR = b'<meta name="generator" content="pyfast">'
-FROM_DISK = (
-    "A browser loads no data from the disk. Open this report with: pyfast view RUN, or from any web server."
-)
+FROM_DISK = "A browser loads no data from the disk. Open this report from any web server, or with: pyfast view RUN"
 
 
 def write_page(out: Path, title: str) -> None:

@@ -281,7 +281,7 @@ def _moved(item: Any, own: OwnDocuments, first: int) -> Any:
     if isinstance(item, Pool):
         if len(item) and not 0 <= item.passages.min() <= item.passages.max() < len(own.base_rows):
             raise IndexError(
-                f"a passage number is out of range; passages of the question's documents: {len(own.base_rows)}"
+                f"a passage number is out of range: the question's documents have {len(own.base_rows)} passages"
             )
         return Pool(item.passages + np.int32(first), item.scores)
     if isinstance(item, ScoredSegments):

@@ -71,7 +71,7 @@ class Files:
         """Open a new file. In the `with` block, the caller writes an upload to it and then passes it to `add`, or
         else the file is deleted. Raises `ApiError` if there are too many files."""
         if sum(1 for _ in self._folder.glob("*.json")) >= self._limit:
-            raise ApiError(400, f"the server has {self._limit} files; delete some of them", "too_many_files")
+            raise ApiError(400, f"the server is full ({self._limit} files); delete some of them", "too_many_files")
         path = self._folder / f".{token_hex(16)}.part"
         with path.open("wb") as out:
             try:
@@ -161,10 +161,10 @@ class Batches:
             for stop in self._stops.values():
                 stop.set()
             if self._tasks and self.service.started.is_set():  # Otherwise they wait for the LLM.
-                LOG.info("waiting at most %g s for the questions in progress of batches", self._grace)
+                LOG.info("waiting at most %g s for the batches' questions in progress", self._grace)
                 await asyncio.wait(self._tasks, timeout=self._grace)
             if unfinished := [id for id, batch in self._known.items() if batch.status in _OPEN]:
-                LOG.info("unfinished batches, which continue when a server has this folder: %s", some(unfinished))
+                LOG.info("unfinished batches, continued by a server with this --jobs folder: %s", some(unfinished))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -375,7 +375,7 @@ class Batches:
             told = "%s waits until it is cancelled, or a server with its original options is running: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
-            more = "the batch continues once this is as before; to get the finished answers, cancel it"
+            more = "a server with its original options continues it; to get the finished answers, cancel it"
             self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True
@@ -641,7 +641,7 @@ def _fault(
 
 
 _OTHER_SERVER = _fault(
-    "another server works on the batch, and knows its progress; this server continues it when that one stops",
+    "another server is working on the batch and knows its progress; when it stops, this server takes over",
     "other_server",
 )
 _WAITS_FOR_LLM = _fault("the LLM does not answer; the batch continues when it answers again", "llm_unavailable")

@@ -262,10 +262,10 @@ def serve_mcp(
         >>> import pyfast
         >>> pyfast.serve_mcp("IDX", "openai:qwen3-8b@http://127.0.0.1:8000", transport="http", host="192.0.2.1")
         Traceback (most recent call last):
-        pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no API keys, so only a local address is possible
+        pyfast.errors.InputError: 192.0.2.1: MCP over HTTP has no API keys, so only a local address is allowed
     """
     if transport == "http" and not is_local(host):
-        raise InputError(f"{host}: MCP over HTTP has no API keys, so only a local address is possible")
+        raise InputError(f"{host}: MCP over HTTP has no API keys, so only a local address is allowed")
     server = mcp_server(
         index, llm, llm_options=llm_options, system=system, settings=settings, budget=budget, outage=outage
     )

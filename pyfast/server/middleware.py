@@ -253,7 +253,7 @@ def watched(app: Any, routes: Iterable[Any], count: Count, with_access_log: bool
         try:
             await app(scope, receive, noted)
         except asyncio.CancelledError:
-            LOG.warning("request %s: the server stopped before it answered a request for %s", id, path)
+            LOG.warning("request %s for %s: the server stopped before it answered", id, path)
             if not status:
                 await stopping().response()(scope, receive, noted)
         except Exception as error:

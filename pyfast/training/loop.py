@@ -405,7 +405,7 @@ def _restore(path: Path, parameters: Parameters, optimizer: torch.optim.Optimize
             metadata, names = file.metadata() or {}, set(file.keys())
             if metadata.get("training") != digest:
                 raise InputError(
-                    f"{path} belongs to another training (other data, model or schedule); use another folder"
+                    f"{path} belongs to another training run (other data, model or schedule); use another folder"
                 )
             step = int(metadata["step"])
             for name, parameter in parameters.items():

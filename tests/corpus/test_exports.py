@@ -387,7 +387,7 @@ def test_names_of_rows_lack_a_name_in_files_of_r(
     (tmp_path / name).write_text(text)
     (table,), said = found(tmp_path / name)
     assert isinstance(table, Table) and table.header == header
-    assert ("remark: " in "".join(said) and "as in files of R" in "".join(said)) == (header[0] == "")
+    assert ("remark: " in "".join(said) and "as in files written by R" in "".join(said)) == (header[0] == "")
 
 
 def test_sheets_with_the_names_of_tables(tmp_path: Path) -> None:

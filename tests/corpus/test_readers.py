@@ -140,9 +140,9 @@ def test_records(tmp_path: Path) -> None:
             1,
             "row,column",
         ),
-        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r"]]}\n', 1, "triple 0"),
-        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r", 1]]}\n', 1, "triple 0"),
-        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r", "t", 1999]]}\n', 1, "triple 0"),
+        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r"]]}\n', 1, "triple 1"),
+        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r", 1]]}\n', 1, "triple 1"),
+        ("x.jsonl", b'{"kind": "kg", "id": "a", "triples": [["h", "r", "t", 1999]]}\n', 1, "triple 1"),
     ],
 )
 def test_bad_input(tmp_path: Path, name: str, data: bytes, line: int, says: str) -> None:

@@ -143,7 +143,7 @@ def test_the_command_names_what_resumes_a_run_without_tokens(tmp_path: Path) -> 
     done = processes.pyfast(*given, "--budget", "run_tokens=100", "--concurrency", "2")
     assert done.returncode == 1 and re.search(
         r"limit of 100 tokens \(\d+ used; questions in progress are finished\);"
-        r" only a larger run_tokens resumes \S+run$",
+        r" the same command with a larger run_tokens resumes \S+run$",
         done.stderr.strip(),
     )
     assert processes.pyfast(*given, "--budget", "run_tokens=1000000").returncode == 0

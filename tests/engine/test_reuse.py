@@ -215,5 +215,5 @@ def test_an_index_that_was_built_again_is_told_by_its_documents(
         reuse = [tmp_path / "old"] if name == "new" else []
         pyfast.answer(asked, **options, run=tmp_path / name, options=RunOptions(reuse=reuse))
     first, second = corpora
-    told = f"the index of this run ({first}) has other documents than that of the new run ({second})"
+    told = f"the index of this run ({first}) has different documents from that of the new run ({second})"
     assert first != second and f"{tmp_path / 'old'}: {told}" in caplog.messages

@@ -289,13 +289,13 @@ def turns(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ("name", "content", "told"),
     [
         ("hotpotqa", '[{"question": "Who?"}]', "1: expected an object with the keys question, _id, context; "
-         "found an object with the keys question; the source of hotpotqa is, for example, hotpot_dev_dist"),
+         "found an object with the keys question; for hotpotqa, pass a source such as hotpot_dev_dist"),
         ("tatqa", '{"a": 1}', "a list of records, found an object with the keys a; .* tatqa_dataset_dev.json"),
         ("triviaqa", '{"a": 1}', "expected a list of records, found an object with the keys a; "),
-        ("2wiki", "[7]", "record 1: expected an object with the keys .*; found 7; the source of 2wiki"),
+        ("2wiki", "[7]", "record 1: expected an object with the keys .*; found 7; for 2wiki, pass"),
         ("popqa", "id\tquestion\n", "the columns id, question and possible_answers; found id, question; the"),
-        ("popqa", "", "the columns id, question and possible_answers; found an empty file; the source of"),
-        ("metaqa", "hello", "kb.txt, .* must be in the same folder .*; the source of metaqa is, for example, qa_"),
+        ("popqa", "", "the columns id, question and possible_answers; found an empty file; for popqa, pass"),
+        ("metaqa", "hello", "kb.txt, .* must be in the same folder .*; for metaqa, pass a source such as qa_"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_by_what_it_has(name: str, content: str, told: str, tmp_path: Path) -> None:

@@ -293,8 +293,8 @@ def test_hours_of_more_questions_and_workers_follow_from_measured_times(tmp_path
     dry = ["answer", str(asked), "--system", "direct", "--dry-run", "--from", str(tmp_path / "first")]
     for concurrency, is_other in (([], False), (["--concurrency", "32"], True)):
         told = CliRunner().invoke(app, [*dry, *concurrency]).stdout
-        assert f"times are for {one.in_progress:.1f} questions at once, as the earlier run implies" in told
-        assert (", not for --concurrency 32" in told) == is_other
+        assert f"times assume {one.in_progress:.1f} questions at once, as in the earlier run" in told
+        assert (", not --concurrency 32" in told) == is_other
     four = pyfast.estimate(160, system="direct", based_on=tmp_path / "first", workers=4)
     assert four.hours is not None and four.hours.value == pytest.approx(one.hours.value / 4)
     assert four.in_progress == pytest.approx(4 * one.in_progress)

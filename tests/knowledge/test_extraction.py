@@ -358,7 +358,7 @@ def test_the_manifest_says_where_the_graph_comes_from(
         ("watched", 5),
         ("another", chunks - 5),
     ]
-    assert caplog.messages[-1].startswith("the knowledge was extracted by 2 models")
+    assert caplog.messages[-1].startswith("the knowledge graph was extracted by 2 models")
     kept = index.folder / "knowledge" / "extractions"
     assert [read_status(kept / name).questions for name in ("1", "2")] == [5, chunks - 5]
     assert build(index, other).fingerprint == store.fingerprint  # nothing new, nothing told twice

@@ -284,8 +284,8 @@ void check_errors() {
     refuse("X", [&](Problem& q) { q.indptr[document + 1] = std::numeric_limits<std::int64_t>::max(); });
     refuse("X", [&](Problem& q) { q.indptr[document + 1] = std::numeric_limits<std::int64_t>::min(); });
     refuse("mask_terms", [](Problem& q) { q.questions.offsets.pop_back(); });
-    refuse("masked term 60", [](Problem& q) { q.questions.values.back() = 60; });
-    refuse("masked term -1", [](Problem& q) { q.questions.values.back() = -1; });
+    refuse("term 60 is outside", [](Problem& q) { q.questions.values.back() = 60; });
+    refuse("term -1 is outside", [](Problem& q) { q.questions.values.back() = -1; });
     refuse("semantic", [](Problem& q) { q.semantic.pop_back(); });
     refuse("semantic", [](Problem& q) { q.semantic.back() = std::numeric_limits<float>::quiet_NaN(); });
     refuse("is_table", [](Problem& q) { q.is_table.pop_back(); });

@@ -205,7 +205,7 @@ def test_pruning_skips_entries_that_cannot_matter() -> None:
     assert counts[[last], [0]] == 0
     part.counts[part.indptr[4] - 1] = 0
     assert len(search([part], [[0, 2, 3]], k=5)[0][0]) == 5
-    with pytest.raises(ArrayError, match="counts be at least 1"):
+    with pytest.raises(ArrayError, match="counts must be at least 1"):
         search([part], [[0, 2, 3]], k=5, filter=([0, len(part.lengths)], np.arange(len(part.lengths))))
 
 
@@ -221,13 +221,13 @@ def test_nothing_to_search() -> None:
     [
         ({"documents": [0, 5]}, "must ascend within a column and lie inside"),
         ({"documents": [-1, 1]}, "must ascend within a column and lie inside"),
-        ({"documents": [0]}, "the same number"),
-        ({"counts": [0, 1]}, "counts be at least 1"),
+        ({"documents": [0]}, "the same length"),
+        ({"counts": [0, 1]}, "counts must be at least 1"),
         ({"lengths": [-2, 9]}, "lengths at least 0"),
-        ({"indptr": [0, 9, 2]}, "spans 0 to 9"),
-        ({"indptr": []}, "a number more than there are columns"),
-        ({"columns": [3, 1]}, "is in column 3 of 2"),
-        ({"columns": [-2, 1]}, "is in column -2 of 2"),
+        ({"indptr": [0, 9, 2]}, "starts at 0 and ends at 9"),
+        ({"indptr": []}, "one more number than there are columns"),
+        ({"columns": [3, 1]}, "is in column 3; columns: 2"),
+        ({"columns": [-2, 1]}, "is in column -2; columns: 2"),
         ({"deleted": [0]}, r"for each document \(2\), got 1"),
         ({"documents": [0.5, 1]}, "expected int32"),
     ],
@@ -246,13 +246,13 @@ def test_malformed_parts(change: dict[str, Any], said: str) -> None:
         ({"k1": -1.0}, "k1: must be"),
         ({"b": 1.5}, "b: must be"),
         ({"filter": ([0, 2], [1, 1])}, "must ascend"),
-        ({"filter": ([0, 1], [2])}, "among the 2"),
-        ({"filter": ([0, 1, 1, 1], [0])}, "3 lists for 2 queries"),
+        ({"filter": ([0, 1], [2])}, "must ascend, from 0 to below 2"),
+        ({"filter": ([0, 1, 1, 1], [0])}, r"list for each query \(2\), or one for all, got 3"),
         ({"filter": [0]}, "expected a pair"),
         ({"sizes": ([2], [2, 2])}, "documents, total_length: expected one number for each of 2 queries"),
         ({"sizes": ([2, 2, 2], [2, 2, 2])}, "documents, total_length: expected one number"),
         ({"sizes": ([2, -1], [2, 2])}, "documents, total_length: must be at least 0"),
-        ({"sizes": ([0, 0], [2, 2])}, "documents: 0, but term 0 is in 2"),
+        ({"sizes": ([0, 0], [2, 2])}, "documents: is 0, but term 0 is in 2"),
     ],
 )
 def test_malformed_arguments(options: dict[str, Any], said: str) -> None:

@@ -210,7 +210,7 @@ def test_ids(corpus: Corpus) -> None:
 
 def test_no_such_segment_has_an_id() -> None:
     for which in (-1, N):
-        with pytest.raises(ArrayError, match=f"segment {which} in a corpus of {N}"):
+        with pytest.raises(ArrayError, match=f"segment {which}; the corpus has {N}"):
             ops.segment_ids(GOOD, [0, which])
     with pytest.raises(ArrayError, match="there is no document"):
         ops.segment_ids(replace(GOOD, source=GOOD.source + np.int32(99)), [0])

@@ -147,7 +147,7 @@ GOOD: dict[str, Any] = {
         ("tokens", np.ones((5, 4), np.float32), "tokens: expected int8"),
         ("tokens", np.full((5, 4), 128), "tokens: contains a number"),
         ("tokens", np.ones((4, 4), np.int8), "scales: must hold one number"),
-        ("token_offsets", [0, 2, 6], "token_offsets: document 1 spans 2 to 6 of 5"),
+        ("token_offsets", [0, 2, 6], "token_offsets: document 1 starts at 2 and ends at 6; tokens: 5"),
         ("token_offsets", [0, 4, 3], "token_offsets"),
         ("token_offsets", [-1, 4, 5], "token_offsets"),
         ("token_offsets", [], "token_offsets"),

@@ -113,7 +113,7 @@ def test_numbers_of_no_passage_reach_no_other_question(small: Index) -> None:
     one, other = own_documents(small, [uris[:2], uris[2:5]])
     for wrong in (-1, len(one.passages)):
         pool = Pool(small.search("moon", 1)[0].passages * 0 + wrong, small.search("moon", 1)[0].scores)
-        with pytest.raises(IndexError, match="of the question's documents"):
+        with pytest.raises(IndexError, match="the question's documents have"):
             together(narrate, small, [(one, pool), (other, pool.head(0))], 400)
     for wrong in (-1, len(one.corpus)):
         segments = ScoredSegments(one.passages[:1] * 0 + wrong, small.search("moon", 1)[0].scores)

@@ -136,7 +136,7 @@ async def test_a_system_of_a_module_answers(small: pyfast.Index) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org"])
 def test_only_this_machine_is_served(small: pyfast.Index, host: str) -> None:
-    with pytest.raises(InputError, match="only a local address is possible"):
+    with pytest.raises(InputError, match="only a local address is allowed"):
         pyfast.serve_mcp(small, "instant", transport="http", host=host)
 
 

@@ -247,7 +247,7 @@ def _budget(limit: str, checked: _Checked) -> str:
     if limit == "tokens":
         allowed //= 2  # The last call may exceed the budget, so half of it stops more questions.
     if allowed < 1:
-        return f"not tested, because no question needs more than one of the {limit}"
+        return f"not tested, because no question needs more than one {limit[:-1]}"
     records = checked.run(f"{limit}-64", checked.questions, CheckLLM(), 64, **{limit: allowed})
     steps = dict(checked.steps)
     alone = checked.run(f"{limit}-1", checked.questions, CheckLLM(), 1, **{limit: allowed})

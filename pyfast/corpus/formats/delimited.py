@@ -60,7 +60,7 @@ def read_table(uri: str, path: Path) -> Iterator[Document | Unread]:
         if names := _with_name_of_rows(start, dialect is WrittenByR or bool(_QUOTED.match(text))):
             line = start[0][0]
             start[0] = line, names
-            said = f"line {line}: the first column has no name, as in files of R"
+            said = f"line {line}: the first column has no name, as in files written by R"
             faults.append(Unread(path, said, missing=False))
         some = chain(start, some)
         lines = array("q")

@@ -75,7 +75,7 @@ def calls_of(journal: Path, id: str) -> list[LLMCall]:
     with reading(journal) as database:
         row = database.execute("SELECT number FROM questions WHERE id = ?", (id,)).fetchone()
     if row is None:
-        raise InputError(f"{journal.parent}: no finished question {id!r}")
+        raise InputError(f"{journal.parent}: there is no finished question {id!r}")
     ((_, _, calls),) = ended_questions(journal, row[0], 1)
     return calls
 

@@ -17,7 +17,7 @@ function runView(run, at) {
       Object.entries(run.states).map(([state, count]) => card(number(count), state, address("questions", at) + `?state=${state}`)),
       mainScores(run).map(([name, figure]) => card(score(figure.value), `${name}, ${score(figure.low)} to ${score(figure.high)}`)),
       run.gold.questions ? card(`${number(run.gold.lost)} of ${number(run.gold.questions)}`, "questions without all gold passages in the evidence", `${address("questions", at)}?gold=lost`) : null,
-      Object.entries(run.percentiles).slice(0, 3).map(([name, value]) => card(seconds(value), `${name} of a question`)),
+      Object.entries(run.percentiles).slice(0, 3).map(([name, value]) => card(seconds(value), `${name}, time per question`)),
       card(number(run.usage.llm_calls), "LLM calls"),
       card(number(run.usage.prompt_tokens), `tokens in, ${number(run.usage.cached_tokens)} cached`),
       card(number(run.usage.completion_tokens), "tokens out"),
@@ -26,7 +26,7 @@ function runView(run, at) {
     run.scores.length ? section("Scores", scoreTable(run)) : null,
     troubles(run, at),
     section("Stages", stageTable(run), el("p", { class: "note" },
-      "Queued and running: mean of a question. The time of a batch counts for each question in it.")),
+      "Queued and running: mean per question. The time of a batch counts in full for each question in it.")),
     section("Over time", el("div", { class: "columns" }, timeCharts(run))),
     section("What was run", configuration(run.configuration)),
   ];
@@ -75,8 +75,8 @@ function troubles(run, at) {
   const rows = [
     ...run.reasons.map(([state, reason, count]) =>
       [el("a", { href: `${address("questions", at)}?state=${state}` }, badge(state)), foreign(reason), number(count)]),
-    ...counted("no usable reply, the system continued: prompt", run.fall_backs),
-    ...counted("passages without room in prompt", run.left_out),
+    ...counted("no usable reply (the system continued) to prompt", run.fall_backs),
+    ...counted("passages that did not fit into prompt", run.left_out),
   ];
   return rows.length ? section("Failures, abstentions and fall-backs", table("By reason", ["what", "reason", "number"], rows)) : null;
 }
@@ -84,7 +84,7 @@ function troubles(run, at) {
 const money = (value) => number(value, value < 1 ? 5 : 2);
 
 function stageTable({ stages, currency }) {
-  return table("Time, tokens and cost by stage", ["stage", "role", "calls", "queued", "running", "calls in a batch", "tokens in", "tokens out", currency],
+  return table("Time, tokens and cost by stage", ["stage", "role", "calls", "queued", "running", "calls per batch", "tokens in", "tokens out", currency],
     stages.map((stage) => [foreign(stage.name), foreign(stage.role), number(stage.calls), seconds(stage.queued_ms / 1000),
       seconds(stage.running_ms / 1000), number(stage.batch, 1), stage.role ? number(stage.tokens_in) : "", stage.role ? number(stage.tokens_out) : "",
       stage.role && currency ? money(stage.money) : ""]));
@@ -93,18 +93,18 @@ function stageTable({ stages, currency }) {
 function timeCharts(run) {
   const charts = [];
   if (run.over_time.length) {
-    charts.push(chart("Questions a second", (Plot) => ({
+    charts.push(chart("Questions per second", (Plot) => ({
       x: { label: "seconds since the start" }, y: { label: "questions/s", grid: true },
       marks: [Plot.areaY(run.over_time, { x: "second", y: "rate", fillOpacity: 0.25, fill: "currentColor" }), Plot.lineY(run.over_time, { x: "second", y: "rate" }), Plot.ruleY([0])],
     })));
-    const sizes = run.over_time.flatMap(({ second, batch, worked }) => [{ second, kind: "LLM calls in progress", size: batch }, { second, kind: "in a batch of retrieval and graph work", size: worked }]).filter((one) => one.size);
+    const sizes = run.over_time.flatMap(({ second, batch, worked }) => [{ second, kind: "LLM calls in progress", size: batch }, { second, kind: "calls in a batch of retrieval or graph work", size: worked }]).filter((one) => one.size);
     charts.push(chart("Batch sizes", (Plot) => ({
       x: { label: "seconds since the start" }, y: { label: "calls", grid: true, zero: true }, color: { legend: true, range: ["#4269d0", "#c2541b"] },
       marks: [Plot.lineY(sizes, { x: "second", y: "size", z: "kind", stroke: "kind" }), Plot.ruleY([0])],
     })));
   }
   if (run.latencies.length) {
-    charts.push(chart("Seconds of a question", (Plot) => ({
+    charts.push(chart("Seconds per question", (Plot) => ({
       x: { label: "seconds" }, y: { label: "questions", grid: true },
       marks: [Plot.rectY(run.latencies, { x1: "from", x2: "to", y: "questions", fill: "currentColor", fillOpacity: 0.5 }), Plot.ruleY([0])],
     })));

@@ -34,7 +34,7 @@ function rankView(gold, at) {
   if (rank !== null) return el("span", { class: "badge reached" }, `rank ${rank}`);
   const again = gold.found_again.find(([place]) => place === at);
   if (at === gold.lost || again) return el("span", { class: "badge lost" }, again ? `lost here, found again in ${again[1]}` : "lost here");
-  return el("span", { class: "absent" }, "not in it");
+  return el("span", { class: "absent" }, "not in the list");
 }
 
 function goldDocument(question, uri) {

@@ -5,7 +5,7 @@ const PICTURES = { n2n: hops, decompose: hops, subqrag: chain, mtqa: matrix, hse
 function pictureOf(question) {
   const draw = PICTURES[question.system];
   const drawn = draw ? draw(question) : null;
-  return drawn ? section("How the system went", drawn) : null;
+  return drawn ? section("What the system did", drawn) : null;
 }
 
 const nameOf = (question, id) => {
@@ -19,7 +19,7 @@ function hops(question) {
   const plan = (trace.hops || []).map((hop) => el("li", {}, foreign(hop.query),
     hop.entity ? [" → ", el("strong", {}, foreign(hop.entity))] : null, hop.stopped ? [" – stopped: ", foreign(hop.stopped)] : null));
   return [
-    plan.length ? [el("h3", {}, "Plan"), trace.plan_degraded ? el("p", { class: "note" }, "Not as planned: ", foreign(trace.plan_degraded)) : null, el("ol", {}, plan)] : null,
+    plan.length ? [el("h3", {}, "Plan"), trace.plan_degraded ? el("p", { class: "note" }, "Fault in the plan: ", foreign(trace.plan_degraded)) : null, el("ol", {}, plan)] : null,
     graphs.map((graph) => evidenceGraph(question, graph)),
   ];
 }
@@ -133,7 +133,7 @@ function windows(question) {
         el("ol", { class: "window" }, step.window.map((id, at) => passageView(question, id, at + 1, null, { class: picked.has(id) ? "picked" : "" })))));
     })),
     ended ? el("p", {}, "Ended: ", foreign(ended), question.trace.supporting ? `; the answer names ${plural(question.trace.supporting.length, "segment")} as support` : "") : null,
-    question.trace.settle ? el("p", {}, "The verifier asked to settle: ", foreign(question.trace.settle)) : null,
+    question.trace.settle ? el("p", {}, "The verifier asked for: ", foreign(question.trace.settle)) : null,
   ];
 }
 
@@ -200,7 +200,7 @@ function tokenGraph(items, trace) {
   }
   const label = `Token graph of ${drawn} of ${plural(items.length, "item")}: ${nodes.length} words, ${mentions.size} entities`;
   return [
-    el("p", { class: "note" }, `Words stand for tokens. A chain for each evidence item, the first ${drawn} of ${items.length}; thick edges join mentions of one entity.`),
+    el("p", { class: "note" }, `Words stand for tokens. Each of the first ${drawn} of ${items.length} evidence items is a chain; thick edges join mentions of the same entity.`),
     graphView(nodes, edges, label, (data, isEdge) => [foreign(data.about)]),
   ];
 }

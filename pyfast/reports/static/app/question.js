@@ -38,7 +38,7 @@ function waterfall(ledger) {
   if (!spans.length) return el("p", {}, "This run recorded no times.");
   const share = (value) => `${Math.max((100 * value) / end, 0.3)}%`;
   return [
-    ledger.spans ? null : el("p", { class: "note" }, "This run recorded no moments: stages stand one after another."),
+    ledger.spans ? null : el("p", { class: "note" }, "This run recorded no start times, so the stages are shown one after another."),
     el("ol", { class: "waterfall" }, spans.map((span) => el("li", {},
       el("span", { class: "name" }, foreign(span.name), span.calls > 1 ? ` × ${span.calls}` : ""),
       el("span", { class: "bars", "aria-hidden": "true" },
@@ -74,7 +74,7 @@ function callsView(question) {
       el("summary", {}, `${at + 1}. `, foreign(call.prompt || "(name not kept)"), call.role ? [" by ", foreign(call.role)] : null, ` ${tokens}`, call.error ? badge("failed") : null),
       call.messages === null ? el("p", { class: "note" }, "The run kept no prompts.")
         : call.messages.length ? call.messages.map((message) => el("div", {}, el("h4", {}, foreign(message.role)), el("pre", { tabindex: "0" }, message.content)))
-          : el("p", { class: "note" }, "The prompt was embeddings of a graph's nodes."),
+          : el("p", { class: "note" }, "The prompt consisted of embeddings of a graph's nodes."),
       el("h4", {}, "reply"), el("pre", { tabindex: "0" }, done ? done.text : call.error || ""));
   }));
 }

@@ -11,7 +11,7 @@ const ORDERS = {
 
 // By the first figure.
 const RIGHT = {
-  wrong: ["wrong or in part", (figure) => figure !== null && figure < 1],
+  wrong: ["wrong or partly right", (figure) => figure !== null && figure < 1],
   none: ["score 0", (figure) => figure === 0],
   part: ["between 0 and 1", (figure) => figure > 0 && figure < 1],
   right: ["right", (figure) => figure === 1],
