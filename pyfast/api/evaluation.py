@@ -160,7 +160,7 @@ def export(
         raise InputError("export: expected a run")
     if format is not None:
         if len(runs) > 1 or wide or sources or metrics is not None or prices is not None:
-            raise InputError("format: expected one run, without wide, sources, metrics or prices")
+            raise InputError("format: needs a single run, and excludes wide, sources, metrics and prices")
         records = run_of(runs[0]).records
         _warn_of_unfinished(runs[0], len(records))
         write_predictions(path, format, records, None if format == "hybridqa" else gold_of(runs[0], gold))

@@ -104,7 +104,7 @@ def job_of(
     if not asked.place and kept is not None:
         asked = replace(asked, place=str(kept))
     if asked.later and not joins and options.follow_ups == "off" and not reads_history(configured.system):
-        told = "%s answers %s as the user wrote them, without the earlier turns; see the option follow_ups"
+        told = "%s reads %s without the turns before them; see the option follow_ups"
         LOG.warning(told, configured.system.name, counted(asked.later, "later turn"))
     failures = allowed_failures(options.max_failures, asked.count)
     if folder is None and (options.restart or options.retry_failed or options.ask_once or options.reuse):

@@ -110,7 +110,7 @@ def distill(
     rows = [(name, *counts, *losses.get(name, others)) for name, counts in learned.prompts.items()]
     show_table(heads, rows)
     for why, count in learned.left_out.items():
-        say(plain(f"{count} left out because {why}"))
+        say(plain(f"{counted(count, 'example')} left out because {why}"))
     if learned.training is not None:
         _tell(learned.training)
 

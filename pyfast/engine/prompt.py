@@ -48,7 +48,7 @@ _FILTERED = {"content_filter", "content_filtered", "safety", "recitation", "proh
 def _note(reason: str) -> None:
     """Log, once per reason, that a server ended an answer for an unknown reason."""
     LOG.info(
-        "an LLM ended answers with the unknown finish reason %r; pyfast uses those that match the schema", reason
+        "an LLM ended answers with the unknown finish reason %r; they are used if they match the schema", reason
     )
 
 

@@ -300,7 +300,7 @@ def _of_table(
         # An error will name the columns: the row with the most cells, because titles have fewer.
         start = max(range(len(rows)), key=lambda k: _filled(rows[k]), default=0)
     elif start:
-        _say(str(path), f"{unit} {above[start][0]} contains the column names; the lines above it are left out")
+        _say(str(path), f"{unit} {above[start][0]} contains the column names; the {unit}s above it are left out")
     header: tuple[str, ...] | None = None
     gold_at = 0
     for number, row in chain(above[start:], records):

@@ -88,7 +88,7 @@ async def delete(request: Request, file_id: str) -> FileDeleted:
     """Delete a file. The status is 409 if an unfinished batch needs it."""
     batches = _batches(request)
     if batches.reads(file_id):
-        raise ApiError(409, "a batch in progress reads this file", "file_in_use")
+        raise ApiError(409, "an unfinished batch needs this file", "file_in_use")
     batches.files.delete(file_id)
     return FileDeleted(id=file_id, object="file", deleted=True)
 

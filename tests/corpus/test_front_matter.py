@@ -66,7 +66,7 @@ def test_front_matter_that_is_not_yaml_is_read_by_lines(
     text, (told,) = document(tmp_path / "a.md", front)
     assert json.loads(text.outline.about) == about and text.outline.headings == ()
     assert not told.missing
-    assert told.reason == f"the front matter is not YAML; values read as they are written: {keys}"
+    assert told.reason == f"the front matter is not YAML; values are read as written: {keys}"
     index = pyfast.build_index([text], tmp_path / "I")
     assert [index.corpus.content(int(segment)) for segment in index.passages] == ["The text."]
 

@@ -125,7 +125,7 @@ def test_records(tmp_path: Path) -> None:
         ("x.jsonl", b'{"kind": "text", "id": "a"}\n', 1, 'no "text"'),
         ("x.jsonl", b'{"kind": "image"}\n', 1, '"kind" is "image"'),
         ("x.jsonl", b'{"kind": 3, "text": "x"}\n', 1, '"kind" is 3'),
-        ("x.jsonl", b'{"kind": "table", "id": "a", "rows": [["1"], [2]]}\n', 1, "row 1"),
+        ("x.jsonl", b'{"kind": "table", "id": "a", "rows": [["1"], [2]]}\n', 1, "row 2"),
         ("x.jsonl", b'{"kind": "table", "id": "a", "rows": "x"}\n', 1, '"rows" is'),
         ("x.jsonl", b'{"kind": "table", "id": "a", "header": "x", "rows": []}\n', 1, '"header" is'),
         (

@@ -294,7 +294,7 @@ def test_questions_on_another_sheet_and_below_titles(tmp_path: Path, caplog: pyt
     assert [one.text for one in read_questions(path)] == ["Asked?"] and [*answers(path).values()] == [("no",)]
     chosen = "only the sheet 'Asked' is read (the first with the columns of questions); 2 more sheets are not read"
     assert f"{path}: {chosen}" in caplog.messages
-    assert f"{path}: row 4 contains the column names; the lines above it are left out" in caplog.messages
+    assert f"{path}: row 4 contains the column names; the rows above it are left out" in caplog.messages
     book["Asked"]["B4"] = "Frage"
     book.save(path)
     assert [one.text for one in read_questions(path, columns={"question": "Frage"})] == ["Asked?"]

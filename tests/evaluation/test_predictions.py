@@ -247,6 +247,6 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
         format="musique",
         gold=asked,
     )
-    fails("expected one run, without wide", sources=True)
-    with pytest.raises(InputError, match="expected one run"):
+    fails("needs a single run, and excludes wide", sources=True)
+    with pytest.raises(InputError, match="needs a single run"):
         pyfast.export([run, run], tmp_path / "p.json", format="hybridqa")

@@ -135,7 +135,7 @@ def test_entities_of_any_systems_evidence_normalise_its_answers(
 
 
 def test_a_run_that_drops_what_came_before_says_so(small: pyfast.Index, caplog: pytest.LogCaptureFixture) -> None:
-    told = "rag answers 2 later turns as the user wrote them, without the earlier turns; see the option follow_ups"
+    told = "rag reads 2 later turns without the turns before them; see the option follow_ups"
     ask(small, "instant", follow_ups="off")
     assert [record.getMessage() for record in caplog.records].count(told) == 1
     caplog.clear()

@@ -320,7 +320,7 @@ def read_markdown(uri: str, path: Path) -> Iterator[Document | Unread]:
     )
     found = ((0, begin, "", parts) for begin, _, parts in tables)
     yield from grids.with_tables(TextDocument(uri, title, text, markdown=True, outline=outline), found)
-    yield from noted(path, "the front matter is not YAML; values read as they are written:", front.as_text)
+    yield from noted(path, "the front matter is not YAML; values are read as written:", front.as_text)
     yield from noted(path, "objects and long values of the front matter are not read:", other)
 
 

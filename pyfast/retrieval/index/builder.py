@@ -206,7 +206,7 @@ class _Build:
         for part in state.get("parts", []):
             if state["parameters"] != self._parameters or not self._reading.skip(part):
                 LOG.warning(
-                    "the sources or parameters changed since the build stopped; building again from the first change"
+                    "sources or parameters changed since the build stopped; building again from the first change"
                 )
                 break
             kept.append(part)
