@@ -350,7 +350,7 @@ def distill(
         used = collected.add(folder, len(ended), right, held)
         counts[str(folder)] = used, len(ended)
     if not collected.examples:
-        raise InputError("no training examples: no question was answered correctly, or all of them are held out")
+        raise InputError("no training examples: no answer is correct, or all correct answers are held out")
     many = ceil(options.size * options.held_out)
     chosen = balanced(collected.examples, options.size, options.seed)
     held_out = balanced(collected.held_out, many, options.seed)

@@ -258,9 +258,7 @@ def repair(index: Index) -> None:
                     aside = home / f"{broken}.damaged"
                     shutil.rmtree(aside, ignore_errors=True)
                     (home / str(broken)).rename(aside)
-                LOG.warning(
-                    "%s; continuing with snapshot %d, and extracting its missing part again", damage, number
-                )
+                LOG.warning("%s; continuing with snapshot %d, and extracting again what it lacks", damage, number)
                 return
         raise IndexFormatError(f"{damage}; all other snapshots are damaged too; remove {home} to start again")
 

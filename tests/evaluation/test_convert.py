@@ -293,7 +293,7 @@ def turns(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("tatqa", '{"a": 1}', "a list of records, found an object with the keys a; .* tatqa_dataset_dev.json"),
         ("triviaqa", '{"a": 1}', "expected a list of records, found an object with the keys a; "),
         ("2wiki", "[7]", "record 1: expected an object with the keys .*; found 7; for 2wiki, pass"),
-        ("popqa", "id\tquestion\n", "the columns id, question and possible_answers; found id, question; for popqa"),
+        ("popqa", "id\tquestion\n", "the columns id, question and possible_answers; found id, question; for"),
         ("popqa", "", "the columns id, question and possible_answers; found an empty file; for popqa, pass"),
         ("metaqa", "hello", "kb.txt, .* must be in the same folder .*; for metaqa, pass a source such as qa_"),
     ],

@@ -81,7 +81,7 @@ def test_all_the_judges_and_the_gold_of_another_file(run: Path, questions: Path,
     titan = [{**one, "answers": ["Saturn's Titan"]} for one in ASKED]
     odd = {f"q{n}" for n in range(1, 40, 2)}
     assert ids(gold=titan, min_f1=0.6) == odd
-    with pytest.raises(InputError, match="no training examples: no question was answered correctly"):
+    with pytest.raises(InputError, match="no training examples: no answer is correct"):
         ids(gold=titan)
     always = Scripted(direct=Completion('{"answer": "Moon 3"}', "stop"))
     other = pyfast.answer(questions, llm=always, system="direct", run=tmp_path / "other")

@@ -62,7 +62,7 @@ function extremes(run, at) {
 
 function scoreTable(run) {
   const names = Object.keys(run.scores[0].figures);
-  return table("Scores with 95 % intervals", ["questions of", "", "number", ...names], run.scores.map((row) => [
+  return table("Scores with 95 % intervals", ["by", "", "questions", ...names], run.scores.map((row) => [
     row.by, foreign(row.value), number(row.questions),
     ...names.map((name) => {
       const figure = row.figures[name];
