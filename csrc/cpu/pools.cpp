@@ -175,8 +175,8 @@ Row checked_row(const Forward& x, std::int32_t i, RowMemory& memory, const char*
 void check_masked(const Forward& x, std::span<const std::int32_t> terms) {
     for (const std::int32_t term : terms) {
         if (term < 0 || term >= x.terms) {
-            throw Error("term " + std::to_string(term) + " is outside the vocabulary of " +
-                        std::to_string(x.terms) + " terms");
+            throw Error("mask_terms or question_terms: term " + std::to_string(term) +
+                        " is outside the vocabulary of " + std::to_string(x.terms) + " terms");
         }
     }
 }
