@@ -184,7 +184,7 @@ async def _answer_all(
         if waiting is None:
             LOG.info("no longer waiting for the LLM")  # The LLM answers again, or the run gives up and says so.
         else:
-            LOG.warning("%s is not answering; waiting for it: %s", waiting.llm, waiting.reason)
+            LOG.warning("%s is not answering (%s); waiting for it", waiting.llm, waiting.reason)
         on_event(Event("answering" if waiting is None else "waiting", written, total, waiting=waiting))
 
     def finish(number: int, record: Record, context: Context, last: bool) -> None:
