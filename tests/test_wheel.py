@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -82,13 +83,26 @@ def alone(python: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProce
     return subprocess.run([python, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
+def files(folder: Path) -> list[Path]:
+    """Return the files of a folder that no build has written."""
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".so", ".pyc")]
+
+
+def test_each_file_that_is_no_module_is_declared() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    declared = package["package-data"]["pyfast"]
+    others = {path for path in files(ROOT / "pyfast") if path.suffix != ".py"}
+    found = {path for pattern in declared for path in (ROOT / "pyfast").glob(pattern)}
+    assert others - found <= {ROOT / "pyfast" / "_native.pyi"}  # MANIFEST.in names it
+    assert all(any((ROOT / "pyfast").glob(pattern)) for pattern in declared)
+
+
 @packages
 def test_the_source_distribution_has_all_that_builds(built: Path) -> None:
     (made,) = built.glob("pyfast_qa-*.tar.gz")
     with tarfile.open(made) as content:
         names = {name.partition("/")[2] for name in content.getnames()}
-    needed = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    wanted = {str(path.relative_to(ROOT)) for path in needed if path.suffix not in (".so", ".pyc")}
+    wanted = {str(path.relative_to(ROOT)) for folder in FOLDERS for path in files(ROOT / folder)}
     assert wanted | set(FILES) <= names
     assert not any(name.endswith((".so", ".pyc")) for name in names)
 
@@ -102,7 +116,7 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pyfast", "pyfast_qa"}
     assert len([name for name in names if name.endswith((".so", ".pyd", ".dylib"))]) == 1
     assert "pyfast/py.typed" in names and "pyfast/_native.pyi" in names
-    assert {str(p.relative_to(ROOT)) for p in (ROOT / "pyfast").rglob("*.py")} <= set(names)
+    assert {str(path.relative_to(ROOT)) for path in files(ROOT / "pyfast")} <= set(names)
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra" not in line]
     assert [line.split()[1].partition(">")[0] for line in needed] == ["numpy", "scipy"]
     assert [(part["name"], part["licenses"][0]["license"]["id"]) for part in bill["components"]] == [
