@@ -12,6 +12,7 @@ python -m simulation --jobs ...            the batches of a server
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import itertools
 import os
@@ -60,6 +61,7 @@ def main() -> int:
 
     kind: Any = import_module(f"simulation.{modules[options.kind]}")
     kind.install()
+    asyncio.tasks._all_tasks.add = bool  # type: ignore[attr-defined] # Nobody asks for the set of all tasks.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     where = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -45,7 +45,7 @@ static int64_t changes, stop_at = -1, keep;
 static int64_t of_part, fail_at = -1, fail_until = -1; /* changes whose path contains `part`, and which of them fail */
 static char part[64];
 static int fail_with, stopped;
-static int64_t monotonic_ns = -1, wall_ns;
+int64_t disk_clocks[] = {-1, 0}; /* what the monotonic and the wall clock show, in ns; -1: the real time */
 
 static void append(const void *bytes, size_t count) {
     if (used + count > room) {
@@ -106,15 +106,11 @@ void disk_fail(int64_t from, int64_t until, int error, const char *of) {
 int *disk_stopped(void) { return &stopped; }
 int64_t disk_changes(void) { return changes; }
 size_t disk_log(const unsigned char **bytes) { return *bytes = record, used; }
-void clock_set(int64_t monotonic, int64_t wall) {
-    monotonic_ns = monotonic >= 0 && monotonic < monotonic_ns ? monotonic_ns : monotonic;
-    wall_ns = wall;
-}
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     REAL(int, "clock_gettime", clockid_t, struct timespec *);
-    if (monotonic_ns < 0 || (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)) return real(clock, now);
-    int64_t ns = clock == CLOCK_MONOTONIC ? monotonic_ns : wall_ns;
+    if (disk_clocks[0] < 0 || (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)) return real(clock, now);
+    int64_t ns = disk_clocks[clock == CLOCK_REALTIME];
     now->tv_sec = ns / 1000000000, now->tv_nsec = ns % 1000000000;
     return 0;
 }
@@ -343,9 +339,9 @@ int link(const char *path, const char *other) {
 /* Sleeping takes only simulated time: whoever would wake the process runs in it. */
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
     REAL(int, "clock_nanosleep", clockid_t, int, const struct timespec *, struct timespec *);
-    if (monotonic_ns < 0) return real(clock, flags, wanted, left);
+    if (disk_clocks[0] < 0) return real(clock, flags, wanted, left);
     int64_t until = (int64_t)wanted->tv_sec * 1000000000 + wanted->tv_nsec;
-    if (!(flags & TIMER_ABSTIME)) until += monotonic_ns;
-    if (until > monotonic_ns) wall_ns += until - monotonic_ns, monotonic_ns = until;
+    if (!(flags & TIMER_ABSTIME)) until += disk_clocks[0];
+    if (until > disk_clocks[0]) disk_clocks[1] += until - disk_clocks[0], disk_clocks[0] = until;
     return 0;
 }

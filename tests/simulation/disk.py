@@ -81,18 +81,19 @@ class Disk:
         self._library.disk_begin.argtypes = [ctypes.c_char_p]
         self._library.disk_stop_at.argtypes = [ctypes.c_int64, ctypes.c_int64]
         self._library.disk_fail.argtypes = [*[ctypes.c_int64] * 2, ctypes.c_int, ctypes.c_char_p]
-        self._library.clock_set.argtypes = [ctypes.c_int64, ctypes.c_int64]
         self._library.disk_changes.restype = ctypes.c_int64
         self._library.disk_log.restype = ctypes.c_size_t
         self._library.disk_stopped.restype = ctypes.POINTER(ctypes.c_int)
         self.stopped = self._library.disk_stopped().contents
         """Its `value` is 0 until the last change that happens. To read it is faster than a call"""
+        self._clocks = (ctypes.c_int64 * 2).in_dll(self._library, "disk_clocks")
 
     def set_clock(self, now: float) -> None:
-        self._library.clock_set(int((now + 100) * 1e9), int((_WALL_S + now + self.jump) * 1e9))
+        self._clocks[0] = max(int((now + 100) * 1e9), self._clocks[0])  # This clock never goes back.
+        self._clocks[1] = int((_WALL_S + now + self.jump) * 1e9)
 
     def real_clock(self) -> None:
-        self._library.clock_set(-1, 0)
+        self._clocks[0] = -1
 
     def begin(self, image: Image) -> Path:
         """Make a new folder with these files, and watch it from now on."""

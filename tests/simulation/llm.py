@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import aiohttp
+import orjson
 
 import pyfast.llm.openai
 from pyfast.errors import CallError, OutageError, RefusalError
@@ -187,7 +188,7 @@ class SimulatedLLM:
         told = world.reply(user)
         if temperature:
             told["answer"] += f" {chance.randrange(10**9)}"
-        text, reason = json.dumps(told), "stop"
+        text, reason = orjson.dumps(told).decode(), "stop"
         if mood == "malformed":
             text = chance.choice(("I cannot say.", '{"reply": 1}', '{"answer": {"a": 1}}', "[]", "null"))
         elif mood == "empty":

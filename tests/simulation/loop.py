@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextvars import Context, copy_context
 from functools import partial
 from random import Random
-from threading import Condition
+from threading import RLock
 from typing import Any
 from weakref import ref
 
@@ -67,16 +67,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._made = 0
         self._tasks: list[ref[_Task]] = []  # asyncio's set has the tasks of all loops before
         self.set_exception_handler(self._heard)
-        self.set_task_factory(self._task)
 
     def _heard(self, _: Any, told: dict[str, Any]) -> None:
         self.faults.append(f"{told.get('message')}: {told.get('exception')!r}")
 
-    def _task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+    def create_task(self, work: Any, *, name: str | None = None, context: Context | None = None) -> Any:
         self._made += 1
-        # The task enters a set of all tasks when it is made.
-        _Task.number = self._made
-        task = _Task(work, loop=loop, **options)
+        task = _Task(work, loop=self, name=name or "task", context=context)
         task.number = self._made
         self._tasks.append(ref(task))
         return task
@@ -154,23 +151,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def _turn(self, buried: bool = False) -> bool:
-        ready, scheduled, now = self._ready, self._scheduled, self._now
-        while scheduled and (scheduled[0] <= now or scheduled[0].callback is None):
+        ready, scheduled, stopped = self._ready, self._scheduled, self._disk.stopped
+        while scheduled and (scheduled[0] <= self._now or scheduled[0].callback is None or not ready):
             timer = heapq.heappop(scheduled)
-            if timer.callback is not None:
-                ready.append(timer)
+            if timer.callback is None:
+                continue
+            ready.append(timer)
+            if timer > self._now:
+                self._now = float(timer)
+                self._disk.set_clock(self._now)
         if not ready:
-            if not scheduled:
-                raise StuckError("nothing more can happen: the run waits for ever")
-            self._now = float(scheduled[0])
-            self._disk.set_clock(self._now)
-            return True
-        some = list(ready)
-        ready.clear()
-        if self._shuffles and len(some) > 1:
-            self._chance.shuffle(some)
-        stopped = self._disk.stopped
-        for place, handle in enumerate(some):
+            raise StuckError("nothing more can happen: the run waits for ever")
+        if self._shuffles and len(ready) > 1:
+            self._chance.shuffle(ready)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
             if (callback := handle.callback) is None:
                 continue
             try:
@@ -181,15 +176,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.faults.append(f"Exception in callback {callback}: {error!r}")
             self.steps += 1
             if not buried and (self.steps == self.kill_at or stopped.value):
-                ready.extendleft(reversed(some[place + 1 :]))
                 return False
         return True
+
+
+class _Nobody(type(RLock())):  # type: ignore[misc]
+    """Takes the place of a condition on which nobody waits. Conditions are written in Python, and locks in C."""
+
+    def notify_all(self) -> None: ...
 
 
 class _Work(Future[Any]):
     """What a simulated thread does. As there is one real thread, all share a lock, and nobody waits."""
 
-    _shared = Condition()
+    _shared = _Nobody()
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._condition, self._state, self._result, self._exception = self._shared, "PENDING", None, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ _IDLE_S = 2.0
 _PAUSE_S = 60.0
 """How many seconds a request to a provider waits at most for its reply, and before it is tried again"""
 _ENDED_BATCHES = ("failed: too much at once", "the batch was cancelled")
-_REPLY_TOKENS = tokens(json.dumps(in_fields("")))
+_REPLY_TOKENS = tokens(orjson.dumps(in_fields("")).decode())
 """How many tokens a good reply has: all are equally long"""
 ANSWERED = ("good", *WRONG)
 """The outcomes of calls that got a reply"""

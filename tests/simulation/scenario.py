@@ -20,6 +20,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import orjson
+
 import pyfast.engine.run
 import pyfast.engine.run_folder
 from pyfast.commands import progress
@@ -272,14 +274,20 @@ _loop: list[SimulatedLoop] = []
 _threads: list[SimulatedThreads] = []
 
 
+_run_options, _budget = lru_cache(1000)(RunOptions), lru_cache(1000)(Budget)
+_questions = lru_cache(4)(questions_from)
+
+
 class _Toml:
-    """tomllib that parses equal texts once."""
+    """tomllib that parses equal tables once. pyfast writes an empty line between two."""
 
     TOMLDecodeError = tomllib.TOMLDecodeError
     _parsed = staticmethod(lru_cache(1000)(tomllib.loads))
 
     def loads(self, text: str) -> dict[str, Any]:
-        return {name: dict(of) if isinstance(of, dict) else of for name, of in self._parsed(text).items()}
+        tables = [table for part in text.split("\n\n") for table in self._parsed(part).items()]
+        assert len(dict(tables)) == len(tables), "a table has tables, which this would lose"
+        return {name: dict(of) if isinstance(of, dict) else of for name, of in tables}
 
 
 def threads(count: int = 4, *_: object, **__: object) -> SimulatedThreads:
@@ -300,8 +308,11 @@ def install() -> None:
     pyfast.engine.run_folder.wait = wait  # type: ignore[assignment]
     pyfast.engine.run.ThreadPoolExecutor = threads  # type: ignore[misc, assignment]
     pyfast.engine.run._AHEAD = 4  # so that few questions fill the places for answers that wait
-    # A session reads its run.toml a dozen times.
-    import_module("pyfast.engine.configuration").tomllib = _Toml()  # type: ignore[attr-defined]
+    # A session reads its run.toml a dozen times, and the next one writes the same.
+    configuration: Any = import_module("pyfast.engine.configuration")
+    configuration.tomllib = _Toml()
+    in_toml = lru_cache(1000)(lambda described, real=configuration.in_toml: real(orjson.loads(described)))
+    configuration.in_toml = lambda described: in_toml(orjson.dumps(described))
 
 
 def in_loop(loop: SimulatedLoop) -> None:
@@ -378,7 +389,7 @@ def _has_begun(history: History) -> bool:
 
 
 def _job(scenario: Scenario, session: Session, world: World, folder: Path, last: bool) -> Job:
-    options = RunOptions(
+    options = _run_options(
         outage=600.0 if last else scenario.patience,
         sync=scenario.sync,  # type: ignore[arg-type]
         keep_prompts=scenario.keep_prompts,
@@ -391,7 +402,7 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
     settings = {"stages": "other" if session.ending == "other settings" else " ".join(scenario.stages)}
     return Job(
         folder=folder,
-        questions=questions_from(scenario.questions[: session.told]),
+        questions=_questions(tuple(scenario.questions[: session.told])),
         system="simulated",
         ask=system(scenario.stages),
         settings=settings,
@@ -399,7 +410,7 @@ def _job(scenario: Scenario, session: Session, world: World, folder: Path, last:
         llm=_llm(scenario, world, 60 * options.outage),
         options=options,
         concurrency=scenario.concurrency,
-        budget=Budget(**budget),
+        budget=_budget(**budget),
     )
 
 
