@@ -219,7 +219,8 @@ def read_configuration(path: Path) -> Configuration:
 def _flat(described: Configuration) -> Iterator[tuple[str, Any]]:
     for table, values in described.items():
         if table != PLACES:
-            yield from ((f"{table}.{name}", value) for name, value in values.items())
+            for name, value in values.items():
+                yield f"{table}.{name}", value
 
 
 # Code that no answer depends on: it is above the systems, and run.toml records what it decides.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -105,15 +105,25 @@ class Runtime:
     async def kept(self, call: Coroutine[Any, Any, T], request: str = "") -> T:
         """Await a call that continues even if its caller is cancelled, so that a paid reply is stored. With
         `request`, the call is in `asked` until it ends."""
-        task: asyncio.Future[Any] = asyncio.ensure_future(call)
+        task: asyncio.Task[Any] = asyncio.create_task(call)
+        waiting = asyncio.get_running_loop().create_future()
+        self.in_flight.add(task)
         if request:
             self.asked[request] = task
-            task.add_done_callback(lambda _: self.asked.get(request) is task and self.asked.pop(request))
-        self.in_flight.add(task)
-        task.add_done_callback(self.in_flight.discard)
-        # Read the exception, because the caller may be gone.
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return await asyncio.shield(task)
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            self.in_flight.discard(task)
+            if self.asked.get(request) is task:
+                del self.asked[request]
+            if not task.cancelled():
+                task.exception()  # Read the exception, because the caller may be gone.
+            if not waiting.done():
+                waiting.set_result(None)
+
+        task.add_done_callback(ended)  # `asyncio.shield` would call back twice more.
+        await waiting
+        result: T = task.result()
+        return result
 
     async def finish_calls(self, seconds: float) -> None:
         """Wait at most `seconds` for the calls in flight, then cancel the rest."""
@@ -264,7 +274,7 @@ class Context:
         self._on_text = on_text
         self._replaced = replaced
         self._number = number
-        self._asked: Counter[str] = Counter()  # how often each request was made
+        self._asked = defaultdict[str, int](int)  # how often each request was made
         self.ledger = Ledger()
         self._past: dict[Key, Outcome] = {}
         self._reused: set[Key] = set()  # the keys of replies that come from an earlier run or another question

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,7 @@ def recorded_models(
     return {"llm": models, run_toml.PLACES: shown}
 
 
+@lru_cache
 def _prompt_digest(prompt: Prompt[Any]) -> str:
     texts = json.dumps([prompt.system, prompt.user, prompt.schema, prompt.max_tokens], sort_keys=True)
     return blake2b(texts.encode(), digest_size=8).hexdigest()

@@ -112,7 +112,8 @@ async def work_on(
     try:
         described, options = job.describe(), job.options
         with contextlib.closing(job.open_folder(job.folder, described)) as folder:
-            await asyncio.to_thread(folder.reuse, options.reused, described)
+            if options.reused:
+                await asyncio.to_thread(folder.reuse, options.reused, described)
             lost = folder.forget_failures(only_of_transport=not options.retry_failed)
             done = folder.answered(job.questions.read())
             if job.resumed is not None and done:
@@ -252,7 +253,7 @@ async def _answer_all(
         try:
             runtime.progress = await models.join_run(BatchLog() if folder is None else folder.batches())
             async with within(budget.run_seconds), asyncio.TaskGroup() as group:
-                for _ in range(job.concurrency):
+                for _ in range(min(job.concurrency, total - done)):
                     group.create_task(work_until_a_stop())
         except ExceptionGroup as errors:  # The first error cancelled the other coroutines.
             if not models.stopped:

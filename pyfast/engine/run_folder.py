@@ -585,7 +585,8 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
     if a link in the folder leads to a file outside it.
     """
     refuse_links(path)
-    file = os.open(path / ANSWERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    place = path / ANSWERS
+    file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b", buffering=1 << 20) as answers:
         for patience in (0.1, 0.1, None):  # `pyfast status` briefly holds the lock.
             try:
@@ -595,7 +596,7 @@ def locked(path: Path) -> Iterator[IO[bytes]]:
                 if patience is None:
                     raise RunInUseError(f"another process is working on the run {path}") from None
                 time.sleep(patience)
-        if not (path / ANSWERS).exists() or not os.path.samestat((path / ANSWERS).stat(), os.fstat(file)):
+        if not place.exists() or not os.path.samestat(place.stat(), os.fstat(file)):
             raise InputError(f"another process has moved the run {path}")
         yield answers
 

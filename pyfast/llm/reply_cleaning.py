@@ -75,7 +75,7 @@ def _cleaned(value: Any) -> Any:
 def without_controls_in(completion: Completion) -> Completion:
     """Remove control characters from all texts of a completion, as `without_controls` does. Half a pair of
     surrogates becomes U+FFFD."""
-    text, reason = (_in_unicode(without_controls(text)) for text in (completion.text, completion.finish_reason))
+    text, reason = [_in_unicode(without_controls(text)) for text in (completion.text, completion.finish_reason)]
     if (text, reason) == (completion.text, completion.finish_reason):
         return completion
     return replace(completion, text=text, finish_reason=reason)
@@ -87,7 +87,7 @@ def _in_unicode(text: str) -> str:
 
 def check_size(request: Request, context_window: int) -> None:
     """Raise `CallError` if the prompt is certainly too large for the context window."""
-    size = sum(len(message.content) for message in request.messages)
+    size = sum([len(message.content) for message in request.messages])
     if size > CHARACTERS_PER_TOKEN * context_window:
         raise CallError(
             f"a prompt of {size:,} characters was not sent: the context window has {context_window:,} tokens"

@@ -186,8 +186,7 @@ def _read(entry: str, number: int) -> tuple[Key, Outcome, bool, float] | None:
     if isinstance(outcome, Completion):
         texts.append(outcome.finish_reason)
         counts += outcome.prompt_tokens, outcome.cached_tokens, outcome.completion_tokens, outcome.reasoning_tokens
-    sound = all(type(value) is str for value in texts) and all(type(count) is int for count in counts)
-    sound = sound and 0 <= seconds < _MOST_SECONDS
+    sound = {*map(type, texts)} == {str} and {*map(type, counts)} == {int} and 0 <= seconds < _MOST_SECONDS
     return ((digest, nth), outcome, reused, seconds) if sound else None
 
 
