@@ -467,45 +467,50 @@ class Outages:
     async def _wait(self, end: float) -> None:
         loop = asyncio.get_running_loop()
         pause = _FIRST_PAUSE_S
-        while True:
-            left = end - loop.time()
-            if self._latest.retry_after > max(left, 0.0):
-                asked = timedelta(seconds=round(self._latest.retry_after))
-                raise self._gone(
-                    self._latest, f"the LLM asks for a pause of {asked}, which is longer than allowed"
-                )
-            if left <= 0:
-                raise self._gone(self._latest, f"pyfast waited for {timedelta(seconds=round(self.patience_s))}")
-            wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
-            ends = [asyncio.ensure_future(event.wait()) for event in (self.stop, self._passed)]
-            try:
-                await _first(wait, ends)
-            finally:
-                await cancel(ends)
-            # An answered call may have started before the outage, so its reply only justifies a probe.
-            self._passed.clear()
-            if await self._is_answered(self.stop):
-                return
-            if self.stop.is_set():
-                self.stopped = True
-                raise self._gone(self._latest, "stopped while waiting")
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        stopped = asyncio.ensure_future(self.stop.wait())
+        try:
+            while True:
+                left = end - loop.time()
+                if self._latest.retry_after > max(left, 0.0):
+                    asked = timedelta(seconds=round(self._latest.retry_after))
+                    raise self._gone(
+                        self._latest, f"the LLM asks for a pause of {asked}, which is longer than allowed"
+                    )
+                if left <= 0:
+                    waited = timedelta(seconds=round(self.patience_s))
+                    raise self._gone(self._latest, f"pyfast waited for {waited}")
+                wait = max(self._latest.retry_after, min(pause * (1 + random.random()) / 2, left))
+                passed = asyncio.ensure_future(self._passed.wait())
+                try:
+                    await _first(wait, [stopped, passed])
+                finally:
+                    await cancel([passed])
+                # An answered call may have started before the outage, so its reply only justifies a probe.
+                self._passed.clear()
+                if await self._is_answered([stopped]):
+                    return
+                if self.stop.is_set():
+                    self.stopped = True
+                    raise self._gone(self._latest, "stopped while waiting")
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        finally:
+            await cancel([stopped])
 
-    async def _is_answered(self, stop: asyncio.Event | None = None, busy_s: float = 0.0) -> bool:
-        """Return whether the LLM answers a probe in time, before `stop` is set.
+    async def _is_answered(self, stopped: Sequence[asyncio.Future[Any]] = (), busy_s: float = 0.0) -> bool:
+        """Return whether the LLM answers a probe in time. The method also returns when the task in `stopped` ends,
+        because `stop` is set.
 
         `busy_s` is not 0 if the LLM may only be busy. In that case, the method waits at least `busy_s` seconds,
         and a reply to any other call counts as one to the probe. Raises `LLMUnavailableError` if the LLM will not
         come back.
         """
         works: list[asyncio.Future[object]] = []
-        stopped = [] if stop is None else [asyncio.ensure_future(stop.wait())]
         if busy_s:
             works.append(asyncio.ensure_future(self._passed.wait()))
         fault, is_sent = getattr(self.llm, "fault", None), False
         try:
             for seconds in (*_PROBES_S[:-1], max(_PROBES_S[-1], busy_s)):
-                if stop is not None and stop.is_set():
+                if stopped and self.stop.is_set():
                     return False
                 # A probe whose attempt failed is not lost, because the LLM's client sends it again.
                 if not is_sent or getattr(self.llm, "fault", None) is fault:
@@ -525,7 +530,7 @@ class Outages:
         except Exception:
             return True  # The server returned an error of its own, so it works.
         finally:
-            await cancel([*stopped, *works])
+            await cancel(works)
 
     async def _probe(self) -> Completion:
         """Send a probe. If the LLM has answered calls before, a refused probe is repeated, because some gateways

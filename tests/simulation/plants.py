@@ -157,7 +157,7 @@ PLANTS |= {
     ),
     "Ctrl-C does not end the wait for an LLM": Plant(
         "engine/outages.py",
-        '            if self.stop.is_set():\n                self.stopped = True\n                raise self._gone(self._latest, "stopped while waiting")\n',
+        '                if self.stop.is_set():\n                    self.stopped = True\n                    raise self._gone(self._latest, "stopped while waiting")\n',
         "",
     ),
     "a 200 with an error body is taken as an answer": Plant(
