@@ -71,8 +71,8 @@ class OpenAI:
       this one.
     - `requests_per_minute`, `tokens_per_minute`: rate limits, where tokens are those of prompts and completions.
       pyfast spreads all attempts evenly over time. All models on the same server that the same event loop calls
-      share the limits. If the server says when to try again, all calls wait until then or, if this is more than a
-      minute away, fail with `OutageError`.
+      share the limits. If the server says when to try again, all calls wait until then. If this is more than a
+      minute away, the call fails with `OutageError`. After a test call, no call is sent, and all fail, until then.
     - `context_window`: the size of the model's context window in tokens. By default, pyfast asks the server.
     - `reasoning_tokens`: additional tokens for each answer, for a model that writes its reasoning first.
     - `query`, `headers`: the query parameters and HTTP headers of every request, such as
@@ -307,6 +307,8 @@ class OpenAI:
                 # If other calls get replies, this is a rate limit; otherwise, the server may refuse all calls.
                 failures += not (is_limited and self._answered > began)
                 nobody = clock() - max(began, self._answered) > LONGEST_REFUSAL
+                if is_probe and last.retry_after > LONGEST_PAUSE:  # Otherwise, this may concern only one call.
+                    self._rate.close(last)
                 if last.retry_after > LONGEST_PAUSE or (last.kind == "busy" and nobody):
                     raise last from None
                 self._rate.pause(last.retry_after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -96,6 +97,7 @@ class RateLimit:
         # Times of the event loop's clock: when the next request may go, for the limit of requests, for the limit
         # of tokens, and after a refusal.
         self._requests = self._tokens = self._opens = 0.0
+        self._closed_until, self._closed_by = 0.0, ""
 
     def limit(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
         """Set limits for requests and tokens. Requests are spread evenly over time. If a limit is set several
@@ -108,18 +110,26 @@ class RateLimit:
         """Start no request for this number of seconds from now."""
         self._opens = max(self._opens, asyncio.get_running_loop().time() + seconds)
 
+    def close(self, error: OutageError) -> None:
+        """Let every request fail, without being sent, for as long as `error` asks to wait."""
+        self._closed_until, self._closed_by = asyncio.get_running_loop().time() + error.retry_after, str(error)
+
     async def turn(self, tokens: int, check: Callable[[], object]) -> float:
         """Wait until a request of about `tokens` tokens may start. Returns how many seconds the wait took.
 
-        The method calls `check` before each wait, and raises any error that `check` raises.
+        The method calls `check` before each wait, and raises any error that `check` raises. After `close`, it
+        raises `OutageError` instead of waiting.
         """
         clock = asyncio.get_running_loop().time
         came = clock()
-        if not self._request_s and not self._token_s and came >= self._opens:
+        if not self._request_s and not self._token_s and came >= max(self._opens, self._closed_until):
             return 0.0
         async with self._gate:  # one request at a time, in the order of arrival
-            while (rest := max(self._opens, self._requests, self._tokens) - clock()) > 0:
+            while (rest := max(self._opens, self._requests, self._tokens, self._closed_until) - clock()) > 0:
                 check()
+                if (left := self._closed_until - clock()) > 0:
+                    message = f"{self._closed_by}; pyfast sends no call for another {math.ceil(left)} s"
+                    raise OutageError(message, "busy", left)
                 await asyncio.sleep(rest)
             # The sum makes up for late timers; without it, a thousand requests per minute would become fewer.
             self._requests = max(self._requests, clock() - self._request_s) + self._request_s

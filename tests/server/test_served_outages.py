@@ -60,6 +60,23 @@ async def test_test_calls_respect_the_pause_that_the_llm_asks_for() -> None:
             assert llm.probes == 1
 
 
+async def test_no_question_asks_an_llm_during_a_long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyfast.llm.openai.LONGEST_PAUSE", 1.0)
+    async with failing_llm() as llm:
+        llm.mode, llm.retry_after = "429", "8"
+        async with serving(None, f"openai:m@{llm.url}", systems=["direct"]) as served:
+            assert (await served.ask())[0] == 503
+            refused, llm.mode = time.monotonic(), "ok"
+            for _ in range(3):
+                status, said, headers = await served.ask()
+                assert (status, said["error"]["code"]) == (503, "llm_unavailable")
+                assert 1 <= int(headers["Retry-After"]) <= 8
+            assert (llm.questions, llm.probes) == (1, 1)
+            await until_ready(served, 200)
+            assert time.monotonic() - refused > 7
+            assert (await served.ask())[0] == 200
+
+
 async def test_a_start_that_failed_is_not_repeated_before_the_llm_allows_it() -> None:
     async with failing_llm() as llm:
         llm.mode, llm.window, llm.retry_after = "503", 8192, "5"
