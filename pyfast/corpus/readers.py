@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 from unicodedata import normalize
 
@@ -37,6 +36,7 @@ from pyfast.corpus.grids import COLUMNS, narrow, title_of, without_long_cells
 from pyfast.corpus.jsonl_documents import read_columnar, read_json_documents, read_jsonl_documents
 from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
 from pyfast.utils.extras import explained
+from pyfast.utils.processes import scratch_folder
 from pyfast.utils.text_forms import counted
 
 Root = tuple[str, Literal["folder", "files", "file"]]
@@ -267,7 +267,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if _inner(path) == path:
         yield path
         return
-    with TemporaryDirectory(prefix="pyfast-") as folder:
+    with scratch_folder() as folder:
         target = Path(folder, _inner(path).name)
         packed, written = path.stat().st_size, 0
         try:

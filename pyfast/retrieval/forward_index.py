@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyfast.ops.arrays import Float32, Int32, Int64
 from pyfast.retrieval.part_files import TERM_COUNTS, WEIGHTS, below, fit_together, new_array, pieces, to_csr
 from pyfast.retrieval.terms import WORDS, Analysis, check_columns, stop_columns
 from pyfast.utils.blocks import MappedFolder, check_lists, map_folder, save_array, write_checksums
+from pyfast.utils.processes import scratch_folder
 
 FORWARD = {"tf": "1 + log", "idf": "smooth", "norm": "l2", "stop_words": "english"}
 """The parameters of `weigh`, with scikit-learn's names"""
@@ -110,8 +110,7 @@ class ForwardIndex:
     @classmethod
     def of(cls, counts: TermCounts, terms: Sequence[str], analysis: Analysis) -> ForwardIndex:
         """Compute the forward index of a part into temporary files."""
-        with TemporaryDirectory(prefix="pyfast-") as name:
-            folder = Path(name)
+        with scratch_folder() as folder:
             save_weights(folder, counts, terms, analysis)
             write_checksums(folder)
             return replace(cls.map(map_folder(folder), counts), files=None)

@@ -1,14 +1,19 @@
-"""Count the cores of this process, and start another Python process that runs a function of pyfast. pyfast does
-not use multiprocessing, because its processes would import the user's script."""
+"""Count the cores of this process, start another Python process that runs a function of pyfast, and remove the
+temporary files of killed processes. pyfast does not use multiprocessing, because its processes would import the
+user's script."""
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from subprocess import Popen
 from typing import IO
 
@@ -59,3 +64,27 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ[_PARENT]):  # The other process has already ended.
         sys.exit(1)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Create a folder in the folder for temporary files (`TMPDIR`) for a `with` block, and remove such folders
+    that killed processes have left. Each process locks its own folders, and the operating system releases the
+    lock when the process ends."""
+    for left in Path(tempfile.gettempdir()).glob("pyfast-scratch-*"):
+        with suppress(OSError), _opened(left) as file:  # It may be in use, or another user's.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if any(left.iterdir()):  # Another process may not have locked its new, empty folder yet.
+                shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix="pyfast-scratch-") as name, _opened(Path(name)) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)

@@ -3,6 +3,10 @@
 import json
 import random
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +22,7 @@ from pyfast.corpus.documents import Document, Outline
 from pyfast.errors import InputError
 from pyfast.retrieval import Index, build_index
 from pyfast.retrieval.index.commit import parse_filter
+from pyfast.utils.processes import scratch_folder
 
 QUESTIONS = ["Who discovered Titan?", "moon of Saturn", "Voyager launch year", "spacecraft that orbited Jupiter"]
 NEEDS_MODEL = pytest.mark.skipif(
@@ -251,3 +256,29 @@ def test_all_documents_on_demand(small: Index, tmp_path: Path) -> None:
         pyfast.answer(asked, **grouped(**{**options, "documents": "own"}))
     with pytest.raises(InputError, match="own or all"):
         pyfast.answer(asked, index=small, llm="instant", system="rag", options=pyfast.RunOptions(documents="none"))  # type: ignore[arg-type]
+
+
+_DYING = """
+import os, signal, sys
+import pyfast
+import pyfast.retrieval.index.parts as parts
+index = pyfast.Index(sys.argv[1])
+parts.open_part = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # the texts of the filter are written
+index.fitting("source=a.md").whole
+"""
+
+
+def test_a_killed_process_leaves_no_texts_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process that writes temporary files removes them, and leaves those of a running process."""
+    documents = [TextDocument(name, "", "Titan is a moon.") for name in ("a.md", "b.md")]
+    index = build_index(documents, tmp_path / "IDX")
+    monkeypatch.setenv("TMPDIR", str(scratch := tmp_path / "scratch"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    scratch.mkdir()
+    with scratch_folder() as own:
+        (own / "text").write_text("mine")
+        killed = subprocess.run([sys.executable, "-c", _DYING, str(tmp_path / "IDX")])
+        assert killed.returncode == -signal.SIGKILL
+        assert len(list(scratch.iterdir())) == 2 and list(scratch.glob("*/part/**/text.bin"))
+        assert index.fitting("source=a.md").whole and list(scratch.iterdir()) == [own]
+    assert not list(scratch.iterdir())

@@ -34,7 +34,7 @@ from pyfast.ops.arrays import Int64, utf8
 from pyfast.retrieval.index.parts import Part, complete_part, merge_passages, save_passages
 from pyfast.retrieval.terms import Analysis, Terms, cell_terms, count_terms, open_terms, without_terms
 from pyfast.utils.blocks import map_folder, raw, write_checksums
-from pyfast.utils.processes import end_with_parent, process_of
+from pyfast.utils.processes import end_with_parent, process_of, scratch_folder
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _SHORTEST = 100
@@ -134,8 +134,8 @@ def count_passages(corpus: Corpus, parameters: Mapping[str, Any]) -> Part:
     if len(pieces) == 1:
         return _counted(corpus, pieces[0], size, analysis)
     mapped = partial(_mapped, corpus=corpus, analysis=analysis)
-    with tempfile.TemporaryDirectory(prefix="pyfast-") as name:
-        *folders, whole = (Path(name) / str(number) for number in range(len(pieces) + 1))
+    with scratch_folder() as scratch:
+        *folders, whole = (scratch / str(number) for number in range(len(pieces) + 1))
         for folder, passages in zip(folders, pieces, strict=True):
             _give_back()
             save_passages(folder, _counted(corpus, passages, size, analysis))

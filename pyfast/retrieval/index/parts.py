@@ -8,7 +8,6 @@ memory.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -34,6 +33,7 @@ from pyfast.retrieval.forward_index import ForwardIndex, save_weights
 from pyfast.retrieval.part_files import Mask, RenderedPassages, mapped_array, new_array, offset_type, pieces
 from pyfast.retrieval.terms import WORDS, Analysis, Terms, check_columns, open_terms, save_terms, stop_columns
 from pyfast.utils.blocks import MappedFolder, map_folder, write_array, write_checksums
+from pyfast.utils.processes import scratch_folder
 
 _BLOCK = 1 << 21
 """How many values are checked in one step"""
@@ -305,8 +305,8 @@ def merged(parts: Sequence[Part], live: Sequence[Mask]) -> Part:
     The files of the temporary part are in the folder for temporary files (`TMPDIR`). They are deleted after
     the last use of the part.
     """
-    with tempfile.TemporaryDirectory(prefix="pyfast-") as name:
-        folder = Path(name) / "part"
+    with scratch_folder() as scratch:
+        folder = scratch / "part"
         merge_parts(folder, parts, live, alone=False)
         return replace(open_part(map_folder(folder), parts[0].analysis), codes=None)
 

@@ -16,7 +16,6 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -33,6 +32,7 @@ from pyfast.retrieval.vectors.hardware import Stopwatch, copied
 from pyfast.retrieval.vectors.vector_search import make_codes, save_codes
 from pyfast.utils.blocks import MappedFolder, check_lists, checked, raw, save_array
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
+from pyfast.utils.processes import scratch_folder
 
 _PASSAGES = 256
 """How many passages are encoded or copied in one step"""
@@ -331,7 +331,7 @@ def vectors_of(
             continue
         digest = blake2b(encoder.fingerprint.encode() + offsets.tobytes(), digest_size=16)
         digest.update(np.ascontiguousarray(text).data)
-        with TemporaryDirectory(prefix="pyfast-") if aside is None else nullcontext(aside) as beside:
+        with scratch_folder() if aside is None else nullcontext(aside) as beside:
             folder = Path(beside) / digest.hexdigest()
             if isinstance(encoder, LateEncoder):
                 vectors[kind] = encode_tokens(folder, encode, offsets, text, encoder.dimensions)
