@@ -351,8 +351,8 @@ def configure(
         newest = max(commit_numbers(opened.folder))
         if newest > opened.commit:
             LOG.warning(
-                "%s is now at commit %d, but this run uses commit %d; to get answers from commit %d, use --run NEW"
-                " --reuse %s",
+                "%s is now at commit %d, but this run uses commit %d, with which it began; a new run would use"
+                " commit %d, and can reuse the replies of %s",
                 *(opened.folder, newest, opened.commit, newest, run),
             )
     return replace(made, replaced=replaced, index=opened)

@@ -148,13 +148,7 @@ class Batches:
         """
         for path in sorted(self._folder.glob("*/batch.json"), key=lambda path: path.stat().st_mtime):
             batch = schemas.BatchObject.model_validate_json(path.read_bytes())
-            if batch.status in _OPEN and _has_run(path.parent):
-                try:
-                    counts = await asyncio.to_thread(_counts, batch, path.parent)
-                    batch = batch.model_copy(update={"request_counts": counts})
-                except (PyfastError, OSError) as error:
-                    LOG.error("%s: its progress cannot be read: %s", batch.id, error)
-            self._know(batch)
+            self._know(await self._counted(batch) if batch.status in _OPEN else batch)
         try:
             yield
             self._ending.set()
@@ -169,6 +163,16 @@ class Batches:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _counted(self, batch: schemas.BatchObject) -> schemas.BatchObject:
+        """Return a batch with the counts of its run, if this has started."""
+        folder = self._folder / batch.id
+        try:
+            counts = await asyncio.to_thread(_counts, batch, folder) if _has_run(folder) else batch.request_counts
+            return batch.model_copy(update={"request_counts": counts})
+        except (PyfastError, OSError) as error:
+            LOG.error("%s: its progress cannot be read: %s", batch.id, error)
+            return batch
 
     def create(self, asked: schemas.BatchRequest, key: str | None) -> schemas.BatchObject:
         """Start a batch. If a batch was already started with this `key` (an `Idempotency-Key`), return the
@@ -305,6 +309,7 @@ class Batches:
                 if not is_told:
                     LOG.info("%s waits: %s", id, error)
                 is_told = True
+                self._set(id, request_counts=(await self._counted(self._known[id])).request_counts)
                 self._say(id, _OTHER_SERVER)
             except (PyfastError, OSError) as error:
                 LOG.error("%s cannot continue: %s; the server tries again in %g s", id, error, pause)
@@ -375,7 +380,10 @@ class Batches:
             told = "%s waits until it is cancelled, or a server with its original options is running: %s"
             LOG.error(told, id, "; ".join(changed) or error)
             why = str(error) if isinstance(error, ApiError) else _in_words(changed)
-            more = "a server with its original options continues it; to get the finished answers, cancel it"
+            server = "a server with its original options"
+            if any(line.startswith("index.") for line in changed):  # They may have been erased.
+                server = "only a server whose index still has its documents"
+            more = f"{server} continues it; to get the finished answers, cancel it"
             self._say(id, _fault(f"this server cannot continue the batch: {why}; {more}", "options_changed"))
             return False
         return True

@@ -348,7 +348,7 @@ def test_a_run_goes_on_with_the_commit_that_it_began_with(
     ask("run", index)  # a path: the commit that run.toml names is opened
     assert answers.read_bytes() == whole
     answers.write_bytes(b"".join(whole.splitlines(True)[:2]))
-    told = f"{index} is now at commit 2, but this run uses commit 1; to get answers from commit 2, use --run NEW"
+    told = f"{index} is now at commit 2, but this run uses commit 1, with which it began; a new run would use"
     assert caplog.text.count(told) == 1
     ask("run", pyfast.open_index(index))
     assert answers.read_bytes() == whole
