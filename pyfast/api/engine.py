@@ -68,7 +68,7 @@ from pyfast.llm.protocol import OnText, check_given
 from pyfast.retrieval import Index, cite, evidence_of, search
 from pyfast.retrieval.index.commit import Condition, parse_filter
 from pyfast.retrieval.index.manifest import state_of
-from pyfast.systems import System
+from pyfast.systems import System, names
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RUN_DEFAULTS, FollowUps, RunOptions, at_least_one, not_below
 
@@ -376,7 +376,7 @@ class Engine:
             RunError: The run cannot continue. No finished work is lost.
         """
         self._entered()
-        _refuse_module(system)
+        _check_installed(system)
         RunOptions.require(options)
         options.only("answer_run", "follow_ups", "outage", "keep_prompts", "retry_failed", "ask_once", "reuse")
         async with self.view(filter) as view:
@@ -627,7 +627,7 @@ class Engine:
     async def _prepare(self, view: View, system: str | System, settings: Mapping[str, Any] | None) -> _Prepared:
         """Return a system with its settings. What the system needs in addition to the index is opened in a thread,
         once for all questions with the same system and settings."""
-        _refuse_module(system)
+        _check_installed(system)
         key = system, orjson.dumps(settings or {}, option=orjson.OPT_SORT_KEYS, default=repr)
         opening = view.prepared.pop(key, None)
         if opening is None:
@@ -698,11 +698,11 @@ def _new_folder(
     return folder
 
 
-def _refuse_module(system: str | System) -> None:
-    """Raise `InputError` if the system is given as `MODULE:NAME`: this string may come from a request, and a
+def _check_installed(system: str | System) -> None:
+    """Raise `InputError` if no installed system has this name. A name `MODULE:NAME` may come from a request, and a
     request must not import modules."""
-    if isinstance(system, str) and ":" in system:
-        raise InputError(f"{system}: expected a System or the name of an installed system")
+    if isinstance(system, str) and system not in (installed := names()):
+        raise InputError(f"unknown system {system!r}; expected a System, or one of {', '.join(installed)}")
 
 
 _Prepared = tuple[ConfiguredSystem, Ask]

@@ -218,7 +218,7 @@ async def test_hits(small: pyfast.Index) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"system": "nonsense"}, "unknown system"),
+        ({"system": "nonsense"}, "unknown system 'nonsense'; expected a System, or one of .*, rag, [^:]*$"),
         ({"system": "os:system"}, "expected a System"),
         ({"system": "rag", "settings": {"k": 0}}, "setting k"),
         ({"system": "rag", "question": ""}, "expected a `question`"),
