@@ -43,7 +43,8 @@ def serve(
         index: An index, or NAME=INDEX; repeatable. Requests that name no index use the first one.
         system: A system to serve; repeatable. Default: all systems that need no settings.
         setting: A setting, as SYSTEM.NAME=VALUE; repeatable.
-        host: The address on which the server listens. If other machines can reach it, set PYFAST_API_KEYS.
+        host: The address on which the server listens. If other machines can reach it, set PYFAST_API_KEYS or
+            --keys.
         port: The port on which the server listens. 0: any free port.
         concurrency: How many questions to process at once per index.
         limit: A limit for requests, such as queue=100 (waiting questions) or seconds=60; repeatable.

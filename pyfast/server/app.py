@@ -110,6 +110,8 @@ def create_app(
         async with service.running(), contextlib.AsyncExitStack() as stack:
             for of_key in batches.values():
                 await stack.enter_async_context(of_key.running())
+            checking = asyncio.ensure_future(service.check_filters(key for key in known.values() if key.filter))
+            stack.callback(checking.cancel)  # It may take seconds, and the server answers meanwhile.
             yield
 
     app = FastAPI(

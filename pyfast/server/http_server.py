@@ -79,8 +79,8 @@ def serve(
     has_keys = bool(keys) or options.keys is not None
     if not has_keys and not is_local(host):
         raise InputError(
-            f"{host}: set {KEYS_VARIABLE} if other machines can reach the server, because without keys, anyone"
-            " could ask questions"
+            f"{host}: set {KEYS_VARIABLE} or name a file of keys (--keys) if other machines can reach the server,"
+            " because without keys, anyone could ask questions"
         )
     app = create_app(
         index,

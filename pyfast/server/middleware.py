@@ -97,8 +97,10 @@ def _key_of(
     scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
     # Every key is compared, each in constant time, so that timing reveals nothing about them.
     known = [one for key, one in keys if hmac.compare_digest(key, given.strip())]
-    if scheme.lower() != b"bearer" or not known:
+    if scheme.lower() != b"bearer" or not given.strip():
         raise ApiError(401, "send an API key in the header Authorization: Bearer KEY", "invalid_api_key")
+    if not known:
+        raise ApiError(401, "this API key is not valid", "invalid_api_key")
     if known[0].filter and path == "/metrics":
         raise ApiError(403, "this key cannot see other users' questions", "forbidden")
     return known[0]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -170,6 +170,18 @@ class Service:
                 if later is not None:
                     later.cancel()
                     await asyncio.gather(later, return_exceptions=True)
+
+    async def check_filters(self, keys: Iterable[ApiKey]) -> None:
+        """Log a warning for each key whose filter matches no document of any index."""
+        for key in keys if self._has_index else ():
+            for name in self._served:
+                async with self.engine(name, only_searches=True).view() as view:
+                    if view.index is not None:
+                        with contextlib.suppress(InputError):
+                            await asyncio.to_thread(view.index.fitting, key.filter)
+                            break
+            else:
+                LOG.warning("the filter of the key %s matches no document", key.name)
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         """Start all engines, or none of them. They end with `stack`."""

@@ -275,21 +275,23 @@ async def test_an_llm_that_is_gone_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "status"),
+    ("header", "status", "told"),
     [
-        ({}, 401),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": "Basic first"}, 401),
-        ({"Authorization": "Bearer \u00e9"}, 401),
-        ({"Authorization": "Bearer first"}, 200),
-        ({"Authorization": "bearer second"}, 200),
+        ({}, 401, "send an API key"),
+        ({"Authorization": "Bearer "}, 401, "send an API key"),
+        ({"Authorization": "Bearer wrong"}, 401, "this API key is not valid"),
+        ({"Authorization": "Basic first"}, 401, "send an API key"),
+        ({"Authorization": "Bearer \u00e9"}, 401, "this API key is not valid"),
+        ({"Authorization": "Bearer first"}, 200, ""),
+        ({"Authorization": "bearer second"}, 200, ""),
     ],
 )
-async def test_keys(header: dict[str, str], status: int) -> None:
+async def test_keys(header: dict[str, str], status: int, told: str) -> None:
     async with serving(None, "instant", keys=["first", "second"]) as served:
         for path, expected in (("/v1/models", status), ("/metrics", status), ("/health", 200), ("/ready", 200)):
             async with served.client.get(served.url + path, headers=header) as response:
                 assert response.status == expected, path
+                assert told in await response.text() or expected == 200
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ async def test_a_web_page_cannot_reach_a_server_under_its_own_name(host: str, st
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
 def test_it_listens_elsewhere_with_keys_alone(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYFAST_API_KEYS", raising=False)
-    with pytest.raises(InputError, match="set PYFAST_API_KEYS"):
+    with pytest.raises(InputError, match=r"set PYFAST_API_KEYS or name a file of keys \(--keys\)"):
         pyfast.serve(None, "instant", host=host, port=0)
 
 
@@ -527,3 +529,18 @@ async def test_a_failed_call_tells_no_address(caplog: pytest.LogCaptureFixture) 
         assert (status, said["error"]["code"]) == (422, "failed_call")
         assert said["error"]["message"].endswith("the LLM's server answered 400: the prompt is too long")
         assert "10.0.0.7" in caplog.text
+
+
+async def test_a_key_whose_filter_matches_no_document_is_named_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources = {name: [{"id": f"{name}/titan", "text": "Titan is a moon."}] for name in ("acme", "globex")}
+    indexes = {name: pyfast.build_index(given, tmp_path / name) for name, given in sources.items()}
+    filters = {"typo": "source=acmee/*", "right": "source=globex/*", "other": "source=nowhere"}
+    tables = (f'[{name}]\nkey = "KEY-{name}"\nfilter = "{value}"\n' for name, value in filters.items())
+    (keys := tmp_path / "keys.toml").write_text("".join(tables))
+    keys.chmod(0o600)
+    async with serving(indexes, "instant", systems=["rag"], options=pyfast.ServerOptions(keys=keys)):
+        await until(lambda: "the key other" in caplog.text)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [f"the filter of the key {name} matches no document" for name in ("typo", "other")]
