@@ -13,10 +13,11 @@ from pyfast.api.answer import answer
 from pyfast.api.jobs import ManyQuestions, read_in
 from pyfast.api.run import Run, folder_of
 from pyfast.engine import recorded_value
+from pyfast.engine.configuration import CONFIGURATION, PLACES, read_configuration
 from pyfast.engine.journal.journal_reader import ServiceTimes, Used, service_times, used_by
 from pyfast.errors import InputError
 from pyfast.evaluation.cost import Price, Prices, listed, money_of
-from pyfast.llm import open_llm
+from pyfast.llm import DEFAULT_ROLE, ROLES, open_llm
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
 from pyfast.utils.options import RunOptions, at_least_one
@@ -71,7 +72,7 @@ def estimate(
     questions: ManyQuestions | int,
     *,
     index: Index | str | Path | None = None,
-    llm: str | Mapping[str, str] = "embedded",
+    llm: str | Mapping[str, str] | None = None,
     system: str | System = "n2n",
     settings: Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
@@ -97,7 +98,7 @@ def estimate(
         questions: As in `pyfast.answer`. With `based_on`, the number of questions is enough.
         index: As in `pyfast.answer`. Only used without `based_on`.
         llm: The name of the run's model, or a mapping from roles to such names, used only to look up prices in
-            `prices`.
+            `prices`. None: the models of the earlier run, or `embedded` if there is none.
         system: As in `pyfast.answer`.
         settings: As in `pyfast.answer`. Only used without `based_on`.
         budget: Limits per question, as in `pyfast.answer`. Only used without `based_on`.
@@ -126,8 +127,13 @@ def estimate(
     """
     at_least_one("sample", sample)
     known = listed(prices)
+    if llm is None:
+        llm = "embedded" if based_on is None else _models_of(_folder(based_on, system))
     specs = {"default": llm} if isinstance(llm, str) else dict(llm)
-    of_role = {} if known is None else {role: known.price(spec) for role, spec in specs.items()}
+    try:
+        of_role = {} if known is None else {role: known.price(spec) for role, spec in specs.items()}
+    except InputError as error:
+        raise InputError(f"{error}; choose the model with --llm or llm=") from None
     at_least_one("workers", workers)
     if isinstance(questions, int):
         if columns:
@@ -202,6 +208,12 @@ def _folder(run: Run | str | Path, system: str | System) -> Path:
     if (name := chosen if isinstance(chosen, str) else chosen.name) != of_run:
         raise InputError(f"{path} is a run of {of_run}, not of {name}")
     return path
+
+
+def _models_of(run: Path) -> dict[str, str]:
+    """Return the name of a run's model for each role, as run.toml records it."""
+    places = read_configuration(run / CONFIGURATION).get(PLACES, {})
+    return {role: places[name] for role in ROLES if (name := "llm" if role == DEFAULT_ROLE else f"{role}_llm") in places}
 
 
 def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:

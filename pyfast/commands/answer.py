@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pyfast.commands.arguments import Asked, Limit, Models, Searched, with_options
+from pyfast.commands.arguments import Asked, Limit, Searched, read_models, with_options
 from pyfast.commands.progress import tell, watched
 from pyfast.commands.terminal import plain, say
 from pyfast.errors import InputError
@@ -119,8 +119,8 @@ def estimate(
     *,
     questions: str,
     based_on: Annotated[Path, Option(flag="--from")],
-    models: Annotated[Models, "llm"],
     options: Annotated[RunOptions, "columns"],
+    llm: list[str] | None = None,
     system: str | None = None,
     workers: Annotated[int, Option(min=1)] = 1,
     prices: Path | None = None,
@@ -130,9 +130,10 @@ def estimate(
     Args:
         questions: The number of questions, such as 1e8, or a question file.
         based_on: An earlier run of the same system to estimate from.
+        llm: The LLM whose price counts, as in `pyfast answer`; by default the LLM of the earlier run.
         system: The system; by default the system of the earlier run.
         workers: How many workers of a cluster will answer the questions.
-        prices: A price list (TOML) that includes the model of --llm.
+        prices: A price list (TOML) that includes this LLM.
     """
     import pyfast.api.estimate
     from pyfast.engine import recorded_value
@@ -147,7 +148,7 @@ def estimate(
         pyfast.api.estimate.estimate(
             asked,
             system=system or str(recorded_value(based_on, "system", "name")),
-            llm=models.llm,
+            llm=read_models(llm) or None,
             based_on=based_on,
             prices=prices,
             workers=workers,

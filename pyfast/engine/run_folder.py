@@ -34,7 +34,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, detai
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
 from pyfast.llm import Message
 from pyfast.llm.protocol import BatchLog
-from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
+from pyfast.utils.files import free_name, is_locked, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RUN_DEFAULTS, RunOptions
 from pyfast.utils.text_forms import some
@@ -176,12 +176,7 @@ def set_aside(path: Path) -> Path | None:
 
 def is_running(path: Path) -> bool:
     """Return whether any process is working on the run."""
-    with contextlib.suppress(OSError), (path / ANSWERS).open("rb") as answers:
-        try:
-            fcntl.flock(answers, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    return is_locked(path / ANSWERS)
 
 
 @dataclass(slots=True)

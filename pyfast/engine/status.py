@@ -25,7 +25,7 @@ from pyfast.engine.run import Summary
 from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, count_of, is_running
 from pyfast.errors import InputError
 from pyfast.llm.protocol import ON_GPU
-from pyfast.utils.files import write_atomically
+from pyfast.utils.files import is_locked, write_atomically
 from pyfast.utils.log import LOG
 
 PROGRESS = "progress.json"
@@ -220,6 +220,8 @@ def opened_run(folder: Path) -> Iterator[tuple[int, sqlite3.Connection]]:
     """Check that a folder contains a run, and yield its number of questions and its open journal. Raises
     `InputError` if it contains none, or if the `with` block finds the journal damaged."""
     if not (folder / CONFIGURATION).is_file():
+        if is_locked(folder):
+            raise InputError(f"{folder}: the run has not started yet; its knowledge graph is being built")
         raise InputError(f"{folder} is not a run folder (it has no {CONFIGURATION})")
     recorded = read_configuration(folder / CONFIGURATION)
     total = count_of(folder, recorded)

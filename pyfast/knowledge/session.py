@@ -4,7 +4,7 @@ only in the traces of its answers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -28,6 +28,7 @@ from pyfast.ops.arrays import Int32, Int64
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
+from pyfast.utils.files import make_folder, only_writer
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted
 
@@ -157,6 +158,9 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     )
     scratch, began = TemporaryDirectory(prefix="pyfast-knowledge-"), monotonic()
     folder = Path(scratch.name) / KNOWLEDGE
-    store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))
+    if run is not None:
+        make_folder(run)
+    with nullcontext() if run is None else only_writer(run, lambda: None):  # `pyfast status` looks at this lock.
+        store = make_apart(folder, index, embedder, lambda database: Writer(database).add(extract_by_rules(index)))
     LOG.info("the graph of this run: %s, built in %.0f s", counted(len(store), "triple"), monotonic() - began)
     return Session(index, store, scratch=scratch)

@@ -326,11 +326,14 @@ def make_snapshot(
 
 def make_apart(folder: Path, index: Index, embedder: Embedder, write: Write) -> Knowledge:
     """Make a snapshot of an index's knowledge in `folder`, which must be new or empty, and open it. The index does
-    not change. `write` is a function that fills the snapshot's database."""
+    not change. `write` is a function that fills the snapshot's database. A cache file is beside the folder
+    meanwhile."""
     folder.mkdir(exist_ok=True)
+    cache = folder.with_name(CACHE)
     contents = _write_database(folder, None, embedder, write)
     facts = {"contents": contents, "corpus": index.manifest["corpus"], "chunk_tokens": None}
-    _write_rest(folder, None, embedder, embedder.encode, facts)
+    _write_rest(folder, None, embedder, cached_encoder(cache, embedder), facts)
+    cache.unlink()
     return Knowledge.open(folder, embedder)
 
 

@@ -159,6 +159,19 @@ def test_the_command_estimates_from_an_earlier_run(runs: list[Path]) -> None:
     assert done.exit_code == 0 and done.stdout.startswith("estimate for 1000000 questions, from ")
 
 
+def test_an_estimate_from_a_run_has_the_prices_of_its_models(runs: list[Path], tmp_path: Path) -> None:
+    """If none is named: the command's total is what the run cost, and the error says how to name one."""
+    (tmp_path / "p.toml").write_text(PRICES)
+    command = ["estimate", "--from", str(runs[1]), "--questions", "60", "--prices", str(tmp_path / "p.toml")]
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, command, catch_exceptions=False)
+    paid = pyfast.Run(runs[1]).money(tmp_path / "p.toml")
+    assert f"price in EUR: {paid:.4f} (" in done.stdout, done.stdout
+    with pytest.raises(InputError, match="no price for 'instant'; .*; choose the model with --llm or llm="):
+        pyfast.estimate(10, system="n2n", based_on=runs[1], prices=Prices(models={}))
+    with pytest.raises(InputError, match="no price for 'embedded'"):
+        pyfast.estimate(["a?"], system="direct", prices=tmp_path / "p.toml")
+
+
 @pytest.mark.parametrize("system", ["rag", "n2n", "decompose"])
 def test_an_estimate_is_near_the_run(system: str, questions: Path, small: pyfast.Index, tmp_path: Path) -> None:
     """With the LLM of the estimate itself the totals must come out; with another they rest on its replies."""

@@ -19,6 +19,8 @@ from processes import Session as Process
 from runs import answer_all, checksums, go, records
 from word_vectors import WordVectors
 
+import pyfast.knowledge.snapshots as snapshots
+from pyfast import Run, answer
 from pyfast.api.knowledge import merge_knowledge, reset_knowledge
 from pyfast.corpus import KnowledgeGraph, TextDocument, Triple, read
 from pyfast.engine import Budget, Question, Record
@@ -423,7 +425,6 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
         "rules build one for this run" in caplog.text and f"pyfast knowledge build {index.folder}" in caplog.text
     )
     scratch = session.store.folder
-    run.mkdir()
     write_configuration(run / "run.toml", {**ASKED, "knowledge": session.describe()})
     kept = session.kept(run)
     assert len(kept.store) and kept.store.fingerprint == session.describe()["contents"]
@@ -436,6 +437,32 @@ def test_an_index_without_knowledge_stays_so_and_the_run_has_its_own(
     again = open_session(index, "words", run)
     assert len(again.store.search("facts", again.store.encode(["Apollo 11"]), 5)[0]) and not caplog.records
     assert checksums(index.folder) == before
+
+
+def test_a_run_that_builds_its_graph_says_so(
+    small: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How far it is, in its log, and to those who ask for its status."""
+    run, seen = tmp_path / "runs" / "run", set[str]()
+
+    class Asking(WordVectors):
+        def encode(self, texts):  # type: ignore[no-untyped-def]
+            if not (run / "run.toml").exists():
+                with pytest.raises(InputError) as refused:
+                    _ = Run(run).status
+                seen.add(str(refused.value))
+            return super().encode(texts)
+
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", Asking)
+    monkeypatch.setattr(snapshots, "BLOCK", 20)
+    monkeypatch.setattr(snapshots, "_EVERY", 0.0)
+    caplog.set_level("INFO", "pyfast")
+    answered = answer(["Who commanded Apollo 11?"], index=small, llm="instant", system="subqrag", run=run)
+    assert answered.status.ended == 1 and answered.status.running is False
+    assert seen == {f"{run}: the run has not started yet; its knowledge graph is being built"}
+    assert re.search(r"(?m)^40 of \d{3,} vectors; about 0:00:\d\d left$", "\n".join(caplog.messages))
+    with pytest.raises(InputError, match="is not a run folder"):
+        _ = Run(run.parent).status
 
 
 @pytest.mark.guarantee("G9")
