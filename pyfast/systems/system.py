@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from pyfast.engine import Answer, Ask, Context, Prompt, Question
-from pyfast.errors import InputError, first_fault
+from pyfast.errors import InputError, did_you_mean, first_fault
 from pyfast.knowledge import Session, open_session
 from pyfast.llm import DEFAULT_ROLE, Role
 from pyfast.retrieval import Index
@@ -219,7 +219,7 @@ class System:
         for name, value in values.items():
             if name not in known:
                 has = f"its settings are: {', '.join(known)}" if known else "it has no settings"
-                raise InputError(f"{self.name} has no setting {name!r}; {has}")
+                raise InputError(f"{self.name} has no setting {name!r}{did_you_mean(name, known)}; {has}")
             if isinstance(value, bool) and _is_number(known[name]):
                 # pydantic would read a boolean as 0 or 1.
                 raise InputError(f"{self.name}: setting {name}: expected a number, got {value}")

@@ -1,14 +1,16 @@
 """Vectors of a real model, against sentence-transformers' own way of making them."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.retrieval.vectors.embeddings import Embedder, can_read, cut, find_embedder
+from pyfast.retrieval.vectors.embeddings import Bert, Embedder, can_read, cut, find_embedder
 from pyfast.utils.options import Hardware
 
 CPU = Hardware("cpu")
@@ -57,6 +59,28 @@ def test_nor_where_shapes_matter(
     monkeypatch.setattr(again, "_batches", batches)
     for text, vector in list(zip(TEXTS, together, strict=True))[:3]:
         np.testing.assert_array_equal(again.encode([text])[0], vector)
+
+
+def test_torch_computes_a_batch_with_one_thread(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches run at once instead; others in the process keep their number of threads."""
+    import torch
+
+    used, before, vectors = list[int](), torch.get_num_threads(), Bert.vectors
+
+    def noted(self: Bert, tokens: Any) -> Any:
+        used.append(torch.get_num_threads())
+        return vectors(self, tokens)
+
+    monkeypatch.setattr(Bert, "vectors", noted)
+    torch.set_num_threads(3)
+    try:
+        encoded = Embedder(hardware=CPU).encode(TEXTS)
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {1}
+    np.testing.assert_array_equal(encoded, embedder.encode(TEXTS))
 
 
 def test_what_is_remembered_is_what_was_computed(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:

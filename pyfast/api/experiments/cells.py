@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import file_digest
@@ -48,6 +50,7 @@ from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.journal.journal_reader import service_times
+from pyfast.engine.questions import ONLY_NAMED
 from pyfast.engine.status import read_status
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
@@ -264,9 +267,13 @@ def experiment(
     for note in unused_figures(read):
         LOG.warning("%s", note)
     for row in read.rows:  # A fault in the last row must not be found after the others were paid for.
-        if not row.not_run:
-            load_system(row.system).configure(row.settings)
-            check_named(row.retriever, row.rerank)
+        try:
+            if not row.not_run:
+                load_system(row.system).configure(row.settings)
+                check_named(row.retriever, row.rerank)
+        except InputError as error:
+            where = f"{plan}: " if isinstance(plan, str | Path) else ""
+            raise InputError(f"{where}the row {row.name!r}: {error}") from None
     sets = [_DataSet(name, source, _digest(source / "corpus.jsonl")) for name, source in sources.items()]
     work = _Work(read, folder, options, concurrency, watch, listed(prices))
     planned, found = [], dict[tuple[str, str], Searched]()
@@ -286,11 +293,12 @@ def experiment(
                     place = folder.joinpath("runs", *names)
                     planned.append(_Planned(one, row, model_name, index, place, read.seeds))
     todo = [partial(_run, work, cell, seed) for cell in planned for seed in read.seeds]
-    if cluster is None:
-        for do in todo:
-            do(watch=watch)
-    else:
-        _run_on_workers(todo, cluster, watch)
+    with _telling_once():
+        if cluster is None:
+            for do in todo:
+                do(watch=watch)
+        else:
+            _run_on_workers(todo, cluster, watch)
     cells = [_cell(work, cell) for cell in planned]
     known = list(dict.fromkeys(name for cell in cells for name in names_of(cell.scored)))
     if unknown := [name for name in read.columns if name not in known and not is_published(read, name)]:
@@ -305,6 +313,25 @@ def experiment(
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
+
+
+@contextmanager
+def _telling_once() -> Iterator[None]:
+    """Let not every run log again which documents the questions search."""
+    told = set[Any]()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        if record.msg != ONLY_NAMED:
+            return True
+        known = record.args in told
+        told.add(record.args)
+        return not known
+
+    LOG.addFilter(is_new)
+    try:
+        yield
+    finally:
+        LOG.removeFilter(is_new)
 
 
 def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:

@@ -10,19 +10,19 @@ import contextlib
 import importlib.util
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
-from threading import Lock
+from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pyfast.errors import InputError, ModelNotFoundError
-from pyfast.ops.arrays import Float32
+from pyfast.ops.arrays import Float32, thread_count
 from pyfast.retrieval.vectors.hardware import Stopwatch, torch_device
 from pyfast.utils.extras import explained
 from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
@@ -250,6 +250,27 @@ class Embedder:
                 return batches
         return partial(cut, sizes=lambda length: (1, 1), mixed=False)
 
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor | None:
+        """Threads that each encode a batch of `Bert` on a CPU, in which torch uses one thread: several would wait for
+        each other after every small product. None: the calling thread encodes."""
+        if self._model.device != "cpu" or not self._model.mixes:
+            return None
+        import torch
+
+        count, before = thread_count(None), torch.get_num_threads()
+        started = Barrier(count)
+
+        def start() -> None:
+            torch.get_num_threads()  # Only then does torch keep the number that this thread sets.
+            torch.set_num_threads(1)
+            started.wait()
+
+        threads = ThreadPoolExecutor(count, "pyfast-embedder", start)
+        wait([threads.submit(int) for _ in range(count)])
+        torch.set_num_threads(before)  # The number also became that of threads that will start later.
+        return threads
+
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
@@ -284,12 +305,15 @@ class Embedder:
         order, made = list[int](), list[Any]()
         watch = Stopwatch(self._model.device)
         for tokens in pieces:
-            lengths, start = [len(each) for each in tokens], len(order)
-            for places, copies in batches(lengths):
-                batch = [tokens[place] for place in places]
+            cuts, start = list(batches([len(each) for each in tokens])), len(order)
+
+            def encoded(cut: tuple[list[int], int], tokens: Sequence[Any] = tokens) -> Any:
+                batch = [tokens[place] for place in cut[0]]
                 with watch.running():
-                    made.append(self._model.vectors(batch + batch[:1] * copies)[: len(places)])
-                order += [start + place for place in places]
+                    return self._model.vectors(batch + batch[:1] * cut[1])[: len(batch)]
+
+            made += map(encoded, cuts) if self._threads is None else self._threads.map(encoded, cuts)
+            order += [start + place for places, _ in cuts for place in places]
         vectors = np.empty((len(order), self._model.dimensions), np.float32)
         if made:
             copied = [each if isinstance(each, np.ndarray) else each.cpu().numpy() for each in made]
