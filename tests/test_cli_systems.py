@@ -46,6 +46,16 @@ def test_all_of_a_system_is_shown(name: str, columns: int) -> None:
     assert "…" not in shown and text.startswith(f"{name}: ")
 
 
+def test_in_a_pipe_no_cell_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for arguments, texts in (
+        ([], [system.summary for system in describe_systems()]),
+        (["n2n"], [setting.meaning for setting in describe_settings("n2n")]),
+    ):
+        lines = CliRunner().invoke(app, ["systems", *arguments], catch_exceptions=False).stdout.splitlines()
+        assert all(any(text in line for line in lines) for text in texts)
+
+
 def test_presets_are_shown() -> None:
     shown = squeezed(told("n2n"))
     for preset in describe_system("n2n").presets:

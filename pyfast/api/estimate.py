@@ -213,7 +213,11 @@ def _folder(run: Run | str | Path, system: str | System) -> Path:
 def _models_of(run: Path) -> dict[str, str]:
     """Return the name of a run's model for each role, as run.toml records it."""
     places = read_configuration(run / CONFIGURATION).get(PLACES, {})
-    return {role: places[name] for role in ROLES if (name := "llm" if role == DEFAULT_ROLE else f"{role}_llm") in places}
+    return {
+        role: places[name]
+        for role in ROLES
+        if (name := "llm" if role == DEFAULT_ROLE else f"{role}_llm") in places
+    }
 
 
 def _by_role(used: Sequence[Used]) -> dict[str, tuple[int, int]]:

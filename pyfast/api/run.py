@@ -318,10 +318,13 @@ def results_of(
     scores = None if sources else scores_and_gold(run, gold, metrics)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
-    answers = {} if scores is None else {one.id: one.answers for one in read_gold(scores[1]) if one.id in known}
+    golds = [] if scores is None else [one for one in read_gold(scores[1]) if one.id in known]
+    answers = {one.id: one.answers for one in golds}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
     money = None if prices is None or run.path is None else money_by_id(run.path, prices)
     texts, own, document = texts_of(run), _own_columns(run), _documents_of(run) if sources else None
+    for id, more in own_columns(("", one.own) for one in golds).items():  # such as `level` in HotpotQA
+        own[id] = own.get(id, {}) | more | own.get(id, {})
     return Results(name, run.records, texts, answers, scored, seconds, money, own, document)
 
 

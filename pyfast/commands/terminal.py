@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,13 +99,17 @@ def clock(seconds: float) -> str:
 
 
 def console(stderr: bool = True) -> Any:
-    """Create a console for progress, by default on stderr. Results go to stdout.
+    """Create a console for progress, by default on stderr. Results go to stdout. In a pipe or a file, they do not
+    wrap, unless the environment variable COLUMNS says where.
 
     Text is shown unchanged: brackets are not interpreted as markup, nor words between colons as emoji.
     """
     from rich.console import Console
 
-    return Console(stderr=stderr, markup=False, emoji=False)
+    made = Console(stderr=stderr, markup=False, emoji=False)
+    if not stderr and not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _ENDLESS
+    return made
 
 
 def say(text: str) -> None:
@@ -119,6 +124,7 @@ def say(text: str) -> None:
 
 
 _FIGURES = re.compile(r"[-+–.,:%\d\s]*(?: to [-+.\d]*)?")
+_ENDLESS = 1 << 16  # columns
 _TEXT_WIDTH = 16  # A text column may become this narrow.
 
 
@@ -132,7 +138,7 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]], keys: int
 
     screen = console(stderr=False)
     if not screen.is_terminal:
-        screen.width = 1 << 16
+        screen.width = _ENDLESS
     cells = [[lines(str(cell)) for cell in row] for row in rows]
     columns, widths = list[Column](), list[int]()
     for place, head in enumerate(map(plain, heads)):

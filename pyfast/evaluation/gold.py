@@ -101,6 +101,12 @@ class Gold(Named):
     evidence, only such a row or triple of them counts"""
 
     @property
+    def own(self) -> dict[str, Any]:
+        """The fields that say what kind of question this is, or that pyfast does not read."""
+        kinds = self.model_dump(include={"id", "type", "domain"}, exclude_none=True)
+        return kinds | (self.model_extra or {})
+
+    @property
     def has_answer(self) -> bool:
         """Whether an answer can be scored: there are gold answers, or the right answer is to abstain."""
         return bool(self.answers) or not self.answerable

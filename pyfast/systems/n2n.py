@@ -224,6 +224,9 @@ async def answer(question: Question, ctx: Context, settings: Settings) -> Answer
         kept = await reranked(pool, query, ctx, settings, settings.hop_min, settings.hop_max)
         entity_type = plan.entity_type if hop == 0 else ANYTHING
         path[-1] |= {"type": entity_type, **traced(kept)}
+        if not len(kept):
+            path[-1]["stopped"] = "no passage found"
+            break
         try:
             context = await ctx.narrative(kept, EXTRACT, query, settings.evidence_share)
             extracted = await ctx.generate(EXTRACT, context=context, entity_type=entity_type, question=query)

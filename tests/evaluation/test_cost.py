@@ -166,7 +166,7 @@ def test_an_estimate_from_a_run_has_the_prices_of_its_models(runs: list[Path], t
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, command, catch_exceptions=False)
     paid = pyfast.Run(runs[1]).money(tmp_path / "p.toml")
     assert f"price in EUR: {paid:.4f} (" in done.stdout, done.stdout
-    with pytest.raises(InputError, match="no price for 'instant'; .*; choose the model with --llm or llm="):
+    with pytest.raises(InputError, match=r"no price for 'instant'; .*; choose the model with --llm or llm="):
         pyfast.estimate(10, system="n2n", based_on=runs[1], prices=Prices(models={}))
     with pytest.raises(InputError, match="no price for 'embedded'"):
         pyfast.estimate(["a?"], system="direct", prices=tmp_path / "p.toml")

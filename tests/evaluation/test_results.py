@@ -467,6 +467,24 @@ def test_columns_of_the_asker_stay(office: Path, tmp_path: Path) -> None:
     assert frame["team"].fillna("").tolist() == ["", "", "", "N", "S"]
 
 
+def test_columns_of_the_gold_file_stay_too(tmp_path: Path) -> None:
+    """Those that say of what kind a question is, and those that pyfast does not read; the question file's win."""
+    asked = [{"id": "0", "question": "Q?"}, {"id": "1", "question": "R?", "level": "asked"}]
+    gold = [
+        {"id": str(k), "answers": ["x"], "type": "bridge", "level": "easy", "supporting": ["d"]} for k in (0, 1)
+    ]
+    for name, lines in (("questions", asked), ("gold", gold)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = pyfast.answer(tmp_path / "questions.jsonl", llm="instant", system=SAYS_NOTHING, run=tmp_path / "run")
+    columns = ["id", "level", "type", "gold"]
+    wanted = [["0", "easy", "bridge", ["x"]], ["1", "asked", "bridge", ["x"]]]
+    table = run.to_arrow()
+    assert table.column_names[:6] == ["run", "id", "question", "type", "level", "answer"]
+    assert [[row[name] for name in columns] for row in table.to_pylist()] == wanted
+    pyfast.export([tmp_path / "run"], tmp_path / "r.parquet", gold=[{**one, "type": "comparison"} for one in gold])
+    assert set(pq.read_table(tmp_path / "r.parquet")["type"].to_pylist()) == {"comparison"}
+
+
 def test_columns_of_the_asker_keep_their_types(tmp_path: Path) -> None:
     """Those of a sheet and of Parquet. What a kind of file has no type for, it still holds."""
     book = openpyxl.Workbook()

@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -604,8 +605,13 @@ def test_a_wrong_setting_of_the_last_row_is_found_before_the_first_is_run(data: 
         {"name": "RAG", "system": "rag"},
         {"name": "N2N", "system": "n2n", "settings": {"graph": False, "a": 1}},
     ]
-    with pytest.raises(InputError, match="n2n has no setting 'a'"):
+    with pytest.raises(InputError, match=r"^the row 'N2N': n2n has no setting 'a'"):
         pyfast.experiment({"sets": ["moons"], "rows": rows}, data, tmp_path / "E", llm="instant")
+    plan = tmp_path / "plan.toml"
+    plan.write_text('sets = ["moons"]\nrows = [{name = "N2N", system = "n2n", settings = {alhpa = 1}}]\n')
+    wanted = f"^{re.escape(str(plan))}: the row 'N2N': n2n has no setting 'alhpa'; did you mean alpha\\?;"
+    with pytest.raises(InputError, match=wanted):
+        pyfast.experiment(plan, data, tmp_path / "E", llm="instant")
     assert not (tmp_path / "E").exists()
 
 
@@ -702,7 +708,7 @@ def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
         assert isinstance(refused.exception, InputError) and str(refused.exception).startswith(fault)
 
 
-def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
+def test_tables_say_what_differs_from_the_paper(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In .md and .tex: model, number of questions, what they search, the graph, and what the plan knows."""
     folder = tmp_path / "data" / "lakes"
     folder.mkdir(parents=True)
@@ -713,13 +719,16 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
         for i in (2, 3, 4)
     ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in asked))
-    rows = [{"name": "SubQRAG", "system": "subqrag", "paper": {"lakes": {"em": 0.5}}}]
+    rows = [
+        {"name": "SubQRAG", "system": "subqrag", "paper": {"lakes": {"em": 0.5}}, "settings": {"abstain": False}}
+    ]
     plan = {"sets": ["lakes"], "rows": rows, "paper_model": "gpt", "limit": 2, "paper_questions": {"lakes": 1000}}
     plan["paper_differences"] = ["The paper has 50% & more."]
     pyfast.experiment(plan, tmp_path / "data", tmp_path / "own", llm="instant")
     told = (tmp_path / "own" / "tables.md").read_text().splitlines()
     notes = [line.removeprefix("- ") for line in told if line.startswith("- ")]
     assert notes == [
+        "SubQRAG: the system subqrag with abstain = off.",
         "Model: the measured figures are from instant, the published figures (paper) from gpt.",
         "Questions of lakes: 2 of the 3 in the data set, in the paper 1,000.",
         "Search in lakes: each question searches its own documents (2.0 on average), of 7 in the corpus."
@@ -745,6 +754,12 @@ def test_tables_say_what_differs_from_the_paper(tmp_path: Path) -> None:
         {**plan, "documents": "all", "knowledge": "llm"}, tmp_path / "data", tmp_path / "all", llm="instant"
     )
     assert [cell.figures for cell in again.cells] == [cell.figures for cell in result.cells]
+    caplog.set_level("INFO", "pyfast")
+    rows = [{"name": name, "system": name} for name in ("rag", "direct")]
+    pyfast.experiment(
+        {"sets": ["lakes"], "rows": rows, "seeds": [0, 1]}, tmp_path / "data", tmp_path / "E", llm="instant"
+    )
+    assert caplog.text.count("only the documents that they list are searched") == 1
 
 
 def test_every_plan_of_a_paper_knows_its_differences() -> None:

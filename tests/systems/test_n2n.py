@@ -283,6 +283,14 @@ def test_without_an_entity_the_later_hops_are_left_out(small: Index, reply: Any)
     assert "Found before" not in llm.users("answer")[0]
 
 
+def test_without_a_passage_no_entity_is_asked_for(small: Index) -> None:
+    llm = Scripted(plan=plan("xylophone zzyzx", "discoverer of {entity1}"), extract=found("Titan"))
+    record = one(small, llm)
+    assert llm.kinds == ["plan", "answer"]
+    (step,) = record.trace["hops"]
+    assert step["stopped"] == "no passage found" and step["retrieved"] == [] and "entity" not in step
+
+
 def test_what_is_filled_in_is_not_looked_at_again() -> None:
     assert (
         fill("{entity1} and {entity2} of {entity3}", ["{entity2} $x", "Io"]) == "{entity2} $x and Io of {entity3}"

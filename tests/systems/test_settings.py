@@ -16,6 +16,7 @@ BAD = [
         "n2n has no setting 'frob'; its settings are: abstain, effort, evidence_share, decompose, gra",
     ),
     ("n2n", "", "1", "no setting ''"),
+    ("n2n", "alhpa", "1", "n2n has no setting 'alhpa'; did you mean alpha?; its settings are: "),
     ("rag", "alpha", "1", "its settings are: abstain, long_answer, effort, evidence_share, k"),
     ("direct", "k", "1", "its settings are: abstain, long_answer"),
     ("cot", "examples", "9", "examples"),
@@ -83,7 +84,7 @@ def test_a_setting_that_can_have_no_effect_is_no_setting(name: str) -> None:
     of_n2n, decompose = ({it.name: it for it in describe_settings(of)} for of in ("n2n", "decompose"))
     assert name in of_n2n and name not in decompose and "hop_max" in decompose
     given = {name: of_n2n[name].default if name != "graph" else "off"}
-    told = rf"^decompose has no setting '{name}'(; did you mean \\w+\\?)?; its settings are: {', '.join(decompose)}$"
+    told = rf"^decompose has no setting '{name}'(; did you mean \w+\?)?; its settings are: {', '.join(decompose)}$"
     with pytest.raises(InputError, match=told):
         load_system("decompose").configure(given)
 

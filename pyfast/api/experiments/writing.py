@@ -29,6 +29,7 @@ from pyfast.evaluation.tables import (
 )
 from pyfast.retrieval import Index
 from pyfast.systems import System, load_system
+from pyfast.systems.combinations import as_text
 from pyfast.utils.files import write_atomically
 
 COMPARISONS = ("comparisons.csv", "comparisons.md", "comparisons.tex")
@@ -171,7 +172,7 @@ def _differences(plan: Plan, cells: Sequence[Cell], model: str, sets: Mapping[st
     lines = []
     for row in plan.rows:
         if row.settings and not row.not_run:
-            settings = ", ".join(f"{name} = {value}" for name, value in row.settings.items())
+            settings = ", ".join(f"{name} = {as_text(value)}" for name, value in row.settings.items())
             lines.append(f"{row.name}: the system {row.system} with {settings}.")
         if (row.retriever, row.rerank) != ("bm25", "off") and not row.not_run:
             lines.append(f"{row.name}: searches with the retriever {row.retriever} and the reranker {row.rerank}.")

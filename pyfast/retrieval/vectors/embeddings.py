@@ -252,8 +252,8 @@ class Embedder:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor | None:
-        """Threads that each encode a batch of `Bert` on a CPU, in which torch uses one thread: several would wait for
-        each other after every small product. None: the calling thread encodes."""
+        """Threads that each encode a batch of `Bert` on a CPU, for which torch uses one thread: several would wait
+        for each other after every small product. None: the calling thread encodes."""
         if self._model.device != "cpu" or not self._model.mixes:
             return None
         import torch
