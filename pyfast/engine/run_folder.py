@@ -34,7 +34,7 @@ from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, detai
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
 from pyfast.llm import Message
 from pyfast.llm.protocol import BatchLog
-from pyfast.utils.files import free_name, is_locked, make_folder, refuse_links, write_atomically
+from pyfast.utils.files import free_name, make_folder, refuse_links, write_atomically
 from pyfast.utils.log import LOG
 from pyfast.utils.options import RUN_DEFAULTS, RunOptions
 from pyfast.utils.text_forms import some
@@ -177,6 +177,19 @@ def set_aside(path: Path) -> Path | None:
 def is_running(path: Path) -> bool:
     """Return whether any process is working on the run."""
     return is_locked(path / ANSWERS)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether another process, or another part of this one, holds the lock of a file or folder."""
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+    return False
 
 
 @dataclass(slots=True)

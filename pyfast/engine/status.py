@@ -22,10 +22,10 @@ from pyfast.engine.journal.ledger import BY_PROMPT, COUNTS, Stage, StageTotals, 
 from pyfast.engine.outages import Waiting
 from pyfast.engine.record import REPLY_BEGINS, STATES
 from pyfast.engine.run import Summary
-from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, count_of, is_running
+from pyfast.engine.run_folder import JOURNAL, OUTAGE, check_journal, count_altered, count_of, is_locked, is_running
 from pyfast.errors import InputError
 from pyfast.llm.protocol import ON_GPU
-from pyfast.utils.files import is_locked, write_atomically
+from pyfast.utils.files import write_atomically
 from pyfast.utils.log import LOG
 
 PROGRESS = "progress.json"

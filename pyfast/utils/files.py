@@ -159,19 +159,6 @@ def only_writer(folder: Path, on_waiting: Callable[[], None], *, made: bool = Fa
             os.close(file)
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether another process, or another part of this one, holds the lock of a file or folder."""
-    with contextlib.suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-    return False
-
-
 def refuse_links(folder: Path) -> None:
     """Raise `InputError` if a name in the folder is a symbolic link.
 
