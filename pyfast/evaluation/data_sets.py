@@ -72,6 +72,8 @@ Text = Annotated[str, BeforeValidator(_text)]
 OrNull = BeforeValidator(lambda value: () if value is None else value)
 """For a list that may be null in a published file"""
 Texts = Annotated[tuple[Text, ...], OrNull]
+OrOne = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+"""For a list of which a single string may stand alone"""
 
 
 def load(path: Path) -> Any:
@@ -703,7 +705,7 @@ class _Contents(BaseModel):
 class _QuestionOfFlashRAG(BaseModel):
     id: Text
     question: Text
-    golden_answers: Annotated[tuple[Any, ...], OrNull] = ()
+    golden_answers: Annotated[tuple[Any, ...], OrNull, OrOne] = ()
 
 
 def flashrag(source: Path) -> Pieces:
@@ -737,7 +739,7 @@ def _divided(given: _Contents) -> tuple[str, str]:
 
 class _NQ(BaseModel):
     question: Text
-    answer: Annotated[Texts, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = ()
+    answer: Annotated[Texts, OrOne] = ()
 
 
 def nq(source: Path) -> Pieces:

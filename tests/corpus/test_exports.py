@@ -101,6 +101,12 @@ def test_colours_of_a_log_are_left_out(tmp_path: Path) -> None:
     assert len(index.search(["error"], 5)[0].passages) == 1
 
 
+def test_overstruck_letters_of_a_manual_page_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "rotlog.txt").write_text("N\bNA\bAM\bME\bE\n    r\br\bro\bot\bt - turn the _\bl_\bo_\bg")
+    (document,) = read([tmp_path / "rotlog.txt"])
+    assert document.text == "NAME\n    rot - turn the log"
+
+
 @pytest.mark.parametrize(
     "sequence",
     [

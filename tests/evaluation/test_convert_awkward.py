@@ -202,7 +202,7 @@ def beir(folder: Path) -> Path:
 
 
 def flashrag(folder: Path) -> Path:
-    asked = [("a", ["north"]), ("a", [1971]), ("b", []), ("c", None)]
+    asked = [("a", ["north"]), ("a", [1971]), ("b", []), ("c", None), ("d", "south")]
     records = ({"id": id, "question": f"{id}?", "golden_answers": right} for id, right in asked)
     jsonl(
         folder / "wiki.jsonl",
@@ -249,7 +249,7 @@ COUNTS = {
     "popqa": (3, 2),
     "hipporag": (3, 1),
     "beir": (3, 0),
-    "flashrag": (4, 2),
+    "flashrag": (5, 3),
 }
 
 

@@ -21,6 +21,7 @@ import pytest
 from dying import die_at_rename
 
 import pyfast
+import pyfast.retrieval.index.commit as commit
 from pyfast.corpus import Document, Level, TextDocument, read
 from pyfast.errors import IndexFormatError, InputError, OtherBuildError
 from pyfast.retrieval import (
@@ -277,6 +278,27 @@ def test_killed_at_any_rename_what_the_index_knows_is_not_lost(tmp_path: Path, r
     assert status == (0 if renamed == 2 else -signal.SIGKILL)
     whole = [path for path in tmp_path.iterdir() if (path / "manifest.json").is_file()]
     assert whole and all((path / "knowledge" / "current").read_text() == "7" for path in whole)
+
+
+def test_an_index_built_again_from_the_same_files_while_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, opened = tmp_path / "index", commit.map_part
+    build_index(texts(3), out)
+
+    def between_two_renames(folder: Path, manifest: Any, name: str) -> Any:
+        monkeypatch.setattr(commit, "map_part", opened)
+        out.rename(tmp_path / "old")
+        try:
+            return opened(folder, manifest, name)
+        finally:
+            build_index(texts(3), out)
+
+    monkeypatch.setattr(commit, "map_part", between_two_renames)
+    assert Index(out).manifest["documents"] == 3
+    shutil.rmtree(out / "parts")
+    with pytest.raises(IndexFormatError, match="is missing"):
+        Index(out)
 
 
 def test_two_at_the_same_time(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ _FEW = 20
 _ODD = 0.02  # the share of letters from other languages in a long text
 _RETURN = re.compile(r"\r(?!\n)")
 _TERMINAL = re.compile(TERMINAL)
+_OVERSTRUCK = re.compile(r"[^\n\x08]\x08")  # bold and underlined letters of manual pages
 
 
 def refuse_binary(path: Path, data: bytes | None = None) -> None:
@@ -85,13 +86,14 @@ def not_text(path: Path) -> InputError:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file, without codes for terminals and without the Ctrl-Z at the end of files from DOS.
+    """Read a text file, without codes for terminals, the first of two letters in one place, and the Ctrl-Z at the
+    end of files from DOS.
 
     A byte order mark gives the encoding. Without such a mark, the file is read as UTF-8, or in an encoding that
     is guessed from its bytes. Raises InputError if the file is binary or damaged UTF-8, or no encoding can be
     found.
     """
-    text = _read(path).rstrip("\x1a")
+    text = _OVERSTRUCK.sub("", _read(path).rstrip("\x1a"))
     return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 

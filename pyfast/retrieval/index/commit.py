@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
@@ -229,10 +230,11 @@ class Commit:
 def open_commit(folder: Path, number: int | None) -> Commit:
     """Open a commit of an index. None: the current commit.
 
-    If files vanish while they are opened, because another process has erased earlier commits, the function opens
-    the new current commit.
+    If files vanish while they are opened, because another process has erased earlier commits or built the index
+    again, the function opens the new current commit.
     """
     while True:
+        place = _inode(folder)
         manifest = read_manifest(folder, commit=number, check=False)
         try:
             manifest = read_manifest(folder, commit=number)
@@ -242,5 +244,12 @@ def open_commit(folder: Path, number: int | None) -> Commit:
                 raise IndexFormatError(f"{folder}: a part does not match its documents; build the index again")
             return Commit(manifest, parts, [live_documents(folder, entry) for entry in entries])
         except (IndexFormatError, FileNotFoundError):
-            if number is not None or read_manifest(folder, check=False) == manifest:
+            is_current = number is not None or read_manifest(folder, check=False) == manifest
+            if is_current and _inode(folder) == place:  # Else it may be built again from the same files.
                 raise
+
+
+def _inode(folder: Path) -> int | None:
+    with suppress(FileNotFoundError):
+        return folder.stat().st_ino
+    return None
