@@ -122,7 +122,7 @@ class Settings(system.Sparing, system.Abstaining):
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown per segment. Of a longer segment, pyfast shows the"
+        description="Maximum number of characters shown per segment. For a longer segment, pyfast shows the"
         " beginning and the part that contains the most words of the question. Unless `effort` is `paper`, the"
         " default is 400.",
         json_schema_extra={"paper": "A.3.2"},
