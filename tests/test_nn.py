@@ -185,7 +185,7 @@ def test_nothing_to_attend_to() -> None:
 @pytest.mark.parametrize(
     ("graph", "name"),
     [
-        (torch.tensor([[0], [20]]), "edge_index: there is no destination 20; destinations: 20"),
+        (torch.tensor([[0], [20]]), "edge_index: there is no destination 20; number of destinations: 20"),
         (torch.tensor([[0], [-1]]), "edge_index: there is no destination -1"),
         (torch.tensor([[20], [0]]), "indices: there is no source 20"),
         (torch.tensor([[0.0], [1.0]]), "edge_index: expected integers"),

@@ -145,7 +145,7 @@ std::int64_t column_of(const TermCounts& part, std::int32_t term, std::size_t nu
     }
     if (term < 0 || column < -1 || (!part.columns.empty() && column >= columns)) {
         throw Error("query_terms, parts[" + std::to_string(number) + "].columns: term " + std::to_string(term) +
-                    " is in column " + std::to_string(column) + "; columns: " + std::to_string(columns));
+                    " is in column " + std::to_string(column) + "; number of columns: " + std::to_string(columns));
     }
     return column < columns ? column : -1;
 }

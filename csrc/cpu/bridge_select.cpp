@@ -21,7 +21,7 @@ Range checked_range(const Integers& offsets, std::size_t list, std::size_t size,
     const std::int64_t last = offsets[list + 1];
     if (first < 0 || last < first || last > static_cast<std::int64_t>(size)) {
         throw Error(std::string(name) + ": list " + std::to_string(list) + " starts at " + std::to_string(first) +
-                    " and ends at " + std::to_string(last) + "; entries: " + std::to_string(size));
+                    " and ends at " + std::to_string(last) + "; number of entries: " + std::to_string(size));
     }
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
 }
@@ -52,7 +52,7 @@ void bridge_select(const Forward& x, const Pools& given, std::span<const float> 
     const auto offsets = checked_offsets(given.offsets, given.values.size(), "pool_offsets");
     const Pools pools{offsets, given.values};
     if (static_cast<std::int64_t>(cells.offsets.size()) != x.documents() + 1) {
-        throw Error("cells.value_offsets: must hold one more number than X has documents");
+        throw Error("cells.value_offsets: must hold one more number than there are documents in X");
     }
     const std::size_t n = pools.values.size();
     if (semantic.size() != n || is_table.size() != n || boosted.size() != n) {

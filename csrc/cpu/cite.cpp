@@ -196,7 +196,7 @@ class Writer {
     void content(std::int64_t first, std::int64_t last) {
         if (first < 0 || last < first || last > static_cast<std::int64_t>(segments_.content.size())) {
             throw Error("content: a segment starts at byte " + std::to_string(first) + " and ends at " +
-                        std::to_string(last) + "; bytes: " + std::to_string(segments_.content.size()));
+                        std::to_string(last) + "; number of bytes: " + std::to_string(segments_.content.size()));
         }
         const auto bytes =
             segments_.content.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
@@ -217,7 +217,7 @@ void check_columns(const Segments& s) {
     check_sizes({s.source.size(), s.start.size(), s.end.size(), s.byte_start.size(), s.byte_end.size()},
                 s.level.size());
     if (s.hashes.size() + 1 != s.uris.offsets.size()) {
-        throw Error("uri_offsets: must hold one more number than hashes");
+        throw Error("uri_offsets: must hold one more number than there are hashes");
     }
     if (s.ordinal.size() != s.triplets.size() || s.relation_start.size() != s.triplets.size() ||
         s.tail_start.size() != s.triplets.size()) {
@@ -267,7 +267,7 @@ Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::spa
         const auto m = static_cast<std::size_t>(member_of[v]);
         if (m >= members.size()) {
             throw Error("member_of: there is no member " + std::to_string(member_of[v]) +
-                        "; members: " + std::to_string(members.size()));
+                        "; number of members: " + std::to_string(members.size()));
         }
         return members[m];
     };
@@ -281,7 +281,7 @@ Texts list_segments(const Segments& segments, const Ragged<std::int64_t>& listed
                     std::span<const std::string> names, std::span<const float> scores) {
     check_id_columns(segments);
     if (segments.hashes.size() + 1 != segments.uris.offsets.size()) {
-        throw Error("uri_offsets: must hold one more number than hashes");
+        throw Error("uri_offsets: must hold one more number than there are hashes");
     }
     const auto offsets = checked_offsets(listed.offsets, listed.values.size(), "offsets");
     const std::size_t n = listed.values.size();

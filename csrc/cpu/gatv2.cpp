@@ -65,7 +65,7 @@ void check_indices(std::span<const Index> indices, std::size_t sources) {
     for (const Index index : indices) {
         if (index < 0 || static_cast<std::uint64_t>(index) >= sources) {
             throw Error("indices: there is no source " + std::to_string(index) +
-                        "; sources: " + std::to_string(sources));
+                        "; number of sources: " + std::to_string(sources));
         }
     }
 }

@@ -28,7 +28,7 @@ std::int64_t ssize(std::size_t n) { return static_cast<std::int64_t>(n); }
 std::size_t checked(std::int64_t segment, std::int64_t size, const char* name) {
     if (segment < 0 || segment >= size) {
         throw Error(std::string(name) + ": there is no segment " + std::to_string(segment) +
-                    "; segments: " + std::to_string(size));
+                    "; number of segments: " + std::to_string(size));
     }
     return static_cast<std::size_t>(segment);
 }

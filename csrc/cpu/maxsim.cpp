@@ -98,14 +98,14 @@ Tokens tokens_of(const Problem& problem, std::int64_t document) {
     const std::size_t tokens = problem.dimensions == 0 ? 0 : size / problem.dimensions;
     if (document < 0 || document >= std::ssize(offsets) - 1) {
         throw Error("pairs: there is no document " + std::to_string(document) +
-                    "; documents: " + std::to_string(std::ssize(offsets) - 1));
+                    "; number of documents: " + std::to_string(std::ssize(offsets) - 1));
     }
     const std::int64_t first = offsets[static_cast<std::size_t>(document)];
     const std::int64_t last = offsets[static_cast<std::size_t>(document) + 1];
     if (first < 0 || last < first || last > static_cast<std::int64_t>(tokens) ||
         last - first > std::numeric_limits<std::int32_t>::max() / 2) {
         throw Error("token_offsets: document " + std::to_string(document) + " starts at " + std::to_string(first) +
-                    " and ends at " + std::to_string(last) + "; tokens: " + std::to_string(tokens));
+                    " and ends at " + std::to_string(last) + "; number of tokens: " + std::to_string(tokens));
     }
     return {static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)};
 }
@@ -226,7 +226,7 @@ void maxsim(std::span<const float> queries, std::span<const std::int64_t> query_
                                                  : score_numbers(problem, packed[q], tokens, space);
             scores[p] = static_cast<float>(score);
             if (!std::isfinite(scores[p])) {
-                throw Error("tokens: a product is infinite or NaN");
+                throw Error("tokens: a score is infinite or NaN");
             }
         });
 }

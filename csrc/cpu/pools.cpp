@@ -132,14 +132,14 @@ Extent extent_of(const Forward& x, std::int32_t i, const char* name) {
     }
     if (i < 0 || i >= x.documents()) {
         throw Error(std::string(name) + ": there is no row " + std::to_string(i) +
-                    "; rows: " + std::to_string(x.documents()));
+                    "; number of rows: " + std::to_string(x.documents()));
     }
     const std::int64_t begin = x.offset(i);
     const std::int64_t end = x.offset(i + 1);
     if (begin < 0 || end < begin || end > static_cast<std::int64_t>(entries)) {
         throw Error(std::string(name) + ".indptr: row " + std::to_string(i) + " starts at " +
                     std::to_string(begin) + " and ends at " + std::to_string(end) +
-                    "; entries: " + std::to_string(entries));
+                    "; number of entries: " + std::to_string(entries));
     }
     return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
 }

@@ -149,7 +149,7 @@ class Engine:
                 journal, `answer` numbers questions without an id from 1. None: these methods write nothing.
             follow: After the index has changed, use its new commit for calls that start later; calls in progress
                 finish with the old commit. False: stay at the commit of `index`.
-            views: The maximum number of filters whose documents are kept in temporary files. To make room for
+            views: For how many filters to keep the selected documents in temporary files. To make room for
                 another filter, the engine deletes the files of a filter that was used only once or, failing that,
                 of the least recently used one. Set this higher than the number of filters in constant use.
 

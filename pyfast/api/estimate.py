@@ -156,7 +156,7 @@ def estimate(
             options=RunOptions(sample=min(sample, asked.count)),
         )
         used = [Used(**asdict(record.usage)) for record in tried.records]
-        basis = f"{len(used)} questions with the LLM instant"
+        basis = f"{len(used)} questions with the LLM `instant`"
         roles = {role: tokens for role, tokens in tried.status.tokens_by_role.items() if sum(tokens)}
     else:
         folder = _folder(based_on, system)

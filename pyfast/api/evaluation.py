@@ -196,7 +196,7 @@ def _warn_of_unfinished(run: Run | str | Path, finished: int) -> None:
             else ""
         )
         LOG.warning(
-            "%s: %d of its %d questions have no row, because no answer is written yet%s", folder, left, count, why
+            "%s: %d of its %d questions have no row, because they have no answer yet%s", folder, left, count, why
         )
 
 

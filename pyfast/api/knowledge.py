@@ -209,7 +209,7 @@ def export_knowledge(index: Index | str | Path, out: str | Path) -> Path:
 
     Raises:
         IndexFormatError: The index contains no graph, or the graph is damaged.
-        InputError: `out` has another suffix, or cannot be written.
+        InputError: `out` has an unsupported suffix, or cannot be written.
 
     Example:
         >>> from pyfast.api.knowledge import export_knowledge

@@ -42,7 +42,7 @@ def answer_by_workers(
     if watch.on_step is not None:
         raise InputError("on_step: cannot be used with ray, because the steps happen in other processes")
     if given.run is None:
-        raise InputError("ray needs the folder of a run, on a file system that all machines share")
+        raise InputError("run: with ray, give a folder on a file system that all machines share")
     opens = partial(_joined, _index_of(given.index), _handed(given))
     job, _ = job_of(questions, given, by_workers=True)
     if job.settings.get("shared_updates"):
@@ -94,7 +94,9 @@ def _check_named(given: GivenLLM) -> None:
                 f"llm {role}: with ray, name the model, as in vllm:MODEL, so that workers can open it"
             )
         if llm.startswith("batch:"):
-            raise InputError("batch: cannot be used with ray, because a single process must collect a run's calls")
+            raise InputError(
+                "llm: `batch:` cannot be used with ray, because one process must collect a run's calls"
+            )
 
 
 def _handed(given: AnswerArguments) -> AnswerArguments:

@@ -73,13 +73,14 @@ def export_spans() -> bool:
 
 
 def _otlp() -> SpanExporter:
-    asked = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-    if (protocol := asked or "http/protobuf") not in _PROTOCOLS:
-        raise InputError(f"OTEL_EXPORTER_OTLP_PROTOCOL: expected {' or '.join(_PROTOCOLS)}, got {protocol}")
+    of_traces = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+    variable = of_traces if os.environ.get(of_traces) else "OTEL_EXPORTER_OTLP_PROTOCOL"
+    if (protocol := os.environ.get(variable) or "http/protobuf") not in _PROTOCOLS:
+        raise InputError(f"{variable}: expected {' or '.join(_PROTOCOLS)}, got {protocol}")
     name = f"opentelemetry.exporter.otlp.proto.{_PROTOCOLS[protocol]}.trace_exporter"
     try:
         exporter: SpanExporter = import_module(name).OTLPSpanExporter()
     except ModuleNotFoundError:
         package = f"opentelemetry-exporter-otlp-proto-{_PROTOCOLS[protocol]}"
-        raise InputError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: install {package}") from None
+        raise InputError(f"{variable}={protocol}: install {package}") from None
     return exporter

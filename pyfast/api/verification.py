@@ -188,7 +188,7 @@ def _questions(path: Path, recorded: Mapping[str, Any]) -> str:
     questions = questions_in(path, recorded["count"])
     if questions.digest != recorded["digest"]:
         raise _DamageError(
-            f"these are not the questions that {CONFIGURATION} records; delete this file and repeat the command"
+            f"these are not the questions that {CONFIGURATION} records; delete {path}, and resume the run"
         )
     return counted(questions.count, "question")
 

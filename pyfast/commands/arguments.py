@@ -23,7 +23,7 @@ _OPTIONS_FILE = Annotated[
     typer.Option(
         "--options",
         help="A TOML file with options of this command, named like the fields of pyfast.RunOptions or, in the"
-        " tables sampling, cluster and hardware, like those of pyfast.Sampling, pyfast.Cluster and"
+        " tables [sampling], [cluster] and [hardware], like those of pyfast.Sampling, pyfast.Cluster and"
         " pyfast.Hardware. The command line takes precedence.",
     ),
 ]
@@ -159,7 +159,7 @@ class Output(Options):
     """Replace an existing file."""
 
     def check(self) -> None:
-        """Raise `InputError` if `out` exists and must not be replaced, or has another suffix."""
+        """Raise `InputError` if `out` exists and must not be replaced, or has an unsupported suffix."""
         from pyfast.evaluation.tables import check_new
 
         if self.out is not None:

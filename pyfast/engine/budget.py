@@ -136,7 +136,9 @@ def profile_of(window: int, budget: Budget | None = None) -> Profile:
 def tokens_spent(used: int, budget: Budget) -> RunError:
     """Return the error of a run that has used its tokens."""
     limit = counted(budget.run_tokens or 0, "token")
-    error = RunError(f"the run has reached its limit of {limit} ({used} used; questions in progress are finished)")
+    error = RunError(
+        f"the run has reached its limit of {limit} ({used} used; questions in progress have finished)"
+    )
     error.resumed_by = "the same command with a larger run_tokens"
     return error
 

@@ -357,7 +357,7 @@ async def _answered(ask: Ask, context: Context) -> tuple[Record, Answer | None]:
         limit = context.seconds
         reason = "TimeoutError" if limit is None else f"not finished within the question's limit of {limit:g} s"
         kind = kind_of(error)
-    except Exception as error:  # Such a question fails alone, with its reason.
+    except Exception as error:  # Only this question fails, with its reason.
         reason = str(error) if isinstance(error, PyfastError) else f"{type(error).__name__}: {error}"
         kind = kind_of(error)
         if not isinstance(error, PyfastError):

@@ -338,7 +338,7 @@ def hipporag(source: Path) -> Pieces:
     """
     corpus = one_file(source, f"*{_CORPUS}", "a corpus")
     if not corpus.name.endswith(_CORPUS):
-        raise InputError(f"{corpus}: expected the corpus, NAME{_CORPUS}, with its questions in NAME.json")
+        raise InputError(f"{corpus}: expected a file NAME{_CORPUS}, with the questions in NAME.json next to it")
     questions = corpus.with_name(corpus.name.removesuffix(_CORPUS) + ".json")
     documents = Documents()
     by_title: dict[str, dict[str, str]] = defaultdict(dict)

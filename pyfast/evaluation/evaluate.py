@@ -186,7 +186,7 @@ def evaluate(
         order = (
             "pyfast writes answers in the order of the questions, so an unfinished question holds back later ones"
         )
-        raise InputError(f"{where}: no answer is written yet ({order})")
+        raise InputError(f"{where}: no answer has been written yet ({order})")
     if not conversations:
         fault = f"none of its ids is among the answers of {where}" if not_run else "there are no questions"
         if without:

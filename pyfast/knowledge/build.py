@@ -118,7 +118,7 @@ def build_knowledge(
     if failure is not None:
         reason, times = failure
         raise CallError(
-            f"every chunk of the extraction failed; most often ({times}), the reason was: {reason}; to try the"
+            f"every chunk of the extraction failed; the most frequent reason ({times} times): {reason}; to try the"
             f" chunks again, run {again} --retry-failed`"
         )
     if waiting := by_llm.extraction_results(folder).waiting:

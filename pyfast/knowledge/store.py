@@ -595,7 +595,7 @@ def export_graph(store: Knowledge, path: Path) -> None:
         path: The file. Its suffix chooses the format: `.graphml` or `.nt` (N-Triples).
 
     Raises:
-        InputError: The file has another suffix.
+        InputError: The file has an unsupported suffix.
         MissingPackageError: A package for the format is not installed.
     """
     if path.suffix == ".graphml":

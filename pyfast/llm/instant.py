@@ -85,11 +85,11 @@ def _compiled(schema: Schema) -> Writer:
     try:
         return _compile(schema, schema.get("$defs", {}), ())
     except _Endless as error:
-        raise InputError(f"the JSON schema {error} requires itself, so its values would be infinite") from None
+        raise InputError(f"the JSON schema {error} requires itself, so its values would never end") from None
 
 
 class _Endless(Exception):
-    """Raised if a definition in a schema requires itself, so that its values would be infinite."""
+    """Raised if a definition in a schema requires itself, so that its values would never end."""
 
 
 # Keywords to refuse, because if they were ignored, a wrong answer could look right.
@@ -100,7 +100,7 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
     """Make the function that writes values for one node of a schema. `defs` are the schema's definitions, and
     `inside` are the names of those around the node: a reference to one of them is recursive."""
     if not isinstance(node, dict):
-        raise InputError(f"the LLM instant does not support the JSON schema {node!r}")
+        raise InputError(f"the LLM `instant` does not support the JSON schema {node!r}")
     if "const" in node:
         return _choice([node["const"]])
     if node.get("examples") or "enum" in node:
@@ -130,7 +130,7 @@ def _compile(node: Any, defs: Schema, inside: tuple[str, ...]) -> Writer:
 
 
 def _unsupported(keyword: str) -> InputError:
-    return InputError(f"the LLM instant does not support {keyword!r} in a schema; add `examples` to the field")
+    return InputError(f"the LLM `instant` does not support {keyword!r} in a schema; add `examples` to the field")
 
 
 def _choice(values: list[Any]) -> Writer:

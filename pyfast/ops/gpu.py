@@ -81,7 +81,7 @@ def evidence_graph(
     if not isinstance(weight, str) or idf != "corpus":
         raise ArrayError("on a GPU, weight must be 'sum', 'dot' or 'min', and idf must be 'corpus'")
     if (max_pool is None) != (max_terms is None) or min(max_pool or 0, max_terms or 0) < 0:
-        raise ArrayError("max_pool, max_terms: expected two numbers of at least 0, or neither")
+        raise ArrayError("max_pool, max_terms: give both (at least 0) or neither")
     gpu = Gpu(doc_ids, pool_offsets)
     with gpu.current():
         mask = None if mask_terms is None else _lists(gpu, "mask_terms", mask_terms, "int32")

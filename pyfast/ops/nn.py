@@ -191,7 +191,9 @@ def _by_destination(edge_index: Any, destinations: int) -> tuple[Any, Any, Any]:
     if targets.device.type == "cpu" and len(targets) and not torch.compiler.is_compiling():
         for node in (int(targets[0]), int(targets[-1])):
             if not 0 <= node < destinations:
-                raise ArrayError(f"edge_index: there is no destination {node}; destinations: {destinations}")
+                raise ArrayError(
+                    f"edge_index: there is no destination {node}; number of destinations: {destinations}"
+                )
     nodes = torch.arange(destinations + 1, device=targets.device, dtype=targets.dtype)
     return torch.searchsorted(targets, nodes), edge_index[0][order], order
 

@@ -51,8 +51,8 @@ class Analysis:
 
     tokenizer: Tokenizer = "words"
     """Which pieces of a text are terms. `words`: each word, and each digit or letter that stands alone.
-    `characters`: each word of any length, and each character of a script without blanks between words (Chinese,
-    Japanese, Thai, Lao, Burmese, Khmer) by itself, with its signs
+    `characters`: each word, even a single digit, and each character of a script without blanks between words
+    (Chinese, Japanese, Thai, Lao, Burmese, Khmer) by itself, with its signs
     """
     stemmer: str = "english"
     """The language of the Snowball stemmer, such as `english`. The stemmer reduces a word to its stem. `none`:

@@ -158,7 +158,7 @@ class Batches:
                 LOG.info("waiting at most %g s for the batches' questions in progress", self._grace)
                 await asyncio.wait(self._tasks, timeout=self._grace)
             if unfinished := [id for id, batch in self._known.items() if batch.status in _OPEN]:
-                LOG.info("unfinished batches, continued by a server with this --jobs folder: %s", some(unfinished))
+                LOG.info("a server with this --jobs folder will continue these batches: %s", some(unfinished))
         finally:
             for task in self._tasks:
                 task.cancel()

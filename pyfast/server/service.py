@@ -393,7 +393,9 @@ def conversation(messages: Sequence[ChatMessage], limits: Limits) -> tuple[str, 
             asked = []
     question = "\n".join(asked)
     if not question.strip():
-        raise ApiError(400, "the last message must be from the user, with text", "no_question", param="messages")
+        raise ApiError(
+            400, "the last message must come from the user and contain text", "no_question", param="messages"
+        )
     return question, tuple(pair for pair in history if pair[0].strip())
 
 

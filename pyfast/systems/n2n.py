@@ -76,8 +76,8 @@ class Settings(system.Reading, system.Abstaining):
     )
     expand: bool = Field(
         default=True,
-        description="Add to each evidence graph passages from the whole corpus that share terms with its best"
-        " passages, and to the final search a query with the names that the hops found. Off with"
+        description="Extend each evidence graph with passages of the whole corpus that share terms with its best"
+        " passages. The final search also has a query with the names that the hops found. Off with"
         " `ranking=graph_rank`, which would rank the added passages last.",
     )
     alpha: float = Field(
@@ -99,8 +99,8 @@ class Settings(system.Reading, system.Abstaining):
         default=0.2,
         ge=0,
         allow_inf_nan=False,
-        description="With several hops: what is added to the score (0 to 1) of the best table row and, unless it"
-        " contains a cell of this row, of the best text passage. The paper gives no value.",
+        description="With several hops: a bonus for the best table row, and for the best text passage unless it"
+        " contains a cell of this row. Scores are between 0 and 1. The paper gives no value.",
         json_schema_extra={"paper": "algorithm 1"},
     )
     hop_k: system.PassageCount = Field(

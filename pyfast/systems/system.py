@@ -67,7 +67,7 @@ class Abstaining(Settings):
     abstain: bool = Field(
         default=True,
         description="Allow the LLM to abstain (to give no answer) if it finds none. Off: the prompt asks for the"
-        " most likely answer, so the LLM abstains only if it ignores this. Use `off` for benchmarks, in which an"
+        " most likely answer, so the LLM abstains only if it ignores this. Use `off` for benchmarks in which an"
         " abstention counts as wrong.",
     )
 
@@ -110,9 +110,9 @@ class Sparing(Settings):
     effort: Effort = Field(
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
-        " allow. `auto`: pyfast leaves out passages in which it expects little evidence for their length. A"
-        " number N above 0: like `auto`, but what is left out may contain only 1/N of the evidence that `auto`"
-        " may leave out. With a larger N, the LLM reads more.",
+        " allow. `auto`: pyfast leaves out passages that probably contain little evidence, long ones first. A"
+        " number N above 0: like `auto`, but it leaves out at most 1/N as much expected evidence, so with a"
+        " larger N, the LLM reads more.",
     )
 
 

@@ -173,10 +173,9 @@ class RunOptions(Options):
 
     The run's folder then contains a copy of the questions with pyfast's column names"""
     outage: Annotated[float, Option(min=0.0)] = 30.0
-    """How many minutes to wait for an LLM that is down. 0: stop at once.
+    """How many minutes to wait for an LLM that is down. Then the run stops and can be resumed. 0: stop at once.
 
-    In an outage, the LLM is unreachable or overloaded, or has internal errors. After this time, the run stops, and
-    you can resume it"""
+    An LLM is down if it is unreachable or overloaded, or has internal errors"""
     strict: bool = False
     """Let a question fail if the LLM returns no usable reply, instead of falling back to a simpler step.
 
@@ -395,7 +394,7 @@ class ServerOptions(Options):
     ] = ()
     """A setting that requests may change, as SYSTEM.NAME; repeatable."""
     views: Annotated[int, Option(min=1)] = 32
-    """The maximum number of filters (from requests and keys) whose documents are kept in temporary files."""
+    """For how many filters (from requests and keys) to keep the selected documents in temporary files."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
     """How many seconds a stopping server waits for requests in progress."""
     access_log: bool = False

@@ -195,7 +195,11 @@ def test_the_server_goes_on_with_the_client_s_trace(small: pyfast.Index, tmp_pat
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "expected otlp, console or none"),
         (
             {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
-            "expected http/protobuf or grpc",
+            "OTEL_EXPORTER_OTLP_PROTOCOL: expected http/protobuf or grpc",
+        ),
+        (
+            {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/protobuf or grpc",
         ),
     ],
 )

@@ -297,10 +297,10 @@ def test_one_process_does_not_resume_what_workers_have_begun(whole: Path) -> Non
     ("given", "fault"),
     [
         ({"llm": pyfast.open_llm("instant")}, "llm default: with ray, name the model"),
-        ({"llm": "batch:m@http://127.0.0.1:1"}, "batch: cannot be used with ray"),
+        ({"llm": "batch:m@http://127.0.0.1:1"}, "llm: `batch:` cannot be used with ray"),
         ({"system": pyfast.systems.load_system("direct")}, "system: with ray, pass a name"),
         ({"on_step": print}, "on_step: cannot be used with ray"),
-        ({"run": None}, "ray needs the folder of a run"),
+        ({"run": None}, "run: with ray, give a folder"),
         ({"workers": 0}, "workers: expected a number of at least 1"),
         ({"worker_resources": {"GPU": -1}}, "worker_resources GPU: expected"),
     ],

@@ -142,7 +142,7 @@ def test_the_command_names_what_resumes_a_run_without_tokens(tmp_path: Path) -> 
     given = ("answer", asked, "--system", "direct", "--llm", "instant", "--run", tmp_path / "run")
     done = processes.pyfast(*given, "--budget", "run_tokens=100", "--concurrency", "2")
     assert done.returncode == 1 and re.search(
-        r"limit of 100 tokens \(\d+ used; questions in progress are finished\);"
+        r"limit of 100 tokens \(\d+ used; questions in progress have finished\);"
         r" the same command with a larger run_tokens resumes \S+run$",
         done.stderr.strip(),
     )

@@ -379,7 +379,7 @@ def test_hipporags_corpora(of: str, tmp_path: Path) -> None:
     write(source, passages[2:])
     with pytest.raises(InputError, match="the gold evidence 'Titan' is not a passage"):
         pyfast.convert("hipporag", source, tmp_path / "other")
-    with pytest.raises(InputError, match="expected the corpus, NAME"):
+    with pytest.raises(InputError, match="expected a file NAME"):
         pyfast.convert("hipporag", source.with_name(f"{of}.json"), tmp_path / "other")
 
 

@@ -147,7 +147,7 @@ GOOD: dict[str, Any] = {
         ("tokens", np.ones((5, 4), np.float32), "tokens: expected int8"),
         ("tokens", np.full((5, 4), 128), "tokens: contains a number"),
         ("tokens", np.ones((4, 4), np.int8), "scales: must hold one number"),
-        ("token_offsets", [0, 2, 6], "token_offsets: document 1 starts at 2 and ends at 6; tokens: 5"),
+        ("token_offsets", [0, 2, 6], "token_offsets: document 1 starts at 2 and ends at 6; number of tokens: 5"),
         ("token_offsets", [0, 4, 3], "token_offsets"),
         ("token_offsets", [-1, 4, 5], "token_offsets"),
         ("token_offsets", [], "token_offsets"),
@@ -171,7 +171,7 @@ def test_malformed(name: str, value: Any, message: str) -> None:
 def test_numbers_that_are_not_finite() -> None:
     tokens = np.ones((5, 4), np.float32)
     tokens[1, 2] = np.inf
-    with pytest.raises(ArrayError, match="tokens: a product is infinite"):
+    with pytest.raises(ArrayError, match="tokens: a score is infinite"):
         ops.maxsim(**{**GOOD, "tokens": tokens, "scales": None})
     assert ops.maxsim(**{**GOOD, "tokens": tokens, "scales": None, "pairs": [[1, 1]]}).tolist() == [8.0]
 

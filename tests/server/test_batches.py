@@ -376,7 +376,7 @@ def test_a_batch_goes_on_when_the_server_starts_again(number: signal.Signals, tm
             session.until(lambda: ask.batches.retrieve(batch.id).request_counts.completed >= 80)  # type: ignore[union-attr]
             session.send(number)
             session.ended()
-            stops = rf"batches' questions in progress\n.*unfinished batches, .*: {batch.id}\n"
+            stops = rf"batches' questions in progress\n.*will continue these batches: {batch.id}\n"
             assert bool(re.search(stops, session.told)) == (number == signal.SIGTERM)
         before = json.load(urllib.request.urlopen(f"{llm}/counts"))["requests"]
         assert before < COUNT

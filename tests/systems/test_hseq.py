@@ -156,7 +156,7 @@ def test_guidance_that_is_too_short_is_to_go_on_once(small: Index) -> None:
     llm = hseq(guide=lambda request: replies.pop(0))
     (record,) = run(small, llm, [QUESTION], "hseq", attempts=2)
     assert record.trace["guidance"]["source"] == "head" and llm.kinds[:2] == ["guide", "guide"]
-    assert "too short for a plan: go on, to 20 characters" in llm.users("guide")[1]
+    assert "too short for a plan: write at least 20 characters" in llm.users("guide")[1]
 
 
 def test_guidance_may_say_a_long_question_again(small: Index) -> None:

@@ -137,7 +137,7 @@ def test_the_command_line(examples: Path, tiny: Path, tmp_path: Path, capsys: py
     assert (tmp_path / "merged" / "config.json").is_file()
     for wrong, fault in [
         (("train", "merge", tiny, out / ADAPTER, tmp_path / "merged"), "exists; choose another folder"),
-        ((*learn, "--model", tiny, "--set", "k=9"), "k must be at most window"),
+        ((*learn, "--model", tiny, "--set", "k=9"), "k must not be greater than window"),
         ((*learn, "--model", tiny, "--weights", "a"), "expected numbers"),
         ((*learn, "--model", tiny, "--weights", "1,2"), r"one for each source \(1\), got 2"),
         ((*learn, "questions.jsonl", "--model", tiny), "expected NAME=VALUE"),

@@ -133,13 +133,14 @@ template <class T>
 std::span<const T> checked_list(const Ragged<T>& lists, std::int64_t i, const char* name) {
     if (i < 0 || i >= static_cast<std::int64_t>(lists.size())) {
         throw Error(std::string(name) + ": there is no list " + std::to_string(i) +
-                    "; lists: " + std::to_string(lists.size()));
+                    "; number of lists: " + std::to_string(lists.size()));
     }
     const std::int64_t first = lists.offsets[static_cast<std::size_t>(i)];
     const std::int64_t last = lists.offsets[static_cast<std::size_t>(i) + 1];
     if (first < 0 || last < first || last > static_cast<std::int64_t>(lists.values.size())) {
         throw Error(std::string(name) + ": list " + std::to_string(i) + " starts at " + std::to_string(first) +
-                    " and ends at " + std::to_string(last) + "; values: " + std::to_string(lists.values.size()));
+                    " and ends at " + std::to_string(last) +
+                    "; number of values: " + std::to_string(lists.values.size()));
     }
     return lists.values.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
 }

@@ -225,7 +225,7 @@ def bench(
     systems = [system] if isinstance(system, str | System) else list(system)
     names = [one if isinstance(one, str) else one.name for one in systems]
     if not systems or len(set(names)) < len(names) or (load.sweep and len(names) > 1):
-        raise InputError(f"system: expected one system{'' if load.sweep else ', or several different ones'}")
+        raise InputError(f"system: expected one system{'' if load.sweep else ' or more, each only once'}")
     loaded = [one if isinstance(one, System) else load_system(one) for one in systems]
     for one in loaded:
         one.configure(settings or {})

@@ -365,7 +365,7 @@ class Index:
 
     def _line(self, passage: int) -> bytes:
         if not 0 <= passage < self._starts[-1]:
-            raise IndexError(f"there is no passage {passage}; passages of the index: {self._starts[-1]}")
+            raise IndexError(f"there is no passage {passage}; number of passages: {self._starts[-1]}")
         number = int(np.searchsorted(self._starts, passage, side="right")) - 1
         rows, row = self._rows[number], passage - int(self._starts[number])
         row = row if rows is None else int(rows[row])

@@ -56,7 +56,7 @@ class GuidanceFields(BaseModel):
     @model_validator(mode="after")
     def _is_a_plan(self) -> Self:
         if len(guidance_text(self)) < _SHORTEST:
-            raise ValueError(f"too short for a plan: go on, to {_SHORTEST} characters at least")
+            raise ValueError(f"too short for a plan: write at least {_SHORTEST} characters")
         return self
 
 

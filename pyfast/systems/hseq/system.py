@@ -122,7 +122,7 @@ class Settings(system.Sparing, system.Abstaining):
         default=240,
         ge=40,
         le=4000,
-        description="Maximum number of characters shown per segment. Of a longer segment, pyfast shows the"
+        description="Maximum number of characters shown per segment. For a longer segment, pyfast shows the"
         " beginning and the part that contains the most words of the question. Unless `effort` is `paper`, the"
         " default is 400.",
         json_schema_extra={"paper": "A.3.2"},
@@ -149,11 +149,11 @@ class Settings(system.Sparing, system.Abstaining):
     @model_validator(mode="after")
     def _fits(self) -> Settings:
         if self.k > self.window and self.iterator != "off":
-            raise ValueError("k must be at most window")
+            raise ValueError("k must not be greater than window")
         if self.effort != "paper" and not self.prior:
             raise ValueError(f"effort={self.effort} chooses among found passages, so prior must be above 0")
         if self.min_steps > self.steps:
-            raise ValueError("min_steps must be at most steps")
+            raise ValueError("min_steps must not be greater than steps")
         return self
 
     def unread(self) -> float | None:

@@ -86,22 +86,22 @@ class Settings(system.WithKnowledge):
     seeds: system.PassageCount = Field(
         default=100,
         ge=1,
-        description="Number of passages, the best of a search, that are seeds too.",
+        description="Number of a search's best passages that also become seeds.",
         json_schema_extra={"paper": "all passages"},
     )
     passage_weight: float = Field(
         default=0.05,
         ge=0,
         le=100,
-        description="Weight of the best passage as a seed; others weigh less. A phrase's weight is its cosine to"
-        " the question, or that of its facts.",
+        description="Weight of the best passage as a seed; others weigh less. A phrase's weight is the mean"
+        " cosine of its facts to the question, or with `linking=phrases`, its own.",
         json_schema_extra={"paper": "the weight factor 0.05 of passage nodes"},
     )
     synonyms: float = Field(
         default=0.8,
         ge=0,
         le=1,
-        description="Minimum cosine of the names of a seed and another phrase for an edge between them. 1: no"
+        description="An edge joins a seed and another phrase if the cosine of their names is at least this. 1: no"
         " such edges.",
         json_schema_extra={"paper": "the synonym threshold 0.8"},
     )

@@ -54,8 +54,8 @@ class Settings(system.Abstaining):
         default=8,
         ge=0,
         le=100,
-        description="Maximum number of sentences of reasoning. 0: none, and only one search, with the question"
-        " (OneR).",
+        description="Maximum number of sentences of reasoning. 0: no reasoning, and the question is the only"
+        " query (OneR).",
         json_schema_extra={"paper": "the maximum number of reasoning steps; the one-step retriever"},
     )
     paragraphs: int = Field(

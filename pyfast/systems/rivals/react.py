@@ -102,7 +102,7 @@ class Settings(system.Abstaining):
         default=500,
         ge=16,
         le=100_000,
-        description="Maximum number of tokens that the LLM writes before a search or an answer. Models that"
+        description="Maximum number of tokens per turn: a thought with its query or answer. Models that"
         " reason at length need more.",
     )
 

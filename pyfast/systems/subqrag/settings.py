@@ -62,7 +62,7 @@ class Settings(system.WithKnowledge, system.Sparing):
         default=4,
         ge=0,
         le=100,
-        description="How many of the `k` facts, at most, are reserved for entities that the sub-question names."
+        description="Maximum number of the `k` facts chosen because the sub-question names one of their entities."
         " The others are the nearest by cosine. 0: all facts are chosen by cosine, as in the paper.",
         json_schema_extra={"paper": "equation 3"},
     )

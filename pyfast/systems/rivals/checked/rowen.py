@@ -58,15 +58,15 @@ class Settings(system.Abstaining):
         default=0.25,
         ge=0,
         le=100,
-        description="Weight of the two models' agreement, relative to that of the two languages.",
+        description="Weight of the agreement between models. The agreement between languages has the weight 1.",
         json_schema_extra={"paper": "the weight α"},
     )
     threshold: float = Field(
         default=0.6,
         ge=0,
         le=100,
-        description="A search corrects the answer if the share of agreeing answers is below this number. With"
-        " `consistency=both`, the share is that between languages plus `model_weight` times that between models.",
+        description="A search corrects the answer if the share of agreeing answers is below this. With"
+        " `consistency=both`, this is compared with the languages' share plus `model_weight` times the models'.",
         json_schema_extra={"paper": "the threshold of the consistency score"},
     )
     k: system.PassageCount = Field(

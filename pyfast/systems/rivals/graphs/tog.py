@@ -51,8 +51,8 @@ class Settings(system.WithKnowledge):
         default=20,
         ge=1,
         le=1000,
-        description="Maximum number of entities considered per relation. If there are more, they are drawn at"
-        " random.",
+        description="Maximum number of entities considered per relation. If there are more, this many are"
+        " drawn at random.",
         json_schema_extra={"paper": "20 in the authors' code"},
     )
     entities: Literal["chosen", "drawn"] = Field(

@@ -42,13 +42,13 @@ class Settings(system.Abstaining):
         default=10,
         ge=0,
         le=10_000,
-        description="Maximum number of table rows read from a search.",
+        description="Maximum number of table rows per search that the LLM reads.",
     )
     texts: int = Field(
         default=5,
         ge=0,
         le=10_000,
-        description="Maximum number of texts read from a search.",
+        description="Maximum number of texts per search that the LLM reads.",
     )
 
 
