@@ -74,5 +74,5 @@ def test_no_evidence_and_no_such_segment(small: Index) -> None:
     assert cite(small, []) == []
     assert cite(small, [evidence([]), evidence([])]) == [b"[]", b"[]"]
     for segment in (-1, len(small.corpus)):
-        with pytest.raises(ArrayError, match=f"no segment {segment} "):
+        with pytest.raises(ArrayError, match=f"no segment {segment};"):
             cite(small, [evidence([(0, 1.0)]), evidence([(segment, 1.0)])])

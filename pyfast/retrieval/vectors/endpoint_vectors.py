@@ -25,6 +25,7 @@ class _Embeddings(Endpoint):
 
     name = "embed"
     device = "cpu"
+    mixes = False
     known: int | None = None
     """The length of the vectors in the index. None: a request finds it out"""
     _is_coded = True  # until a server refuses base64, which is a quarter of the size of numbers as text
