@@ -427,6 +427,10 @@ def _changed(
                 if not any(it.path is not None and it.path.is_relative_to(one) for it in found):
                     raise InputError(f"{one} contains no files; to delete all its documents, use delete")
             beginnings_of(paths, roots)  # raises before any file is read
+            for one in paths:
+                if one.is_file() and has_records(one):
+                    told = "%s: records with ids that this file no longer has stay in the index; sync its folder"
+                    LOG.warning(told, one)
 
         def within() -> Sequence[str]:
             unknown = {it.path for it in unread or () if it.missing}

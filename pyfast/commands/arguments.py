@@ -23,7 +23,7 @@ _OPTIONS_FILE = Annotated[
     typer.Option(
         "--options",
         help="A TOML file with options of this command, named like the fields of pyfast.RunOptions or, in the"
-        " tables [sampling], [cluster] and [hardware], like those of pyfast.Sampling, pyfast.Cluster and"
+        " tables `sampling`, `cluster` and `hardware`, like those of pyfast.Sampling, pyfast.Cluster and"
         " pyfast.Hardware. The command line takes precedence.",
     ),
 ]

@@ -317,3 +317,20 @@ def test_files_that_are_ignored_are_no_loss(corpus: Path, tmp_path: Path) -> Non
     assert pyfast.add_documents(tmp_path / "I", corpus / "finance", ignore="deep/*").added == 1
     change = pyfast.update_documents(tmp_path / "I", [corpus / "readme.txt", corpus], ignore=["drafts", "*.[ep]*"])
     assert change.unchanged == 3
+
+
+def test_records_that_a_file_named_alone_no_longer_has_are_kept_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    records = [{"id": name, "title": name, "text": f"{name} is a moon."} for name in ("Titan", "Rhea")]
+    file = corpus / "moons.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    pyfast.build_index(file, tmp_path / "IDX")
+    file.write_text(json.dumps(records[0]) + "\n")
+    assert pyfast.sync_documents(tmp_path / "IDX", file).deleted == 0
+    assert "sync its folder" in caplog.text
+    caplog.clear()
+    assert pyfast.sync_documents(tmp_path / "IDX", corpus).uris["deleted"] == ["Rhea"]
+    assert "sync its folder" not in caplog.text
