@@ -108,12 +108,16 @@ class RefusalError(LLMUnavailableError):
 
         Args:
             message: The one-line error message if the server refuses every call.
-            said: The error message if it refuses only this call. Empty: the same.
+            said: The error message if it answers other calls. Empty: the same.
             status: The HTTP status. 0: irrelevant.
         """
         super().__init__(message)
         self.said = said or message
         self.status = status
+
+    def of_this_call(self) -> CallError:
+        """Return the error for the call if the server answers other calls."""
+        return CallError(f"{self.said}; the server answers other calls, so this call is the cause")
 
 
 class ModelNotFoundError(LLMUnavailableError):

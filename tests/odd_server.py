@@ -178,6 +178,7 @@ THOUGHT = 'Perhaps {"answer": "Rhea"}? No.'
 
 REFUSALS = {
     "firewall": for_good(page("403 Forbidden", b"Attention Required! | Cloudflare"), "Attention Required"),
+    "late_firewall": for_good(page("403 Forbidden", b"Blocked"), "Blocked")._replace(waits_s=0.3),
     "moderated": for_good(error("403 Forbidden", "Input was flagged", code=403, metadata=MODERATED), "flagged"),
     "credit": for_good(error("402 Payment Required", "can only afford 900 tokens", code=402), "only afford 900"),
     "no_endpoint": for_good(error("404 Not Found", "No endpoints found that can handle this"), "No endpoints"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from batch_server import batch_server
-from hostile_server import allow
+from hostile_server import allow as allow_calls
 from odd_server import ALWAYS, FAULTS, FIELDS, ODDITIES, REFUSALS, Call, odd, seen
 from processes import Session
 from runs import answers
@@ -75,6 +75,24 @@ def test_an_oddity_costs_no_other_question(name: str, server: str, small: pyfast
     assert calls <= 12 + 3 * ODDITIES[name].more
 
 
+@pytest.mark.parametrize("allow", [10**6, 30, 0])
+def test_refusals_later_than_all_answers_blame_the_prompts(
+    allow: int, small: pyfast.Index, tmp_path: Path
+) -> None:
+    """Not the key, unless the server refuses everything, from its start or from some call on."""
+    with odd("--always", "wrong_country", "--allow", allow) as url:
+        run = partial(ask, f"openai:late_firewall@{url}", small, tmp_path / "run", 40, concurrency=64)
+        if allow < 40:
+            with pytest.raises(LLMUnavailableError, match=r"OPENAI_API_KEY .*Country, region"):
+                run()
+            assert seen(url, "late_firewall").calls <= 40 + 3
+            allow_calls(url, 10**6)
+        done = run()
+        judge(done, seen(url, "late_firewall").met)
+        assert done.status.states == {"answered": 30, "failed": 10}
+        assert seen(url, "late_firewall").answers == 30
+
+
 def test_oddities_of_two_servers(server: str, second: str, small: pyfast.Index) -> None:
     """Two servers that do the same odd things to the same questions."""
     model = ",".join((*REFUSALS, *FAULTS, *FIELDS))
@@ -114,7 +132,7 @@ def test_what_every_call_gets_ends_the_run_at_once(name: str, small: pyfast.Inde
             ask(f"openai:clean@{url}", small, tmp_path / "run", 60)
         before = seen(url, "clean")
         assert before.answers == 20 and before.calls <= 20 + 8 + 3
-        allow(url, 10**6)
+        allow_calls(url, 10**6)
         run = ask(f"openai:clean@{url}", small, tmp_path / "run", 60)
         assert seen(url, "clean").answers == 60
     judge(run, {})
@@ -135,7 +153,7 @@ def test_no_reply_is_paid_twice(ending: str, small: pyfast.Index, tmp_path: Path
         with pytest.raises(RunError):
             ask(f"openai:{model}@{url}", small, tmp_path / "run", 16, concurrency=16, **limits)
         before = seen(url, model)
-        allow(url, 10**6)
+        allow_calls(url, 10**6)
         run = ask(f"openai:{model}@{url}", small, tmp_path / "run", 16)
         after = seen(url, model)
     judge(run, after.met)

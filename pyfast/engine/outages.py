@@ -318,8 +318,8 @@ class Outages:
                     raise
                 if await self._met(OutageError(str(error)), began) == "outage":
                     continue
-                self._check_gone(error, clock)
-                raise CallError(error.said) from None
+                self._check_gone(error.said, clock, began)
+                raise error.of_this_call() from None
             except LLMUnavailableError as error:
                 self._latest = OutageError(str(error))
                 self._note(error)
@@ -344,7 +344,7 @@ class Outages:
                 if is_trial:
                     what = f"{allowed} times while it worked on this call, the last time on this call alone"
                     reason = f"{fault}; the LLM went down {what}"
-                self._raise(OutageError(reason), _FELLED, False, clock)
+                self._raise(OutageError(reason), _FELLED, False, clock, began)
             late += met == "late"
             faults += met == "others" or late > _LATE
             if faults >= allowed:
@@ -352,7 +352,7 @@ class Outages:
                     # Other calls got replies shortly before, so one of them may have taken the LLM down each time.
                     async with self._alone():
                         return await self._complete(request, seconds, clock, is_trial=True)
-                self._raise(fault, allowed, is_last, clock)
+                self._raise(fault, allowed, is_last, clock, began)
             tries += 1
             await asyncio.sleep(random.random() * min(_FIRST_PAUSE_S * 2 ** min(tries, 9), _LONGEST_PAUSE_S))
 
@@ -392,17 +392,21 @@ class Outages:
             # The LLM cancelled the call itself. Passed on, the error would end the caller silently.
             raise CallError("the LLM cancelled the call") from None
 
-    def _raise(self, fault: OutageError, allowed: int, is_last: bool, clock: Clock | None) -> NoReturn:
+    def _raise(
+        self, fault: OutageError, allowed: int, is_last: bool, clock: Clock | None, began: float
+    ) -> NoReturn:
         if allowed == 1:
             raise TimeoutError if is_last else CallError(str(fault))
-        self._check_gone(fault, clock)
+        self._check_gone(str(fault), clock, began)
         raise TransportError(str(fault))
 
-    def _check_gone(self, fault: LLMUnavailableError, clock: Clock | None) -> None:
-        """Note a failed call of a question. Raise `LLMUnavailableError` if the LLM answers only probes."""
-        self._failed.add(clock or object())
-        most = max(_FAILED_IN_A_ROW, self.answers // 5) + self.lost
-        if len(self._failed) > most and not self._in_work:
+    def _check_gone(self, fault: str, clock: Clock | None, began: float) -> None:
+        """Note a question's failed call, sent at `began`, unless the LLM has answered another call since then.
+        Raise `LLMUnavailableError` if the LLM answers only probes."""
+        if self._answered <= began:
+            self._failed.add(clock or object())
+        most = max(_FAILED_IN_A_ROW, self.answers // 5) + self.lost + self._in_work  # Running calls may succeed.
+        if len(self._failed) > most:
             raise self._gone(fault, "the LLM answers only short test calls")
 
     async def _met(self, fault: OutageError, began: float) -> _Met:
@@ -548,7 +552,7 @@ class Outages:
         except Exception as error:
             raise RunError(f"the callback for outages failed: {type(error).__name__}: {error}") from error
 
-    def _gone(self, fault: LLMUnavailableError, because: str) -> LLMUnavailableError:
+    def _gone(self, fault: object, because: str) -> LLMUnavailableError:
         which = "" if self.name == THE_LLM else f"{self.name}: "
         return LLMUnavailableError(f"{which}{fault}; {because}")
 

@@ -169,7 +169,7 @@ class Endpoint(ABC):
             # If the server answers a small request, it answers others.
             with contextlib.suppress(Refused, CallError, LLMUnavailableError):
                 await self.ask(PROBE, PROBE[0], calls)
-                failure = CallError(failure.said)
+                failure = failure.of_this_call()
         raise failure from None
 
     async def ask(self, texts: Sequence[str], query: str, calls: list[ServerCall]) -> list[Any]:

@@ -42,7 +42,6 @@ _REFUSALS = {
     404: "the server does not know this model or this path; check both",
 }
 _OF_KEY = (401, 403)
-_ALONE = "; the server answers other calls, so this call is the cause"
 _NO_SUCH_PAGE = 501
 _TOO_LARGE = (413, 414, 431)
 _PASSING = (408, 409, 424, 425, 429, 498, 499)  # 424: TGI, 498: Groq; both say that the call may be repeated
@@ -423,7 +422,7 @@ class OpenAI:
             return LLMUnavailableError(f"{self._base_url} answered 429: {_REFUSALS[402]} ({self._model}): {said}")
         if status < 400:
             message = f"{self._base_url} answered {status} with no completion"
-            return RefusalError(f"{message}; check the URL", message + _ALONE)
+            return RefusalError(f"{message}; check the URL", message)
         message = f"{self._base_url} answered {how or status}: {said}"
         if status == 429 and _NEVER_FITS.search(said):  # The limit of a minute is smaller than the request.
             return CallError(message)
@@ -435,16 +434,16 @@ class OpenAI:
                 return http.Unfit(Completion(chat.error_field(answer, "failed_generation"), "stop"))
             # A server that has answered nothing yet may refuse every call, as Gemini does for a wrong key.
             is_first = self._answered == -math.inf
-            error = RefusalError(message, message + _ALONE) if is_first else CallError(message)
+            error = RefusalError(message) if is_first else CallError(message)
             return http.Refused(error, f"{chat.error_field(answer, 'param')} {said}")
         if status in _TOO_LARGE:
             return http.Refused(CallError(message), said)
         if status == 401:  # Such a text often repeats a part of the key.
             message = f"{self._base_url} answered 401: {_REFUSALS[401]} ({self._model})"
-            return RefusalError(message, message + _ALONE, status)
+            return RefusalError(message, status=status)
         hint = _REFUSALS.get(status, "the server does not accept such calls; check the URL")
         refused = f"{self._base_url} answered {status}: {hint} ({self._model}): {said}"
-        return RefusalError(refused, message + _ALONE, status)
+        return RefusalError(refused, message, status)
 
 
 def with_next(fallbacks: Fallbacks, refused: http.Refused, body: dict[str, Any]) -> Fallbacks:

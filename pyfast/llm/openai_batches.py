@@ -214,7 +214,7 @@ class OpenAIBatches(OpenAI):
                 return LLMUnavailableError(str(refusal))
             except CallError:
                 pass  # The server refused only this call, so it works.
-        return CallError(refusal.said)
+        return refusal.of_this_call()
 
     def _completion_in(self, line: Line | None) -> Completion:
         """Return the completion in a result of a batch. `line` is None if the batch has no result for the call.

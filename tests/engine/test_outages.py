@@ -149,6 +149,20 @@ def test_a_server_that_answers_only_small_calls_stops_the_run(kind: str) -> None
         answered(Poisoned(FAULTS[kind], "question"), 40, ask=direct)
 
 
+def test_a_server_that_refuses_all_but_small_calls_stops_the_run_while_others_are_in_flight() -> None:
+    class Refusing(Poisoned):
+        async def complete(self, request: Request) -> Completion:
+            if request != PROBE:
+                await asyncio.sleep(random.random() * 9)
+            return await super().complete(request)
+
+    written: list[Record] = []
+    llm = Refusing(lambda: RefusalError("check your key", "no long calls"), "question")
+    with pytest.raises(LLMUnavailableError, match=r"^no long calls; the LLM answers only short test calls"):
+        run_fast(answer_all(iter(ask_about(400)), direct, None, llm, written.append, 8), 500.0)
+    assert len(written) <= 8 + 4
+
+
 @pytest.mark.guarantee("G4")
 @pytest.mark.parametrize("fault", [FAULTS["500"], lambda: RefusalError("HTTP 403", status=403)])
 def test_a_question_whose_calls_all_fail_at_once_fails_alone(fault: Callable[[], Exception]) -> None:
