@@ -526,7 +526,7 @@ class Engine:
             try:
                 chosen = index.fitting([str(one) for one in conditions])
             except InputError:  # Its message would also show conditions that a server adds to a client's.
-                raise InputError("filter: no document matches") from None
+                raise InputError("filter: no document matches; check its keys and values") from None
             _ = chosen.whole  # made here rather than in a batch's thread
             return chosen
 
@@ -639,7 +639,12 @@ class Engine:
         view.prepared[key] = opening  # the one used last is the last
         if len(view.prepared) > _SYSTEMS:
             del view.prepared[next(iter(view.prepared))]
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:  # A time limit passes this text on as the cause of its TimeoutError.
+            name = system if isinstance(system, str) else system.name
+            why = f"{name} is not ready; its knowledge graph or models are still being prepared"
+            raise asyncio.CancelledError(why) from None
 
 
 def _tell(name: str, fault: Exception | None) -> None:

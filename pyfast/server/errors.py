@@ -100,7 +100,8 @@ def _converted(error: Exception) -> ApiError:
     if isinstance(error, LLMUnavailableError):
         return llm_unavailable(error.retry_after if isinstance(error, OutageError) else 0.0)
     if isinstance(error, TimeoutError):
-        return ApiError(504, "no answer within the server's time limit", "timeout")
+        why = f": {error.__cause__}; ask again later" if str(error.__cause__ or "") else ""
+        return ApiError(504, f"no answer within the server's time limit{why}", "timeout")
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return ApiError(507, "the server has no space left for this", "no_space")
     return ApiError(500, "the server failed; the reason is in its log", _UNEXPECTED)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from http_server import TITAN, Gate, serving, until
+from word_vectors import WordVectors
 
 import pyfast
 from pyfast.errors import CallError, InputError, LLMUnavailableError, OutageError
+from pyfast.knowledge import Session, open_session
 from pyfast.llm import Completion, Request
 from pyfast.server.http_server import listening
 from pyfast.server.limits import read_keys
@@ -259,6 +262,31 @@ async def test_one_that_takes_too_long_is_given_up() -> None:
             served.url + "/v1/chat/completions", json={"model": "direct", "messages": TITAN, "stream": True}
         ) as response:
             assert b'"code":"timeout"' in await response.read()
+
+
+async def test_a_time_limit_that_ends_while_a_graph_is_built_says_so(
+    small: pyfast.Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pyfast")
+    done = threading.Event()
+
+    def slow(*given: Any) -> Session:
+        done.wait(30)
+        return open_session(*given)
+
+    monkeypatch.setattr("pyfast.knowledge.session.Embedder", WordVectors)
+    monkeypatch.setattr("pyfast.systems.system.open_session", slow)
+    async with serving(small, "instant", limits={"seconds": 1}) as served:
+        status, said, _ = await served.ask("subqrag")
+        assert (status, said["error"]["code"]) == (504, "timeout")
+        told = (
+            "no answer within the server's time limit: subqrag is not ready; its knowledge graph or models are"
+            " still being prepared; ask again later"
+        )
+        assert said["error"]["message"] == told and f"(504 timeout): {told}" in caplog.text
+        done.set()
+        await until(lambda: "the graph of this run" in caplog.text)
+        assert (await served.ask("subqrag"))[0] == 200
 
 
 async def test_an_llm_that_is_gone_is_told() -> None:
