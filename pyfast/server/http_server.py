@@ -22,6 +22,7 @@ from pyfast.utils.log import LOG
 from pyfast.utils.options import SERVER_DEFAULTS, ServerOptions
 
 KEYS_VARIABLE = "PYFAST_API_KEYS"
+_ENDING_S = 2  # seconds after the grace until uvicorn gives up requests that were cancelled
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -130,9 +131,20 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for the requests in progress, and log what happens to their questions."""
         what = "stopping: waiting at most %d s for questions in progress (%d); a second signal ends the wait"
-        LOG.info(what, self.config.timeout_graceful_shutdown, self._queue.admitted)
+        LOG.info(what, grace := self.config.timeout_graceful_shutdown or 0, self._queue.admitted)
+        cut_off = 0
+
+        def end() -> None:
+            nonlocal cut_off
+            cut_off = self._queue.admitted
+            for task in self.server_state.tasks:
+                task.cancel()
+
+        self.config.timeout_graceful_shutdown = grace + _ENDING_S
+        ending = asyncio.get_running_loop().call_later(grace, end)
         await super().shutdown(sockets)
-        LOG.info("no longer serving; questions that were cut off: %d", self._queue.admitted)
+        ending.cancel()
+        LOG.info("no longer serving; questions that were cut off: %d", cut_off or self._queue.admitted)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
