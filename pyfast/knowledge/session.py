@@ -4,13 +4,12 @@ only in the traces of its answers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
@@ -30,6 +29,7 @@ from pyfast.retrieval.index.index import KNOWLEDGE
 from pyfast.retrieval.vectors.embeddings import Embedder
 from pyfast.utils.files import make_folder, only_writer
 from pyfast.utils.log import LOG
+from pyfast.utils.processes import scratch_folder
 from pyfast.utils.text_forms import counted
 
 
@@ -53,9 +53,9 @@ class Session:
     store: Knowledge
     shared: dict[str, Any] = field(default_factory=dict)
     """What a system shares between all questions, by name"""
-    scratch: TemporaryDirectory[str] | None = None
-    """The folder of a store that was made only for this run, and is deleted when the session ends. None: the
-    store belongs to an index or to a run's folder"""
+    scratch: ExitStack | None = None
+    """What holds the folder of a store that was made only for this run, and deletes it when the session ends.
+    None: the store belongs to an index or to a run's folder"""
 
     def within(self, index: Index) -> Session:
         """Return a session whose questions may use only the triples of the documents in `index`.
@@ -156,8 +156,8 @@ def open_session(index: Index, model: str, run: Path | None = None) -> Session:
     LOG.warning(
         "the index has no knowledge graph, so rules build one for this run only; %s builds a permanent one", build
     )
-    scratch, began = TemporaryDirectory(prefix="pyfast-knowledge-"), monotonic()
-    folder = Path(scratch.name) / KNOWLEDGE
+    scratch, began = ExitStack(), monotonic()
+    folder = scratch.enter_context(scratch_folder()) / KNOWLEDGE
     if run is not None:
         make_folder(run)
     with nullcontext() if run is None else only_writer(run, lambda: None):  # `pyfast status` looks at this lock.

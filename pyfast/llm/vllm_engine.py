@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import re
 import signal
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,7 @@ import orjson
 from pyfast.errors import InputError, LLMUnavailableError, ModelNotFoundError, first_fault
 from pyfast.llm.chat import one_line
 from pyfast.llm.local import LOG_VARIABLE
-from pyfast.utils.processes import available_cores
+from pyfast.utils.processes import available_cores, scratch_folder
 
 # the environment variable that tells an engine's processes the id of the process that started the engine
 STARTER = "PYFAST_VLLM_STARTER"
@@ -55,16 +54,13 @@ def start_engine(engines: list[Any], setup: Setup) -> None:
     """
     # The engine is not returned through the thread's future, which would keep it alive until the interpreter
     # exits.
-    with (
-        tempfile.TemporaryDirectory(prefix="pyfast-vllm-") as scratch,
-        _surroundings(Path(scratch), setup.batch_invariant),
-    ):
+    with scratch_folder() as scratch, _surroundings(scratch, setup.batch_invariant):
         try:
             engines.append(_engine(setup))
         except (LLMUnavailableError, InputError):
             raise
         except Exception as error:
-            reason = _first_error(Path(scratch)) or _reason(error)
+            reason = _first_error(scratch) or _reason(error)
             raise LLMUnavailableError(
                 f"vLLM cannot start {setup.model}: {reason}; set {LOG_VARIABLE}=1 to see its log"
             ) from None

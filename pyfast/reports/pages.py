@@ -16,7 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 from shutil import rmtree
 from string import Template
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -32,7 +31,7 @@ from pyfast.reports.details import question_of
 from pyfast.reports.run_reader import Scoring
 from pyfast.utils.files import built_aside, write_atomically
 from pyfast.utils.log import LOG
-from pyfast.utils.processes import available_cores
+from pyfast.utils.processes import available_cores, scratch_folder
 from pyfast.utils.version import __version__
 
 MANIFEST = "manifest.json"
@@ -265,8 +264,8 @@ def view(
     """
     folders = folders_of(runs)
     stop = stop or threading.Event()
-    with TemporaryDirectory(prefix="pyfast-view-") as made:
-        pages = _Pages(folders, Path(made), Scoring(gold, metrics, listed(prices)), None, live=True)
+    with scratch_folder() as made:
+        pages = _Pages(folders, made, Scoring(gold, metrics, listed(prices)), None, live=True)
         server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, pages=pages))
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever, name="pyfast-view", daemon=True)

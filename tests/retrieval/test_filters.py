@@ -261,14 +261,35 @@ def test_all_documents_on_demand(small: Index, tmp_path: Path) -> None:
 _DYING = """
 import os, signal, sys
 import pyfast
-import pyfast.retrieval.index.parts as parts
 index = pyfast.Index(sys.argv[1])
-parts.open_part = lambda *given: os.kill(os.getpid(), signal.SIGKILL)  # the texts of the filter are written
-index.fitting("source=a.md").whole
+dies = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
 """
+_DEATHS = {
+    "texts of a filter": """
+import pyfast.retrieval.index.parts as parts
+parts.open_part = dies
+index.fitting("source=a.md").whole
+""",
+    "the graph of a run": """
+import pyfast.knowledge.session as session
+session.Embedder, session.extract_by_rules = print, dies
+session.open_session(index, "words")
+""",
+    "pages that are viewed": """
+pyfast.answer(["Titan?"], index=index, llm="instant", system="rag", run=sys.argv[1] + "-RUN")
+pyfast.view(sys.argv[1] + "-RUN", on_start=dies)
+""",
+    "a check": """
+from pyfast.api.conformance.checks import check_system
+check_system("rag", on_result=dies)
+""",
+}
 
 
-def test_a_killed_process_leaves_no_texts_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", _DEATHS)
+def test_a_killed_process_leaves_no_texts_for_long(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next process that writes temporary files removes them, and leaves those of a running process."""
     documents = [TextDocument(name, "", "Titan is a moon.") for name in ("a.md", "b.md")]
     index = build_index(documents, tmp_path / "IDX")
@@ -277,8 +298,9 @@ def test_a_killed_process_leaves_no_texts_for_long(tmp_path: Path, monkeypatch: 
     scratch.mkdir()
     with scratch_folder() as own:
         (own / "text").write_text("mine")
-        killed = subprocess.run([sys.executable, "-c", _DYING, str(tmp_path / "IDX")])
+        killed = subprocess.run([sys.executable, "-c", _DYING + _DEATHS[left], str(tmp_path / "IDX")])
         assert killed.returncode == -signal.SIGKILL
-        assert len(list(scratch.iterdir())) == 2 and list(scratch.glob("*/part/**/text.bin"))
+        others = [folder for folder in scratch.iterdir() if folder != own]
+        assert others and all(any(folder.iterdir()) for folder in others)
         assert index.fitting("source=a.md").whole and list(scratch.iterdir()) == [own]
     assert not list(scratch.iterdir())

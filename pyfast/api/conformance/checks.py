@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import shorten
 from typing import Any
 
@@ -31,7 +30,7 @@ from pyfast.retrieval import Index
 from pyfast.systems.registry import load_system, names
 from pyfast.systems.system import System
 from pyfast.utils.log import LOG
-from pyfast.utils.processes import end_with_parent, process_of
+from pyfast.utils.processes import end_with_parent, process_of, scratch_folder
 
 KILLS = 5
 _PATIENCE_S = 600.0
@@ -133,8 +132,7 @@ def check_system(
     name = system if isinstance(system, str) else name_of(system)
     chosen.configure(settings or {})
     results: list[CheckResult] = []
-    with TemporaryDirectory(prefix="pyfast-check-") as folder:
-        place = Path(folder)
+    with scratch_folder() as place:
         opened = None
         if chosen.needs_index:
             opened = Index(build_corpus(place) if index is None else index)
