@@ -396,6 +396,8 @@ class Engine:
             assert task is not None and job.folder is not None
             self._working.add(task)
             try:
+                if job.index is not None:
+                    job.questions.tell_limited()
                 result = await work_on(job, stop, on_event)
             finally:
                 self._working.discard(task)

@@ -234,6 +234,8 @@ async def _carry_out(job: Job, models: OpenedModels, watch: Watch) -> SessionRes
             await asyncio.sleep(_LOOK_S)
         stopping.set()
 
+    if job.index is not None:
+        job.questions.tell_limited(watch.on_limited)
     watch.on_event(Event("starting", 0, job.questions.count))
     async with models.started():
         looking = asyncio.ensure_future(look())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyfast.engine.outages import Waiting
+from pyfast.engine.questions import log_limited
 from pyfast.engine.record import Record
 
 
@@ -86,6 +87,9 @@ class Watch:
     and once, with `fell_back`, if the system continues without a usable reply. None: no steps are reported"""
     stop: threading.Event | None = None
     """Once you set this event, no new question starts. Questions in progress finish, and you can resume the run"""
+    on_limited: Callable[[int, int], None] = log_limited
+    """A function that pyfast calls if questions search only the documents that they name, with the number of these
+    questions and of all questions. By default, pyfast logs the numbers"""
 
 
 UNWATCHED = Watch()

@@ -29,6 +29,11 @@ ONLY_NAMED = (
 )
 
 
+def log_limited(limited: int, total: int) -> None:
+    """Log how many of all questions search only the documents that they name."""
+    LOG.info(ONLY_NAMED, limited, total)
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One question, or one turn of a conversation.
@@ -160,10 +165,10 @@ class Questions:
     """A function that yields (place, record), with the gold and the asker's own columns, for a file with renamed
     columns or for mappings in memory. None: there are none"""
 
-    def tell_limited(self) -> None:
-        """Log how many questions search only the documents that they name, if any do."""
+    def tell_limited(self, tell: Callable[[int, int], None] = log_limited) -> None:
+        """If any questions search only the documents that they name, tell how many."""
         if self.limited:
-            LOG.info(ONLY_NAMED, self.limited, self.count)
+            tell(self.limited, self.count)
 
 
 def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str] = NO_COLUMNS) -> Questions:

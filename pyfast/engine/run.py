@@ -159,8 +159,6 @@ async def _answer_all(
     stop = stop or asyncio.Event()
     # Questions that fail later are replayed from the journal and counted then.
     failed = 0 if folder is None else folder.journal.counts(done).get("failed", 0)
-    if job.index is not None:
-        job.questions.tell_limited()
     on_event(Event("started", done, total, failed=failed))
     summary = Summary()
     started = perf_counter()

@@ -154,7 +154,9 @@ def test_the_command_tells_which_documents_are_searched(
         assert caplog.messages.count(told) == 1
         pyfast.answer(asked, **given, options=pyfast.RunOptions(documents="all"))
         pyfast.answer(asked[1:], **given)
-    assert caplog.messages.count(told) == 1
+        heard: list[tuple[int, int]] = []
+        pyfast.answer(asked, **given, watch=pyfast.Watch(on_limited=lambda *numbers: heard.append(numbers)))
+    assert caplog.messages.count(told) == 1 and heard == [(1, 2)]
     pyfast.answer(asked, **given, run=tmp_path / "run", options=pyfast.RunOptions(documents="all"))
     cause = r"different values: questions\.documents was all and is now not set; its questions have changed"
     with pytest.raises(InputError, match=cause):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import file_digest
 from pathlib import Path
 from statistics import stdev
@@ -50,7 +48,6 @@ from pyfast.engine.configuration import CONFIGURATION
 from pyfast.engine.distributed.cluster import connected
 from pyfast.engine.events import UNWATCHED
 from pyfast.engine.journal.journal_reader import service_times
-from pyfast.engine.questions import ONLY_NAMED
 from pyfast.engine.status import read_status
 from pyfast.errors import InputError, RunError
 from pyfast.evaluation import Scored
@@ -293,12 +290,12 @@ def experiment(
                     place = folder.joinpath("runs", *names)
                     planned.append(_Planned(one, row, model_name, index, place, read.seeds))
     todo = [partial(_run, work, cell, seed) for cell in planned for seed in read.seeds]
-    with _telling_once():
-        if cluster is None:
-            for do in todo:
-                do(watch=watch)
-        else:
-            _run_on_workers(todo, cluster, watch)
+    watch = replace(watch, on_limited=cache(watch.on_limited))  # Not every run should log the same again.
+    if cluster is None:
+        for do in todo:
+            do(watch=watch)
+    else:
+        _run_on_workers(todo, cluster, watch)
     cells = [_cell(work, cell) for cell in planned]
     known = list(dict.fromkeys(name for cell in cells for name in names_of(cell.scored)))
     if unknown := [name for name in read.columns if name not in known and not is_published(read, name)]:
@@ -313,25 +310,6 @@ def experiment(
     for note in failures(cells):
         LOG.warning("%s", note)
     return Experiment(read, cells)
-
-
-@contextmanager
-def _telling_once() -> Iterator[None]:
-    """Let not every run log again which documents the questions search."""
-    told = set[Any]()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        if record.msg != ONLY_NAMED:
-            return True
-        known = record.args in told
-        told.add(record.args)
-        return not known
-
-    LOG.addFilter(is_new)
-    try:
-        yield
-    finally:
-        LOG.removeFilter(is_new)
 
 
 def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch: Watch) -> None:
@@ -354,7 +332,7 @@ def _run_on_workers(runs: Sequence[Callable[..., Any]], cluster: Cluster, watch:
         threads = ThreadPoolExecutor(pool.size, "pyfast-run")
         one = replace(cluster, workers=1)
         doing = [
-            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), stop=halt))
+            threads.submit(run, cluster=one, watch=Watch(partial(hear, number), None, halt, watch.on_limited))
             for number, run in enumerate(runs)
         ]
         try:

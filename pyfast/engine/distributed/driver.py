@@ -236,7 +236,7 @@ class _Driver:
         if ended := sum(folder.journal.counts().values()):
             LOG.info("%s: %d of %d questions are answered; continuing", self.run, ended, total)
         if job.index is not None:
-            job.questions.tell_limited()
+            job.questions.tell_limited(self.watch.on_limited)
         self.watch.on_event(Event("started", self.done, total))
 
     def _unreachable(self, member: _Member, block: Block) -> None:
