@@ -15,6 +15,7 @@ from pyfast.api.run import (
     Run,
     folder_of,
     gold_of,
+    own_of,
     report_of,
     results_of,
     run_of,
@@ -34,7 +35,7 @@ from pyfast.evaluation.evaluate import groups_of, unanswered_of, with_figures
 from pyfast.evaluation.judge import judged_by
 from pyfast.evaluation.predictions import FORMATS, write_predictions
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
-from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
+from pyfast.evaluation.tables import AnswerChanges, WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
 
@@ -296,7 +297,8 @@ def write_figures(
     Args:
         results: Reports of `pyfast.evaluate` by run name, the result of `pyfast.evaluate_retrieval` or its
             `settings`, the result of `pyfast.compare`, or that of `pyfast.changed_answers` (one row per question,
-            with its state and answer in both runs, and the uris of the evidence found in only one of them).
+            with its own columns, its state and answer in both runs, and the uris of the evidence found in only one
+            of them).
         out: The file to write (.md, .tex, .csv, .jsonl, .parquet or .xlsx).
         overwrite: Whether to replace an existing file `out`.
 
@@ -318,7 +320,7 @@ def write_figures(
     write_table(Path(out), *tables)
 
 
-def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
+def changed_answers(before: Run | str | Path, after: Run | str | Path) -> AnswerChanges:
     """Find the questions whose state, answer or evidence differs between two runs, for example before and after
     the documents have changed. No gold answers are needed.
 
@@ -327,7 +329,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         after: A run, or its folder. Questions that only one of the runs has finished are left out, with a warning.
 
     Returns:
-        The changes, in the order of the questions in `after`.
+        A list of the changes, with the methods `to_arrow` and `to_pandas`. Questions whose state or answer differs
+        come before those with other evidence only. Otherwise, they have the order of `after`.
 
     Raises:
         InputError: A folder contains no run, its files cannot be read, or the runs have no question in common.
@@ -349,9 +352,9 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         LOG.warning(told, what, "it" if len(alone) == 1 else "them", some(sorted(alone)))
     warn_of_other_wordings([before, after])
     changes = (change_of(first[place], record) for place, record in shared)
-    found = [change for change in changes if change.differs]
-    texts = texts_of(run_of(after))
-    return [replace(change, question=texts.get(change.id, "")) for change in found]
+    found = sorted(filter(lambda one: one.differs, changes), key=lambda one: one.differs == ("evidence",))
+    texts, own = texts_of(run_of(after)), own_of(run_of(after)) if found else {}
+    return AnswerChanges(replace(one, question=texts.get(one.id, ""), own=own.get(one.id, {})) for one in found)
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

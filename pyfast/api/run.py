@@ -37,7 +37,7 @@ from pyfast.evaluation.cost import Prices, listed, money_by_id
 from pyfast.evaluation.data_sets import GOLD
 from pyfast.evaluation.evaluate import Answers
 from pyfast.evaluation.evidence import Rows, row_text
-from pyfast.evaluation.gold import Lines, read_gold
+from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
 from pyfast.utils.extras import explained
@@ -322,10 +322,9 @@ def results_of(
     answers = {one.id: one.answers for one in golds}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
     money = None if prices is None or run.path is None else money_by_id(run.path, prices)
-    texts, own, document = texts_of(run), _own_columns(run), _documents_of(run) if sources else None
-    for id, more in own_columns(("", one.own) for one in golds).items():  # such as `level` in HotpotQA
-        own[id] = own.get(id, {}) | more | own.get(id, {})
-    return Results(name, run.records, texts, answers, scored, seconds, money, own, document)
+    document = _documents_of(run) if sources else None
+    own = own_of(run, golds)
+    return Results(name, run.records, texts_of(run), answers, scored, seconds, money, own, document)
 
 
 def texts_of(run: Run) -> dict[str, str]:
@@ -337,13 +336,17 @@ def texts_of(run: Run) -> dict[str, str]:
     return {question.id: question.text for question in questions}
 
 
-def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
-    """Read the user's own columns of the question file. Log a warning if their file can no longer be read."""
+def own_of(run: Run, golds: Iterable[Gold] = ()) -> dict[str, dict[str, Any]]:
+    """Read the user's own columns of the question file, and add those of the gold. Log a warning if the question
+    file can no longer be read."""
+    own = dict[str, dict[str, Any]]()
     try:
-        return own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
+        own = own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
     except InputError as error:
         LOG.warning("%s; the question file's own columns are left out", error)
-        return {}
+    for id, more in own_columns(("", one.own) for one in golds).items():  # such as `level` in HotpotQA
+        own[id] = own.get(id, {}) | more | own.get(id, {})
+    return own
 
 
 def file_of_questions(run: Path) -> Path:

@@ -29,6 +29,7 @@ from pyfast.utils.text_forms import counted, some
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
+    from pyfast.api.run import GoldLike
     from pyfast.evaluation import Figure, Report
     from pyfast.evaluation.compare import AnswerChange, Comparison
     from pyfast.evaluation.cost import Cost
@@ -53,8 +54,8 @@ def evaluate(
 
     Args:
         costs: Also show the mean LLM calls, tokens and seconds per question.
-        per_question: Write the figures, calls and tokens of each question to this file (.jsonl, .csv, .parquet or
-            .xlsx).
+        per_question: Write the figures, calls and tokens of each question, and its own columns, to this file
+            (.jsonl, .csv, .parquet or .xlsx).
         judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run, in
             the folder RUN-judged, can be resumed.
     """
@@ -84,7 +85,7 @@ def evaluate(
         for run, folder in folders.items()
     }
     if per_question is not None:
-        _write_scores(per_question, reports)
+        _write_scores(per_question, reports, scoring.gold)
 
     def as_json() -> list[dict[str, Any]]:
         return [{"run": run, **report.as_json()} for run, report in reports.items()]
@@ -185,18 +186,24 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
             )
 
 
-def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
+def _write_scores(path: Path, reports: Mapping[str, Report], gold: GoldLike | None) -> None:
+    from pyfast.api.run import gold_of, own_of, run_of, texts_of
+    from pyfast.evaluation.gold import read_gold
+    from pyfast.evaluation.results import own_fields, own_values
     from pyfast.evaluation.tables import write_table
 
     nested = path.suffix.lower() == ".jsonl"
-    lines = [
-        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups}
-        | asdict(one.usage)
-        | ({"figures": one.figures} if nested else one.figures)
-        for run, report in reports.items()
-        for one in report.questions
-    ]
-    write_table(path, lines)
+    lines = list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]()
+    for run, report in reports.items():
+        texts, own = texts_of(run_of(run)), own_of(run_of(run), read_gold(gold_of(run, gold)))
+        for one in report.questions:
+            columns = {name: value for name, value in own.get(one.id, {}).items() if name not in one.groups}
+            rest = {"state": one.state, "answer": one.answer, **one.groups} | asdict(one.usage)
+            rest |= {"figures": one.figures} if nested else one.figures
+            lines.append(({"run": run, "id": one.id, "question": texts.get(one.id)}, columns, rest))
+    known = {name for first, _, rest in lines for name in (*first, *rest)}
+    fields = own_fields([own for _, own, _ in lines], known)
+    write_table(path, [first | own_values(own, fields) | rest for first, own, rest in lines])
 
 
 @with_options
@@ -261,7 +268,7 @@ def compare(
 def _show_changes(changes: list[AnswerChange]) -> None:
     only = sum(change.differs == ("evidence",) for change in changes)
     say(f"{counted(len(changes) - only, 'answer')} changed, and {only} more only in their evidence")
-    for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
+    for change in changes:
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
         for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -83,15 +83,30 @@ def schema_of(results: Sequence[Results]) -> pa.Schema:
     else:
         known = _FIRST | {_column(name): pa.float64() for one in results for name in names_of(one.scored)} | _LAST
         known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
-    rows = [row for one in results for row in one.own.values()]
-    own = [
+    own = own_fields([row for one in results for row in one.own.values()], known)
+    fields = [pa.field(*one) for one in known.items()]
+    return pa.schema([*fields[:3], *own, *fields[3:]])
+
+
+def own_fields(rows: Sequence[Mapping[str, Any]], known: Container[str]) -> list[pa.Field]:
+    """Make the columns of the asker's own fields. `known` has the names of the table's other columns."""
+    return [
         pa.field(
             f"question.{name}" if name in known else name, _type_of([row.get(name) for row in rows])
         ).with_metadata({_OWN: name})
         for name in dict.fromkeys(chain.from_iterable(rows))
     ]
-    fields = [pa.field(*one) for one in known.items()]
-    return pa.schema([*fields[:3], *own, *fields[3:]])
+
+
+def own_values(row: Mapping[str, Any], columns: Iterable[pa.Field]) -> dict[str, Any]:
+    """Return a question's values in the columns that `own_fields` has made."""
+    own = dict[str, Any]()
+    for column in columns:
+        value = row.get(column.metadata[_OWN].decode())
+        is_json = column.type == pa.string() and not isinstance(value, str | None)
+        value = _with_time(value) if pa.types.is_timestamp(column.type) else value
+        own[column.name] = orjson.dumps(value, default=in_json).decode() if is_json else unicode_of(value)
+    return own
 
 
 def _type_of(values: Sequence[Any]) -> pa.DataType:
@@ -124,9 +139,9 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     while some := list(islice(records, AT_ONCE)):
         rows = list[dict[str, Any]]()
         for one in some:
-            own = _own(one.id, results, schema)
+            own = own_values(results.own.get(one.id, {}), filter(_is_own, schema))
             asked = {"run": results.run, "id": one.id, "question": results.questions.get(one.id)}
-            first = {name: _unicode(value) for name, value in {**own, **asked, "answer": one.answer}.items()}
+            first = own | {name: unicode_of(value) for name, value in {**asked, "answer": one.answer}.items()}
             if results.document is not None:
                 rows += [first | row for row in _sources(one, results.document)]
             else:
@@ -153,22 +168,11 @@ def _sources(record: Record, document: Callable[[str], Document | None]) -> Iter
         }
 
 
-def _own(id: str, results: Results, schema: pa.Schema) -> dict[str, Any]:
-    """Return a question's values in the asker's own columns."""
-    own = dict[str, Any]()
-    for column in filter(_is_own, schema):
-        value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
-        is_json = column.type == pa.string() and not isinstance(value, str | None)
-        value = _with_time(value) if pa.types.is_timestamp(column.type) else value
-        own[column.name] = orjson.dumps(value, default=in_json).decode() if is_json else value
-    return own
-
-
 def _snippet(one: Evidence) -> str:
     return one.line if "header" in one.metadata else one.snippet
 
 
-def _unicode(text: Any) -> Any:
+def unicode_of(text: Any) -> Any:
     """Return a text without lone surrogates. A path or a question in memory can have what is not Unicode."""
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
@@ -176,7 +180,7 @@ def _unicode(text: Any) -> Any:
 def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
     return {
         "state": record.state,
-        "reason": _unicode(record.reason),
+        "reason": unicode_of(record.reason),
         "gold": results.gold.get(record.id),
         **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],

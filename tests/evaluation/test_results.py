@@ -250,6 +250,8 @@ def test_the_scores_of_each_question_have_the_form_that_the_name_says(run: Path,
     with (tmp_path / "pq.csv").open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert [(row["id"], float(row["em"])) for row in rows] == [(one["id"], one["em"]) for one in flat]
+    questions = {one["id"]: one for one in ASKED}
+    assert [row["question"] for row in flat] == [questions[row["id"]]["question"] for row in flat]
     assert "expected a name that ends in" in str(go("pq.txt").exception) and not (tmp_path / "pq.txt").exists()
 
 
@@ -337,6 +339,15 @@ def test_questions_in_memory_keep_gold_and_own_columns(office: Path) -> None:
             assert [row["gold"] for row in rows][:4] == [["90", "x"], None, ["90"], None] and rows[0]["id"] == "7"
             assert [row["team"] for row in rows[:4]] == [3, None, None, None] and str(rows[0]["5"]) == "2024-05-01"
             assert pyfast.evaluate(run).rows[0].questions == 2
+
+
+def test_the_scores_of_each_question_have_its_own_columns(office: Path, tmp_path: Path) -> None:
+    written = ["evaluate", str(office / "run"), "--per-question", str(tmp_path / "scores.parquet")]
+    assert CliRunner().invoke(app, written).exit_code == 0
+    rows = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert list(rows[0])[:6] == ["run", "id", "question", "Team", "question.em", "Tags"]
+    expected = [("What of Borage?", "Süd", "0", "[1,2]"), ("What of Dahlia?", "Süd", "1", "[1,2]")]
+    assert [tuple(row.values())[2:6] for row in rows[:2]] == expected
 
 
 def test_gold_has_the_columns_of_the_questions(office: Path) -> None:
