@@ -116,9 +116,10 @@ def export(
     Columns of the question file that pyfast does not use follow `question`, renamed `question.NAME` if pyfast has
     a column of the same name. Lists are written as JSON in CSV and XLSX.
 
-    With `sources`, there is one row per source of an answer. The columns are `run`, `id`, `question`, `answer`,
-    `rank` (from 1), `uri`, `title`, `page` (from 1, in files with pages), `sheet` (in workbooks with several),
-    `row` (in tables: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
+    With `sources`, there is one row per source of an answer: each passage of its evidence, whether or not the
+    answer is based on it. In place of the columns from `uris` on, it has `rank` (from 1), `uri`, `title`, `page`
+    (from 1, in files with pages), `sheet` (in workbooks with several), `row` (in tables: its number in the file,
+    see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
 
     With `format`, the file contains the predictions of one run for `hotpotqa`, `2wiki`, `musique` or `hybridqa`.
     From this file, the official script of the data set computes the same figures as `pyfast.evaluate`. The gold
@@ -143,8 +144,8 @@ def export(
 
     Raises:
         InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
-            have different questions under one id (with `wide`), `sources` is combined with `wide`, `gold`,
-            `metrics` or `prices`, or a model is missing from the price list. With `format`: there is no such
+            have different questions under one id (with `wide`), `sources` is combined with `wide` or
+            `prices`, or a model is missing from the price list. With `format`: there is no such
             format, the gold does not come from `pyfast.convert`, or another option shapes a table.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 

@@ -198,7 +198,8 @@ class Run:
             gold: As in `pyfast.evaluate`. If it is None and the run has no gold answers, pyfast logs a warning,
                 and the table contains no figures.
             metrics: As in `pyfast.evaluate`.
-            sources: Whether to return one row per source of an answer instead, as in `pyfast.export`.
+            sources: Whether to return one row per source of an answer instead, as in `pyfast.export`: each passage
+                of the evidence, whether or not the answer is based on it.
 
         Returns:
             The table. `pyfast.export` explains its columns.
@@ -288,17 +289,19 @@ def report_of(
 
 
 def scores_and_gold(
-    run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
+    run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None, *, tells: bool = True
 ) -> tuple[Report, Lines] | None:
-    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, log a
-    warning, and return None. Raises `InputError` if the given `gold` contains none of the run's questions."""
+    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, log a warning
+    (unless `tells` is False), and return None. Raises `InputError` if the given `gold` contains none of the run's
+    questions."""
     try:
         lines = gold_of(run, gold)
         return report_of(run, lines, metrics), lines
     except InputError as error:
         if gold is not None or metrics is not None:
             raise
-        LOG.warning("%s cannot be scored: %s", folder_of(run) or "the run", error)
+        if tells:
+            LOG.warning("%s cannot be scored: %s", folder_of(run) or "the run", error)
         return None
 
 
@@ -311,11 +314,9 @@ def results_of(
     prices: Prices | None = None,
 ) -> Results:
     """Collect the results of the run called `name` for a table. With `sources`, the table contains one row per
-    source, and gold or metrics raise `InputError`. With `prices`, it contains the cost of each question."""
+    source. With `prices`, it contains the cost of each question."""
     run = run_of(run)
-    if sources and (gold is not None or metrics is not None):
-        raise InputError("sources: a table with one row per source cannot show gold or metrics")
-    scores = None if sources else scores_and_gold(run, gold, metrics)
+    scores = scores_and_gold(run, gold, metrics, tells=not sources)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
     golds = [] if scores is None else [one for one in read_gold(scores[1]) if one.id in known]

@@ -222,7 +222,7 @@ def export(
     Args:
         out: The file to write (.csv, .jsonl, .parquet or .xlsx; with --format, .json or, for musique, .jsonl).
         wide: Write one row for each question, with the runs side by side.
-        sources: Write one row for each source of an answer, with its page or row.
+        sources: Write one row for each passage in the evidence of an answer, with its page or row.
         format: Write the predictions of one run for a data set's official script: hotpotqa, 2wiki, musique or
             hybridqa.
         overwrite: Replace an existing file.

@@ -34,14 +34,8 @@ _LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()
 _SHARED = ("id", "question", "gold")  # what is the same in all runs
 _OWN = b"own"  # the key of a column's metadata with its name in the file of questions
 _PLACES = {"rank": pa.int64(), "uri": pa.string(), "title": pa.string(), "page": pa.int64(), "sheet": pa.string()}
-_SOURCES = {
-    **dict.fromkeys(("run", "id", "question", "answer"), pa.string()),
-    **_PLACES,
-    "row": pa.int64(),
-    "score": pa.float64(),
-    "snippet": pa.string(),
-}
-"""The columns of a table with a row for each source"""
+_SOURCE = {**_PLACES, "row": pa.int64(), "score": pa.float64(), "snippet": pa.string()}
+"""What a table with a row for each source has in place of `_LAST`"""
 # FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 and FILE.xlsx#text-boxes name no
 # sheet.
 _SHEET = re.compile(
@@ -78,11 +72,10 @@ class Results:
 def schema_of(results: Sequence[Results]) -> pa.Schema:
     """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
     column, the column is called `score.NAME`, and a column of the asker's own `question.NAME`."""
-    if any(one.document for one in results):
-        known: dict[str, pa.DataType] = dict(_SOURCES)
-    else:
-        known = _FIRST | {_column(name): pa.float64() for one in results for name in names_of(one.scored)} | _LAST
-        known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
+    last = _SOURCE if any(one.document for one in results) else _LAST
+    figures = {_column(name, last): pa.float64() for one in results for name in names_of(one.scored)}
+    known: dict[str, pa.DataType] = _FIRST | figures | last
+    known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
     own = own_fields([row for one in results for row in one.own.values()], known)
     fields = [pa.field(*one) for one in known.items()]
     return pa.schema([*fields[:3], *own, *fields[3:]])
@@ -124,8 +117,8 @@ def _with_time(value: Any) -> Any:
     return datetime.combine(value, time()) if type(value) is date else value
 
 
-def _column(figure: str) -> str:
-    return f"score.{figure}" if figure in (*_FIRST, *_LAST, "money") else figure
+def _column(figure: str, last: Mapping[str, pa.DataType]) -> str:
+    return f"score.{figure}" if figure in (*_FIRST, *last, "money") else figure
 
 
 def _is_own(column: pa.Field) -> bool:
@@ -142,10 +135,11 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             own = own_values(results.own.get(one.id, {}), filter(_is_own, schema))
             asked = {"run": results.run, "id": one.id, "question": results.questions.get(one.id)}
             first = own | {name: unicode_of(value) for name, value in {**asked, "answer": one.answer}.items()}
-            if results.document is not None:
-                rows += [first | row for row in _sources(one, results.document)]
-            else:
-                rows.append(first | _row(one, results, figures.get(one.id, {})))
+            first |= {"state": one.state, "reason": unicode_of(one.reason), "gold": results.gold.get(one.id)}
+            last = _LAST if results.document is None else _SOURCE
+            first |= {_column(name, last): value for name, value in figures.get(one.id, {}).items()}
+            more = [_row(one, results)] if results.document is None else _sources(one, results.document)
+            rows += [first | row for row in more]
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
@@ -177,12 +171,8 @@ def unicode_of(text: Any) -> Any:
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
-def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
+def _row(record: Record, results: Results) -> dict[str, Any]:
     return {
-        "state": record.state,
-        "reason": unicode_of(record.reason),
-        "gold": results.gold.get(record.id),
-        **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],
         "snippets": list(map(_snippet, record.evidence)),
         **{name: getattr(record.usage, name) for name in _COUNTS},

@@ -413,7 +413,8 @@ def test_each_source_has_a_row(office: Path) -> None:
     for row, (record, rank, one) in zip(rows, pairs, strict=True):
         assert (row["id"], row["answer"], row["rank"], row["uri"]) == (record.id, record.answer, rank, one.uri)
         assert row["score"] == one.score and row["question"].startswith("What of ")
-        assert (row["Team"], row["em"]) == ("Süd", str(int(record.id) - 10))
+        assert (row["Team"], row["question.em"]) == ("Süd", str(int(record.id) - 10))
+        assert (row["state"], row["gold"], row["em"]) == ("answered", ["90"], float(row["answer"] == "90"))
         name, kind = row["uri"].partition("#")[0], row["uri"].partition("#")[0].rpartition(".")[2]
         seen.add(kind)
         if kind == "pptx":
@@ -429,9 +430,10 @@ def test_each_source_has_a_row(office: Path) -> None:
         assert row["page"] is None and row["title"]
     assert seen == {"pptx", "xlsx", "csv"}
     assert run.to_pandas(sources=True)["uri"].tolist() == [row["uri"] for row in rows]
-    for wrong in ({"wide": True}, {"gold": office / "q.csv"}, {"metrics": ["em_f1"]}):
-        with pytest.raises(InputError):
-            pyfast.export([run], office / "x.csv", sources=True, **wrong)
+    with pytest.raises(InputError, match="wide and sources cannot be used together"):
+        pyfast.export([run], office / "x.csv", sources=True, wide=True)
+    gold = [{"id": str(number), "answers": [row["answer"] for row in rows]} for number in range(10, 14)]
+    assert {*run.to_arrow(gold, metrics=["squad"], sources=True)["recall"].to_pylist()} == {1.0}
 
 
 def test_sources_without_the_index(office: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
