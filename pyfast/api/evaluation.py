@@ -114,7 +114,8 @@ def export(
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
     Columns of the question file that pyfast does not use follow `question`, renamed `question.NAME` if pyfast has
-    a column of the same name. Lists are written as JSON in CSV and XLSX.
+    a column of the same name. Lists are written as JSON in CSV and XLSX,
+    but a single gold answer as its text.
 
     With `sources`, there is one row per source of an answer: each passage of its evidence, whether or not the
     answer is based on it. In place of the columns from `uris` on, it has `rank` (from 1), `uri`, `title`, `page`

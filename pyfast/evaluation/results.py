@@ -211,7 +211,7 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
     """Write rows into a file of the kind that its name says, and return their number. In CSV and XLSX, lists are
-    JSON."""
+    JSON (see `_flat`)."""
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
@@ -236,14 +236,19 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
 
 
 def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Write the lists of a batch as JSON."""
+    """Write the lists of a batch as JSON, and a single gold answer as its text."""
     columns = batch.columns
     for at, column in enumerate(columns):
         if pa.types.is_list(column.type):
-            columns[at] = pa.array(
-                [None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()]
-            )
+            is_gold = batch.schema.names[at].rpartition(": ")[2] == "gold"
+            columns[at] = pa.array([_in_cell(texts, is_gold) for texts in column.to_pylist()], pa.string())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _in_cell(texts: list[str] | None, is_gold: bool) -> str | None:
+    if texts is None or (is_gold and len(texts) == 1 and not texts[0].lstrip().startswith(("[", "{", "("))):
+        return texts and texts[0]  # The text of a gold answer, which a question file can have in the same form
+    return orjson.dumps(texts).decode()
 
 
 def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:

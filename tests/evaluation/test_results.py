@@ -121,6 +121,12 @@ def test_parquet_and_json_lines_come_back(run: Path, tmp_path: Path) -> None:
 LISTS = ("gold", "uris", "snippets")
 
 
+def listed(name: str, cell: str) -> list[str]:
+    """Read a cell with a list. A single gold answer is its text, unless this text looks like a list."""
+    is_text = name == "gold" and not cell.lstrip().startswith(("[", "{", "("))
+    return [cell] if is_text else json.loads(cell)
+
+
 def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
     """Through pandas and through the standard library."""
     pyfast.export([run], tmp_path / "r.csv")
@@ -130,9 +136,10 @@ def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
     assert frame.to_dict("records") == rows
     for row, right in zip(without_seconds(rows), expected(run), strict=True):
         for name, value in right.items():
-            parsed = name in LISTS or isinstance(value, float)
+            read = listed(name, row[name]) if name in LISTS else row[name]
+            read = float(row[name]) if isinstance(value, float) else read
             shown = "" if value is None else str(value)
-            assert (json.loads(row[name]) == value) if parsed else (row[name] == shown), name
+            assert read == (value if name in LISTS or isinstance(value, float) else shown), name
 
 
 def sheet(path: Path) -> list[dict[str, Any]]:
@@ -169,7 +176,7 @@ def test_a_sheet_comes_back_and_has_no_formula(run: Path, tmp_path: Path) -> Non
             if (more := row.pop(name)) is not None:
                 row[name.partition(" (")[0]] += more
     for row, right in zip(without_seconds(rows), expected(run), strict=True):
-        read = {name: json.loads(value) if name in LISTS else value for name, value in row.items()}
+        read = {name: listed(name, value) if name in LISTS else value for name, value in row.items()}
         assert read == right
 
 
