@@ -46,6 +46,7 @@ def evaluate(
     *,
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
+    by: str | Sequence[str] = (),
     judged: str | Path | None = None,
     costs: bool = False,
     prices: str | Path | Prices | None = None,
@@ -68,6 +69,7 @@ def evaluate(
             `supporting`; if the file names none, `em_f1` and `evidence`, or `hits` for
             conversations.
         figures: The names of the figures to report, such as `em`. Empty: all the metrics' figures.
+        by: One or more fields of the gold, such as `level`. The report also has a row for each of their values.
         judged: The folder of a judge's run (`pyfast.api.judgement.judge_answers`), whose verdicts become the
             figures `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
         costs: Whether to report the mean calls, tokens and seconds per question, as `report.cost`. A run in memory
@@ -75,13 +77,14 @@ def evaluate(
         prices: As in `pyfast.compare`. If given, the report includes the costs.
 
     Returns:
-        Figures with 95 % intervals: first for all questions, then for each question type and, for conversations,
-        also for each domain, source, answer type and turn. `report.questions` contains the figures of each
+        Figures with 95 % intervals: first for all questions, then for each question type and, for conversations
+        and questions with `domain` or `answer_src`, also for each domain, source (`answer_src`), answer type and
+        turn. `report.questions` contains the figures of each
         question.
 
     Raises:
-        InputError: The gold answers cannot be read, the run contains none of their questions, a metric or a figure
-            does not exist, or a model is missing from the price list.
+        InputError: The gold answers cannot be read, the run contains none of their questions, a metric, a figure or
+            a field of `by` does not exist, or a model is missing from the price list.
 
     Example:
         >>> import pyfast
@@ -90,7 +93,7 @@ def evaluate(
         >>> print(em.value, em.low, em.high)
     """
     also = () if judged is None else (judged_by(judged),)
-    report = report_of(run, gold_of(run, gold), metrics, figures, also)
+    report = report_of(run, gold_of(run, gold), metrics, figures, also, [by] if isinstance(by, str) else by)
     if not costs and prices is None:
         return report
     return replace(report, cost=cost_of(_names([run])[0], folder_of(run), report.questions, listed(prices)))

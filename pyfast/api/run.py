@@ -281,11 +281,12 @@ def report_of(
     metrics: Sequence[str | Metric] | None,
     figures: Sequence[str] = (),
     also: Sequence[Metric] = (),
+    by: Sequence[str] = (),
 ) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
     rows = rows_in(_index_of(folder_of(run), "any row of a gold table counts as evidence"))
-    return evaluate(answers, gold, metrics, where, rows, figures, also)
+    return evaluate(answers, gold, metrics, where, rows, figures, also, by)
 
 
 def scores_and_gold(

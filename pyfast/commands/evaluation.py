@@ -46,6 +46,7 @@ def evaluate(
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
     *,
+    by: list[str] | None = None,
     costs: bool = False,
     per_question: Path | None = None,
     judge: list[str] | None = None,
@@ -53,6 +54,7 @@ def evaluate(
     """Score the answers of runs, with a 95 % interval for every figure.
 
     Args:
+        by: Also show the figures for each value of this field of the gold, such as level; repeatable.
         costs: Also show the mean LLM calls, tokens and seconds per question.
         per_question: Write the figures, calls and tokens of each question, and its own columns, to this file
             (.jsonl, .csv, .parquet or .xlsx).
@@ -81,7 +83,7 @@ def evaluate(
     if scoring.gold is None:
         warn_of_other_questions(runs)
     reports = {
-        str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **scoring.given)
+        str(run): pyfast.api.evaluation.evaluate(run, by=by or (), judged=folder, costs=costs, **scoring.given)
         for run, folder in folders.items()
     }
     if per_question is not None:

@@ -128,17 +128,20 @@ class Gold(Named):
         ends = (*starts[1:], max(end, starts[-1] + 1))
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
-    def groups(self) -> dict[str, str]:
-        """Return the groups to which this question belongs, as a mapping such as {"type": "bridge"}."""
-        groups = {"type": self.type}
-        if self.conversation is not None or self.domain is not None:
+    def groups(self, by: Iterable[str] = ()) -> dict[str, str]:
+        """Return the groups to which this question belongs, as a mapping such as {"type": "bridge"}. `by` names
+        more fields whose values are groups."""
+        groups: dict[str, Any] = {"type": self.type}
+        if any(value is not None for value in (self.conversation, self.domain, self.answer_src)):
             groups |= {
                 "domain": self.domain,
                 "source": self.answer_src,
                 "answer type": self.answer_type,
-                "turn": None if self.turn is None else str(self.turn),
+                "turn": self.turn,
             }
-        return {key: value or "(none)" for key, value in groups.items()}
+        values = dict(self) if by else {}
+        groups |= {name: values.get(name) for name in by}
+        return {key: "(none)" if value in (None, "") else str(value) for key, value in groups.items()}
 
 
 _MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"
