@@ -83,8 +83,8 @@ def evaluate(
         question.
 
     Raises:
-        InputError: The gold answers cannot be read, the run contains none of their questions, a metric, a figure or
-            a field of `by` does not exist, or a model is missing from the price list.
+        InputError: The gold answers cannot be read, the run contains none of their questions, a metric, a figure
+            or a field of `by` does not exist, or a model is missing from the price list.
 
     Example:
         >>> import pyfast
@@ -308,7 +308,8 @@ def write_figures(
         overwrite: Whether to replace an existing file `out`.
 
     Raises:
-        InputError: `out` exists, or has a different extension.
+        InputError: `out` exists, or has a different extension, or `results` is something else, such as a report
+            without a name.
         MissingPackageError: An extra is not installed: `formats` for XLSX, `experiments` for Markdown and LaTeX.
 
     Example:
@@ -318,6 +319,11 @@ def write_figures(
         >>> pyfast.write_figures(pyfast.compare(["RUN_A", "RUN_B"]), "differences.csv")
     """
     check_new(Path(out), overwrite)
+    if not isinstance(results, Mapping | Comparison | RetrievalReport | Sequence):
+        got = type(results).__name__
+        raise InputError(
+            f'results: expected a comparison or reports by name, such as {{"RUN": report}}; got {got}'
+        )
     if isinstance(results, RetrievalReport):
         tables = tables_of(results.settings, results.differences)
     else:

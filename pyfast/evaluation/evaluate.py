@@ -51,8 +51,8 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type`, `turn` or a field that
-    the call of `pyfast.evaluate` named. `all`: the row of all questions"""
+    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type`, `turn` or a field
+    that the call of `pyfast.evaluate` named. `all`: the row of all questions"""
     value: str
     questions: int
     figures: Mapping[str, Figure]

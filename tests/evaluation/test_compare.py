@@ -268,6 +268,15 @@ def test_the_commands_write_tables(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "d.csv")["run"].tolist() == list(map(str, runs))
 
 
+def test_a_report_without_a_name_has_no_table(tmp_path: Path) -> None:
+    run = pyfast.answer(["Who?"], llm="instant", system="direct")
+    report: Any = pyfast.evaluate(run, [{"question": "Who?", "answers": ["x"]}])
+    with pytest.raises(InputError, match=r'such as \{"RUN": report\}; got Report'):
+        pyfast.write_figures(report, tmp_path / "figures.csv")
+    pyfast.write_figures({"one": report}, tmp_path / "figures.csv")
+    assert pd.read_csv(tmp_path / "figures.csv")["run"].tolist() == ["one"]
+
+
 def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By state, answer, and evidence without its order; against what the records say."""
 
