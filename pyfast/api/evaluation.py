@@ -133,8 +133,8 @@ def export(
     Args:
         runs: Runs, or their folders. With `format`, only one.
         out: The file to write (.csv, .jsonl, .parquet or .xlsx). With `format`: .json, for MuSiQue .jsonl.
-        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning and leaves
-            its figures empty.
+        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast leaves its figures empty
+            and, without `sources`, logs a warning.
         metrics: As in `pyfast.evaluate`.
         wide: Write one row per question, with the runs side by side in columns named `RUN: COLUMN`. Otherwise,
             each question has one row per run.
