@@ -163,8 +163,8 @@ def test_the_whole_way_on_the_examples(place: Path, examples: Path) -> None:
     assert (done.returncode, done.stderr) == (0, said)
     assert all(word in done.stdout for word in ("precision", "1-hop", "run 2: 25 answered"))
     each = [json.loads(line) for line in scores.read_text().splitlines()]
-    used = {"llm_calls", "prompt_tokens", "completion_tokens"}
-    assert len(each) == 50 and {"id", "run", "state", "answer", "type", "figures", *used} == set(each[0])
+    used = {"llm_calls", "prompt_tokens", "completion_tokens", "modalities"}  # and the file's own column
+    assert len(each) == 50 and {"id", "run", "question", "state", "answer", "type", "figures", *used} == {*each[0]}
     (found, *_) = json.loads(pyfast("evaluate", place / "run-1", "--json", "--metric", "abstention").stdout)
     assert found["rows"][0]["figures"]["coverage"]["value"] == 1 and found["not_run"] == []
 

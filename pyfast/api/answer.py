@@ -42,8 +42,9 @@ def answer(
 
     Args:
         questions: The path of a file (JSON lines, CSV, TSV, XLSX, Parquet or Arrow) with one question per line or
-            row, a DataFrame, or a list or other iterable of strings, mappings or `Question`s. A mapping contains
-            `id` and `question` or, for a conversation, `id` and `turns`. A string that is not a file path is one
+            row, a DataFrame, an Arrow table, or a list or other iterable of strings, mappings or `Question`s. A
+            mapping contains `id` and `question` or, for a conversation, `id` and `turns`. A question without an id
+            gets one derived from its text. A string that is not a file path is one
             question. An asynchronous iterator runs in pyfast's own event loop, in another thread; if it must run
             in your event loop, use `Engine.answer_many`.
         index: An index, or its folder. Optional for systems that need none, such as `direct`.

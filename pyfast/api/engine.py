@@ -290,7 +290,8 @@ class Engine:
         and cancel the questions in progress, call the generator's `aclose()`, or use `contextlib.aclosing`.
 
         Args:
-            questions: As in `pyfast.answer`, including asynchronous iterators. Consecutive `Question` objects with
+            questions: As in `pyfast.answer`, including asynchronous iterators, but the id of a question without
+                `id` is its position, counted from 1. Consecutive `Question` objects with
                 the same `conversation` are its turns, which the engine answers one after another.
             system: As in `answer`.
             settings: As in `answer`.

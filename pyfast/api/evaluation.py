@@ -15,6 +15,7 @@ from pyfast.api.run import (
     Run,
     folder_of,
     gold_of,
+    own_of,
     report_of,
     results_of,
     run_of,
@@ -34,7 +35,7 @@ from pyfast.evaluation.evaluate import groups_of, unanswered_of, with_figures
 from pyfast.evaluation.judge import judged_by
 from pyfast.evaluation.predictions import FORMATS, write_predictions
 from pyfast.evaluation.results import KINDS, rows_of, schema_of, side_by_side, write_results
-from pyfast.evaluation.tables import WithRows, check_new, tables_of, write_table
+from pyfast.evaluation.tables import AnswerChanges, WithRows, check_new, tables_of, write_table
 from pyfast.utils.log import LOG
 from pyfast.utils.text_forms import counted, some
 
@@ -45,6 +46,7 @@ def evaluate(
     *,
     metrics: Sequence[str | Metric] | None = None,
     figures: Sequence[str] = (),
+    by: str | Sequence[str] = (),
     judged: str | Path | None = None,
     costs: bool = False,
     prices: str | Path | Prices | None = None,
@@ -67,6 +69,7 @@ def evaluate(
             `supporting`; if the file names none, `em_f1` and `evidence`, or `hits` for
             conversations.
         figures: The names of the figures to report, such as `em`. Empty: all the metrics' figures.
+        by: One or more fields of the gold, such as `level`. The report also has a row for each of their values.
         judged: The folder of a judge's run (`pyfast.api.judgement.judge_answers`), whose verdicts become the
             figures `judged_correct`, `agreement`, `faithful` and `supporting` (see `docs/evaluation.md`).
         costs: Whether to report the mean calls, tokens and seconds per question, as `report.cost`. A run in memory
@@ -74,13 +77,14 @@ def evaluate(
         prices: As in `pyfast.compare`. If given, the report includes the costs.
 
     Returns:
-        Figures with 95 % intervals: first for all questions, then for each question type and, for conversations,
-        also for each domain, source, answer type and turn. `report.questions` contains the figures of each
+        Figures with 95 % intervals: first for all questions, then for each question type and, for conversations
+        and questions with `domain` or `answer_src`, also for each domain, source (`answer_src`), answer type and
+        turn. `report.questions` contains the figures of each
         question.
 
     Raises:
-        InputError: The gold answers cannot be read, the run contains none of their questions, a metric or a figure
-            does not exist, or a model is missing from the price list.
+        InputError: The gold answers cannot be read, the run contains none of their questions, a metric, a figure
+            or a field of `by` does not exist, or a model is missing from the price list.
 
     Example:
         >>> import pyfast
@@ -89,7 +93,7 @@ def evaluate(
         >>> print(em.value, em.low, em.high)
     """
     also = () if judged is None else (judged_by(judged),)
-    report = report_of(run, gold_of(run, gold), metrics, figures, also)
+    report = report_of(run, gold_of(run, gold), metrics, figures, also, [by] if isinstance(by, str) else by)
     if not costs and prices is None:
         return report
     return replace(report, cost=cost_of(_names([run])[0], folder_of(run), report.questions, listed(prices)))
@@ -113,11 +117,13 @@ def export(
     The columns are `run`, `id`, `question`, `answer`, `state`, `reason`, `gold`, each figure (such as `em` and
     `f1`), `uris` and `snippets` of the evidence, `llm_calls`, `prompt_tokens`, `completion_tokens` and `seconds`.
     Columns of the question file that pyfast does not use follow `question`, renamed `question.NAME` if pyfast has
-    a column of the same name. Lists are written as JSON in CSV and XLSX.
+    a column of the same name. Lists are written as JSON in CSV and XLSX,
+    but a single gold answer as its text.
 
-    With `sources`, there is one row per source of an answer. The columns are `run`, `id`, `question`, `answer`,
-    `rank` (from 1), `uri`, `title`, `page` (from 1, in files with pages), `sheet` (in workbooks with several),
-    `row` (in tables: its number in the file, see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
+    With `sources`, there is one row per source of an answer: each passage of its evidence, whether or not the
+    answer is based on it. In place of the columns from `uris` on, it has `rank` (from 1), `uri`, `title`, `page`
+    (from 1, in files with pages), `sheet` (in workbooks with several), `row` (in tables: its number in the file,
+    see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
 
     With `format`, the file contains the predictions of one run for `hotpotqa`, `2wiki`, `musique` or `hybridqa`.
     From this file, the official script of the data set computes the same figures as `pyfast.evaluate`. The gold
@@ -127,8 +133,8 @@ def export(
     Args:
         runs: Runs, or their folders. With `format`, only one.
         out: The file to write (.csv, .jsonl, .parquet or .xlsx). With `format`: .json, for MuSiQue .jsonl.
-        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast logs a warning and leaves
-            its figures empty.
+        gold: As in `pyfast.evaluate`, for each run. If a run has no gold answers, pyfast leaves its figures empty
+            and, without `sources`, logs a warning.
         metrics: As in `pyfast.evaluate`.
         wide: Write one row per question, with the runs side by side in columns named `RUN: COLUMN`. Otherwise,
             each question has one row per run.
@@ -142,8 +148,8 @@ def export(
 
     Raises:
         InputError: `out` exists or has a different extension, a run or the given gold cannot be read, two runs
-            have different questions under one id (with `wide`), `sources` is combined with `wide`, `gold`,
-            `metrics` or `prices`, or a model is missing from the price list. With `format`: there is no such
+            have different questions under one id (with `wide`), `sources` is combined with `wide` or
+            `prices`, or a model is missing from the price list. With `format`: there is no such
             format, the gold does not come from `pyfast.convert`, or another option shapes a table.
         MissingPackageError: `out` is an XLSX file, and the extra `formats` is not installed.
 
@@ -296,12 +302,14 @@ def write_figures(
     Args:
         results: Reports of `pyfast.evaluate` by run name, the result of `pyfast.evaluate_retrieval` or its
             `settings`, the result of `pyfast.compare`, or that of `pyfast.changed_answers` (one row per question,
-            with its state and answer in both runs, and the uris of the evidence found in only one of them).
+            with its own columns, its state and answer in both runs, and the uris of the evidence found in only one
+            of them).
         out: The file to write (.md, .tex, .csv, .jsonl, .parquet or .xlsx).
         overwrite: Whether to replace an existing file `out`.
 
     Raises:
-        InputError: `out` exists, or has a different extension.
+        InputError: `out` exists, or has a different extension, or `results` is something else, such as a report
+            without a name.
         MissingPackageError: An extra is not installed: `formats` for XLSX, `experiments` for Markdown and LaTeX.
 
     Example:
@@ -311,6 +319,11 @@ def write_figures(
         >>> pyfast.write_figures(pyfast.compare(["RUN_A", "RUN_B"]), "differences.csv")
     """
     check_new(Path(out), overwrite)
+    if not isinstance(results, Mapping | Comparison | RetrievalReport | Sequence):
+        got = type(results).__name__
+        raise InputError(
+            f'results: expected a comparison or reports by name, such as {{"RUN": report}}; got {got}'
+        )
     if isinstance(results, RetrievalReport):
         tables = tables_of(results.settings, results.differences)
     else:
@@ -318,7 +331,7 @@ def write_figures(
     write_table(Path(out), *tables)
 
 
-def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[AnswerChange]:
+def changed_answers(before: Run | str | Path, after: Run | str | Path) -> AnswerChanges:
     """Find the questions whose state, answer or evidence differs between two runs, for example before and after
     the documents have changed. No gold answers are needed.
 
@@ -327,7 +340,8 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         after: A run, or its folder. Questions that only one of the runs has finished are left out, with a warning.
 
     Returns:
-        The changes, in the order of the questions in `after`.
+        A list of the changes, with the methods `to_arrow` and `to_pandas`. Questions whose state or answer differs
+        come before those with other evidence only. Otherwise, they have the order of `after`.
 
     Raises:
         InputError: A folder contains no run, its files cannot be read, or the runs have no question in common.
@@ -349,9 +363,9 @@ def changed_answers(before: Run | str | Path, after: Run | str | Path) -> list[A
         LOG.warning(told, what, "it" if len(alone) == 1 else "them", some(sorted(alone)))
     warn_of_other_wordings([before, after])
     changes = (change_of(first[place], record) for place, record in shared)
-    found = [change for change in changes if change.differs]
-    texts = texts_of(run_of(after))
-    return [replace(change, question=texts.get(change.id, "")) for change in found]
+    found = sorted(filter(lambda one: one.differs, changes), key=lambda one: one.differs == ("evidence",))
+    texts, own = texts_of(run_of(after)), own_of(run_of(after)) if found else {}
+    return AnswerChanges(replace(one, question=texts.get(one.id, ""), own=own.get(one.id, {})) for one in found)
 
 
 def _names(runs: Sequence[Run | str | Path]) -> list[str]:

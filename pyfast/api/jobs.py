@@ -32,9 +32,9 @@ from pyfast.engine import (
     set_aside,
     work_on,
 )
-from pyfast.engine.configuration import COLUMNS
+from pyfast.engine.configuration import COLUMNS, CONFIGURATION
 from pyfast.engine.events import UNWATCHED
-from pyfast.engine.question_files import as_path, rows_of_table
+from pyfast.engine.question_files import as_path, quietly, rows_of_table
 from pyfast.engine.questions import sampled, unrestricted
 from pyfast.engine.run_folder import BLOCKS, QUESTIONS
 from pyfast.errors import InputError
@@ -96,6 +96,8 @@ def job_of(
     configured = configure(given.system, given.settings, given.index, prompts, options.follow_ups, begun)
     limits = Budget.parse(given.budget or {})
     limits = limits.model_copy(update={"strict": True}) if options.strict else limits
+    if begun is not None and (begun / CONFIGURATION).exists() and isinstance(questions, str | Path):
+        quietly(Path(questions))  # The run's first session has given the notes about this file.
     asked = read_in(questions, limit if limit is None else at_least_one("limit", limit), options.columns)
     asked = unrestricted(asked) if options.documents == "all" else asked
     asked, gold = (asked, "") if options.sample is None else (sampled(asked, options.sample), asked.place)

@@ -37,7 +37,7 @@ from pyfast.evaluation.cost import Prices, listed, money_by_id
 from pyfast.evaluation.data_sets import GOLD
 from pyfast.evaluation.evaluate import Answers
 from pyfast.evaluation.evidence import Rows, row_text
-from pyfast.evaluation.gold import Lines, read_gold
+from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
 from pyfast.utils.extras import explained
@@ -198,7 +198,8 @@ class Run:
             gold: As in `pyfast.evaluate`. If it is None and the run has no gold answers, pyfast logs a warning,
                 and the table contains no figures.
             metrics: As in `pyfast.evaluate`.
-            sources: Whether to return one row per source of an answer instead, as in `pyfast.export`.
+            sources: Whether to return one row per source of an answer instead, as in `pyfast.export`: each passage
+                of the evidence, whether or not the answer is based on it.
 
         Returns:
             The table. `pyfast.export` explains its columns.
@@ -280,25 +281,28 @@ def report_of(
     metrics: Sequence[str | Metric] | None,
     figures: Sequence[str] = (),
     also: Sequence[Metric] = (),
+    by: Sequence[str] = (),
 ) -> Report:
     """Score the answers of a run, as `pyfast.evaluate` does."""
     answers, where = answers_of(run)
     rows = rows_in(_index_of(folder_of(run), "any row of a gold table counts as evidence"))
-    return evaluate(answers, gold, metrics, where, rows, figures, also)
+    return evaluate(answers, gold, metrics, where, rows, figures, also, by)
 
 
 def scores_and_gold(
-    run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None
+    run: Run | str | Path, gold: GoldLike | None, metrics: Sequence[str | Metric] | None, *, tells: bool = True
 ) -> tuple[Report, Lines] | None:
-    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, log a
-    warning, and return None. Raises `InputError` if the given `gold` contains none of the run's questions."""
+    """Score the answers of a run, and return the gold too. If no gold is given and the run has none, log a warning
+    (unless `tells` is False), and return None. Raises `InputError` if the given `gold` contains none of the run's
+    questions."""
     try:
         lines = gold_of(run, gold)
         return report_of(run, lines, metrics), lines
     except InputError as error:
         if gold is not None or metrics is not None:
             raise
-        LOG.warning("%s cannot be scored: %s", folder_of(run) or "the run", error)
+        if tells:
+            LOG.warning("%s cannot be scored: %s", folder_of(run) or "the run", error)
         return None
 
 
@@ -311,21 +315,18 @@ def results_of(
     prices: Prices | None = None,
 ) -> Results:
     """Collect the results of the run called `name` for a table. With `sources`, the table contains one row per
-    source, and gold or metrics raise `InputError`. With `prices`, it contains the cost of each question."""
+    source. With `prices`, it contains the cost of each question."""
     run = run_of(run)
-    if sources and (gold is not None or metrics is not None):
-        raise InputError("sources: a table with one row per source cannot show gold or metrics")
-    scores = None if sources else scores_and_gold(run, gold, metrics)
+    scores = scores_and_gold(run, gold, metrics, tells=not sources)
     scored = [] if scores is None else scores[0].questions
     known = {one.id for one in scored}
     golds = [] if scores is None else [one for one in read_gold(scores[1]) if one.id in known]
     answers = {one.id: one.answers for one in golds}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
     money = None if prices is None or run.path is None else money_by_id(run.path, prices)
-    texts, own, document = texts_of(run), _own_columns(run), _documents_of(run) if sources else None
-    for id, more in own_columns(("", one.own) for one in golds).items():  # such as `level` in HotpotQA
-        own[id] = own.get(id, {}) | more | own.get(id, {})
-    return Results(name, run.records, texts, answers, scored, seconds, money, own, document)
+    document = _documents_of(run) if sources else None
+    own = own_of(run, golds)
+    return Results(name, run.records, texts_of(run), answers, scored, seconds, money, own, document)
 
 
 def texts_of(run: Run) -> dict[str, str]:
@@ -337,13 +338,17 @@ def texts_of(run: Run) -> dict[str, str]:
     return {question.id: question.text for question in questions}
 
 
-def _own_columns(run: Run) -> dict[str, dict[str, Any]]:
-    """Read the user's own columns of the question file. Log a warning if their file can no longer be read."""
+def own_of(run: Run, golds: Iterable[Gold] = ()) -> dict[str, dict[str, Any]]:
+    """Read the user's own columns of the question file, and add those of the gold. Log a warning if the question
+    file can no longer be read."""
+    own = dict[str, dict[str, Any]]()
     try:
-        return own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
+        own = own_columns(read_question_records(file_of_questions(run.path)) if run.path else run._given())
     except InputError as error:
         LOG.warning("%s; the question file's own columns are left out", error)
-        return {}
+    for id, more in own_columns(("", one.own) for one in golds).items():  # such as `level` in HotpotQA
+        own[id] = own.get(id, {}) | more | own.get(id, {})
+    return own
 
 
 def file_of_questions(run: Path) -> Path:

@@ -29,6 +29,7 @@ from pyfast.utils.text_forms import counted, some
 
 if TYPE_CHECKING:
     from pyfast.api.retrieval_evaluation import RetrievalReport
+    from pyfast.api.run import GoldLike
     from pyfast.evaluation import Figure, Report
     from pyfast.evaluation.compare import AnswerChange, Comparison
     from pyfast.evaluation.cost import Cost
@@ -45,6 +46,7 @@ def evaluate(
     given: LlmOptions,
     options: Annotated[RunOptions, *OF_EVERY_RUN],
     *,
+    by: list[str] | None = None,
     costs: bool = False,
     per_question: Path | None = None,
     judge: list[str] | None = None,
@@ -52,9 +54,10 @@ def evaluate(
     """Score the answers of runs, with a 95 % interval for every figure.
 
     Args:
+        by: Also show the figures for each value of this field of the gold, such as level; repeatable.
         costs: Also show the mean LLM calls, tokens and seconds per question.
-        per_question: Write the figures, calls and tokens of each question to this file (.jsonl, .csv, .parquet or
-            .xlsx).
+        per_question: Write the figures, calls and tokens of each question, and its own columns, to this file
+            (.jsonl, .csv, .parquet or .xlsx).
         judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run, in
             the folder RUN-judged, can be resumed.
     """
@@ -80,11 +83,11 @@ def evaluate(
     if scoring.gold is None:
         warn_of_other_questions(runs)
     reports = {
-        str(run): pyfast.api.evaluation.evaluate(run, judged=folder, costs=costs, **scoring.given)
+        str(run): pyfast.api.evaluation.evaluate(run, by=by or (), judged=folder, costs=costs, **scoring.given)
         for run, folder in folders.items()
     }
     if per_question is not None:
-        _write_scores(per_question, reports)
+        _write_scores(per_question, reports, scoring.gold)
 
     def as_json() -> list[dict[str, Any]]:
         return [{"run": run, **report.as_json()} for run, report in reports.items()]
@@ -185,18 +188,24 @@ def _show_reused(costs: Iterable[tuple[Cost, int]]) -> None:
             )
 
 
-def _write_scores(path: Path, reports: Mapping[str, Report]) -> None:
+def _write_scores(path: Path, reports: Mapping[str, Report], gold: GoldLike | None) -> None:
+    from pyfast.api.run import gold_of, own_of, run_of, texts_of
+    from pyfast.evaluation.gold import read_gold
+    from pyfast.evaluation.results import own_fields, own_values
     from pyfast.evaluation.tables import write_table
 
     nested = path.suffix.lower() == ".jsonl"
-    lines = [
-        {"run": run, "id": one.id, "state": one.state, "answer": one.answer, **one.groups}
-        | asdict(one.usage)
-        | ({"figures": one.figures} if nested else one.figures)
-        for run, report in reports.items()
-        for one in report.questions
-    ]
-    write_table(path, lines)
+    lines = list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]()
+    for run, report in reports.items():
+        texts, own = texts_of(run_of(run)), own_of(run_of(run), read_gold(gold_of(run, gold)))
+        for one in report.questions:
+            columns = {name: value for name, value in own.get(one.id, {}).items() if name not in one.groups}
+            rest = {"state": one.state, "answer": one.answer, **one.groups} | asdict(one.usage)
+            rest |= {"figures": one.figures} if nested else one.figures
+            lines.append(({"run": run, "id": one.id, "question": texts.get(one.id)}, columns, rest))
+    known = {name for first, _, rest in lines for name in (*first, *rest)}
+    fields = own_fields([own for _, own, _ in lines], known)
+    write_table(path, [first | own_values(own, fields) | rest for first, own, rest in lines])
 
 
 @with_options
@@ -215,7 +224,7 @@ def export(
     Args:
         out: The file to write (.csv, .jsonl, .parquet or .xlsx; with --format, .json or, for musique, .jsonl).
         wide: Write one row for each question, with the runs side by side.
-        sources: Write one row for each source of an answer, with its page or row.
+        sources: Write one row for each passage in the evidence of an answer, with its page or row.
         format: Write the predictions of one run for a data set's official script: hotpotqa, 2wiki, musique or
             hybridqa.
         overwrite: Replace an existing file.
@@ -261,7 +270,7 @@ def compare(
 def _show_changes(changes: list[AnswerChange]) -> None:
     only = sum(change.differs == ("evidence",) for change in changes)
     say(f"{counted(len(changes) - only, 'answer')} changed, and {only} more only in their evidence")
-    for change in sorted(changes, key=lambda change: change.differs == ("evidence",)):
+    for change in changes:
         asked = f": {plain(change.question)}" if change.question else ""
         say(f"\n{plain(change.id)}: {', '.join(change.differs)}{asked}")
         for sign, record, evidence in zip("-+", (change.before, change.after), change.evidence, strict=True):

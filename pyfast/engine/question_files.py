@@ -87,11 +87,11 @@ def read_question_records(
             count += 1
             cell = fields.get(gold) if table and gold else None
             several += isinstance(cell, str) and _is_several(cell)
-            yield place, tidy(_given(fields) if table else fields, _id_of(fields, seen), str(path), gold)
+            yield place, tidy(_given(fields) if table else fields, id_of(fields, seen), str(path), gold)
         all_read = True
     finally:  # A caller may stop early: with a limit, or after the first record, to look at its fields.
         if (made := seen.total()) and (all_read or count > 1):
-            _say(str(path), f"{made} of {count} questions have no `id`; pyfast makes one from the question's text")
+            say_made(str(path), made, count)
         if several:
             what = 'each is read as one answer; write several answers as a JSON list, such as ["twelve", "12"]'
             _say(str(path), f"gold answers that contain `;`, `|` or a line break: {several}; {what}")
@@ -143,7 +143,7 @@ def records_of_gold(
         yield place, record
 
 
-def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
+def id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
     """Derive an id from a question's text, or return None if it has an id. `seen` counts the ids, because texts
     may repeat."""
     asked = record.get("question") or record.get("turns")
@@ -153,6 +153,12 @@ def _id_of(record: Mapping[str, Any], seen: Counter[str]) -> str | None:
     made = blake2b(text.encode(errors="replace"), digest_size=6).hexdigest()
     seen[made] += 1
     return made if seen[made] == 1 else f"{made}-{seen[made]}"
+
+
+def say_made(source: str, made: int, count: int) -> None:
+    """Warn that `made` of `count` questions have no id of their own, if any lack it."""
+    if made:
+        _say(source, f"{made} of {count} questions have no `id`; pyfast makes one from the question's text")
 
 
 def _records(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:

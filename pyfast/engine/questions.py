@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,15 @@ from typing import Any
 import orjson
 
 from pyfast.corpus.formats.files import refuse_published
-from pyfast.engine.question_files import NO_COLUMNS, gold_field, read_question_records, tidy
+from pyfast.engine.question_files import (
+    NO_COLUMNS,
+    gold_field,
+    id_of,
+    quietly,
+    read_question_records,
+    say_made,
+    tidy,
+)
 from pyfast.errors import InputError
 from pyfast.utils.files import written_aside
 from pyfast.utils.jsonl import in_json
@@ -192,14 +200,17 @@ def questions_in(path: Path, limit: int | None = None, columns: Mapping[str, str
     read, place = partial(read_questions, path, limit, columns), "" if columns else str(path)
     records = partial(read_question_records, path, columns) if columns else None
     asked = islice(_read(path, columns), limit)
-    return _checked(asked, str(path), Questions(read, 0, "", place, records=records))
+    checked = _checked(asked, str(path), Questions(read, 0, "", place, records=records))
+    quietly(path)  # A later reading of some of the questions would count these alone.
+    return checked
 
 
 def questions_from(given: Iterable[object], limit: int | None = None) -> Questions:
     """Create questions from strings, mappings with the keys of a line, and `Question` objects.
 
     Args:
-        given: The questions. The id of a string is its position, counted from 1.
+        given: The questions. A question without an id gets one derived from its text, as in a file. A warning says
+            how many mappings have no id.
         limit: The maximum number of questions.
 
     Returns:
@@ -210,18 +221,18 @@ def questions_from(given: Iterable[object], limit: int | None = None) -> Questio
 
     Example:
         >>> from pyfast.engine import questions_from
-        >>> [question.id for question in questions_from(["Who discovered Titan?", "When?"]).read()]
-        ['1', '2']
+        >>> [question.text for question in questions_from(["Who discovered Titan?", "When?"]).read()]
+        ['Who discovered Titan?', 'When?']
     """
-    mappings: dict[str, Mapping[Any, Any]] = {}
+    mappings: dict[str, tuple[str | None, dict[str, Any]]] = {}
     placed = list(islice(_placed(given, mappings), limit))
-    gold = gold_field(mappings.values())
+    gold = gold_field(record for _, record in mappings.values())
+    say_made("the questions", sum(id is not None for id, _ in mappings.values()), len(mappings))
 
     def records() -> Iterator[tuple[str, dict[str, Any]]]:
-        for number, record in mappings.items():
-            named = {"id": number, **{str(name): value for name, value in record.items()}}
+        for place, (id, record) in mappings.items():
             # Dates become texts, as in the folder of a run.
-            yield f"question {number}", json.loads(_json(tidy(named, gold=gold)))
+            yield place, json.loads(_json(tidy({"id": id, **record}, id, gold=gold)))
 
     read = partial(map, itemgetter(1), placed)
     return _checked(placed, "the questions", Questions(read, 0, "", records=records if mappings else None))
@@ -307,13 +318,22 @@ def _json(value: object) -> bytes:
         return json.dumps(value, default=in_json).encode()
 
 
-def _placed(given: Iterable[object], mappings: dict[str, Mapping[Any, Any]]) -> Iterator[tuple[str, Question]]:
-    """Apply `read_question` to all questions, and add the mappings among them to `mappings`."""
+def _placed(
+    given: Iterable[object], mappings: dict[str, tuple[str | None, dict[str, Any]]]
+) -> Iterator[tuple[str, Question]]:
+    """Apply `read_question` to all questions. Add mappings to `mappings` by place, each with the id made for it
+    (None: it has its own)."""
     if isinstance(given, bytes | Mapping):
         raise InputError("questions: expected a question as a string, a list of questions, or a question file")
+    seen = Counter[str]()
     for number, it in enumerate(given, start=1):
-        if isinstance(it, Mapping):
-            mappings[str(number)] = dict(it)
+        if isinstance(it, str):
+            it = {"question": it, "id": id_of({"question": it}, seen)}
+        elif isinstance(it, Mapping):
+            record = {str(name): value for name, value in it.items()}
+            id = id_of(record, seen)
+            mappings[f"question {number}"] = id, record
+            it = record if id is None else {**record, "id": id}
         yield from read_question(it, number)
 
 

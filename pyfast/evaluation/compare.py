@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from math import ceil, log2
 from typing import Any, Literal
@@ -108,6 +108,8 @@ class AnswerChange:
     after: Record
     question: str = ""
     """The text of the question. Empty: the question file no longer exists"""
+    own: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The fields of the question file that pyfast does not use"""
 
     @property
     def evidence(self) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:

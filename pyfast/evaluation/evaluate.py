@@ -51,8 +51,8 @@ class Row:
     """The figures of a group of questions."""
 
     by: str
-    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type` or `turn`. `all`: the
-    row of all questions"""
+    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type`, `turn` or a field
+    that the call of `pyfast.evaluate` named. `all`: the row of all questions"""
     value: str
     questions: int
     figures: Mapping[str, Figure]
@@ -137,6 +137,7 @@ def evaluate(
     rows: Rows | None = None,
     figures: Sequence[str] = (),
     also: Sequence[Metric] = (),
+    by: Sequence[str] = (),
 ) -> Report:
     """Score answers. A failed question counts as wrong. Unfinished questions do not count, but `not_run`
     lists them.
@@ -154,21 +155,23 @@ def evaluate(
             no rows, a gold table counts as found with any of its rows.
         figures: The names of the figures in the report. Empty: all of them.
         also: Metrics in addition to `metrics`.
+        by: Fields of the gold whose values are groups too.
 
     Returns:
         Figures with 95 % intervals, for all questions and then for each group.
 
     Raises:
-        InputError: A file cannot be read, or there is no such metric or figure.
+        InputError: A file cannot be read, or there is no such metric, figure or field.
     """
     records = _by_id(answers)
     gold = gold if isinstance(gold, Path) else list(gold)
     not_run, without, names, conversations = list[str](), list[str](), dict[str, None](), list[bool]()
-    columns = dict[str, None]()
+    columns, fields = dict[str, None](), dict[str, None]()
     # A question that searches all documents can cite those of other questions.
     cited, starts, has_facts = None, dict[str, tuple[int, ...]](), False
     for one in read_gold(gold):
         has_facts |= bool(one.supporting_facts) and one.id in records
+        fields |= dict.fromkeys((*one.model_fields_set, *(one.model_extra or ()))) if by else {}
         if one.sentence_starts is not None:
             cited = {uri for record in records.values() for uri in record.uris} if cited is None else cited
             starts |= {uri: places for uri, places in one.sentence_starts.items() if uri in cited}
@@ -197,6 +200,9 @@ def evaluate(
                 f" {there}; if one of them has the gold, add --gold FILE --column answers=COLUMN"
             )
         raise InputError(f"{gold if isinstance(gold, Path) else 'gold'}: {fault}")
+    if unknown := [name for name in by if name not in fields]:
+        known = ", ".join(sorted(fields.keys() - {"id", "question", "answers"}))
+        raise InputError(f"by: the gold has no field {unknown[0]!r}; its fields are: {known}")
     chosen = _chosen(list(names), conversations[0]) if metrics is None else metrics
     rows = rows if any(_reads_rows(metric, figures) for metric in chosen) else None
     named = [*chosen, *also]
@@ -222,7 +228,7 @@ def evaluate(
         return one
 
     asked = ((records.pop(one.id), complete(one)) for one in read_gold(gold) if one.id in records)
-    scored = with_figures(_scored(dict(map(_opened, named)), _pairs_together(asked)), figures)
+    scored = with_figures(_scored(dict(map(_opened, named)), _pairs_together(asked), by), figures)
     states = dict(Counter(one.state for one in scored))
     without += records  # The remaining records have no line in the gold.
     left_out = tuple(not_run), tuple(without), tuple(whole), tuple(not_indexed)
@@ -329,7 +335,9 @@ def _opened(metric: str | Metric) -> tuple[str, Metric]:
     return str(getattr(metric, "__name__", metric)), metric
 
 
-def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Gold]]]) -> list[Scored]:
+def _scored(
+    metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Gold]]], by: Sequence[str]
+) -> list[Scored]:
     """Compute the scores of all questions, some at a time, and keep only the scores: a record keeps its evidence
     in memory after a metric has read it."""
     scored: list[Scored] = []
@@ -342,7 +350,9 @@ def _scored(metrics: Mapping[str, Metric], asked: Iterator[list[tuple[Record, Go
                     own = owner.setdefault(name, metric) == metric
                     mine[name if own else f"{metric}.{name}"] = share
         scored += [
-            Scored(*(one.id, one.state, one.answer, gold.groups(), gold.conversation, mine, one.usage, one.reason))
+            Scored(
+                *(one.id, one.state, one.answer, gold.groups(by), gold.conversation, mine, one.usage, one.reason)
+            )
             for (one, gold), mine in zip(some, shares, strict=True)
         ]
     return scored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pyfast.corpus.formats.files import refuse_published
-from pyfast.engine.question_files import gold_field, read_question_records, rows_of_table, tidy
+from pyfast.engine.question_files import gold_field, id_of, read_question_records, rows_of_table, say_made, tidy
 from pyfast.errors import InputError, first_fault
 
 Lines = Path | Iterable[Mapping[str, Any]]
@@ -38,9 +39,11 @@ def read_records(source: Lines, kind: type[L], unfold: Unfold = lambda line: (li
         placed = read_question_records(source)
     else:
         lines = list(rows_of_table(source))
-        gold = gold_field(lines)
-        named = enumerate(lines, start=1)
-        placed = ((f"record {number}", tidy(line, str(number), "the gold", gold)) for number, line in named)
+        gold, made = gold_field(lines), Counter[str]()
+        ids = [id_of(line, made) for line in lines]
+        say_made("the gold", made.total(), len(lines))
+        named = enumerate(zip(lines, ids, strict=True), start=1)
+        placed = ((f"record {number}", tidy(line, id, "the gold", gold)) for number, (line, id) in named)
     for place, line in placed:
         for one in unfold(line):
             record = checked(one, kind, place)
@@ -125,17 +128,20 @@ class Gold(Named):
         ends = (*starts[1:], max(end, starts[-1] + 1))
         return [n for n, (a, b) in enumerate(zip(starts, ends, strict=True)) if a < end and first < b]
 
-    def groups(self) -> dict[str, str]:
-        """Return the groups to which this question belongs, as a mapping such as {"type": "bridge"}."""
-        groups = {"type": self.type}
-        if self.conversation is not None or self.domain is not None:
+    def groups(self, by: Iterable[str] = ()) -> dict[str, str]:
+        """Return the groups to which this question belongs, as a mapping such as {"type": "bridge"}. `by` names
+        more fields whose values are groups."""
+        groups: dict[str, Any] = {"type": self.type}
+        if any(value is not None for value in (self.conversation, self.domain, self.answer_src)):
             groups |= {
                 "domain": self.domain,
                 "source": self.answer_src,
                 "answer type": self.answer_type,
-                "turn": None if self.turn is None else str(self.turn),
+                "turn": self.turn,
             }
-        return {key: value or "(none)" for key, value in groups.items()}
+        values = dict(self) if by else {}
+        groups |= {name: values.get(name) for name in by}
+        return {key: "(none)" if value in (None, "") else str(value) for key, value in groups.items()}
 
 
 _MONTH = "(january|february|march|april|may|june|july|august|september|october|november|december)"

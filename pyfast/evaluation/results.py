@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -34,14 +34,8 @@ _LAST = {"uris": _TEXTS, "snippets": _TEXTS, **dict.fromkeys(_COUNTS, pa.int64()
 _SHARED = ("id", "question", "gold")  # what is the same in all runs
 _OWN = b"own"  # the key of a column's metadata with its name in the file of questions
 _PLACES = {"rank": pa.int64(), "uri": pa.string(), "title": pa.string(), "page": pa.int64(), "sheet": pa.string()}
-_SOURCES = {
-    **dict.fromkeys(("run", "id", "question", "answer"), pa.string()),
-    **_PLACES,
-    "row": pa.int64(),
-    "score": pa.float64(),
-    "snippet": pa.string(),
-}
-"""The columns of a table with a row for each source"""
+_SOURCE = {**_PLACES, "row": pa.int64(), "score": pa.float64(), "snippet": pa.string()}
+"""What a table with a row for each source has in place of `_LAST`"""
 # FILE.xlsx#SHEET, FILE.xlsx#SHEET-table-2 and their parts. FILE.xlsx#table-2 and FILE.xlsx#text-boxes name no
 # sheet.
 _SHEET = re.compile(
@@ -78,20 +72,34 @@ class Results:
 def schema_of(results: Sequence[Results]) -> pa.Schema:
     """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
     column, the column is called `score.NAME`, and a column of the asker's own `question.NAME`."""
-    if any(one.document for one in results):
-        known: dict[str, pa.DataType] = dict(_SOURCES)
-    else:
-        known = _FIRST | {_column(name): pa.float64() for one in results for name in names_of(one.scored)} | _LAST
-        known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
-    rows = [row for one in results for row in one.own.values()]
-    own = [
+    last = _SOURCE if any(one.document for one in results) else _LAST
+    figures = {_column(name, last): pa.float64() for one in results for name in names_of(one.scored)}
+    known: dict[str, pa.DataType] = _FIRST | figures | last
+    known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
+    own = own_fields([row for one in results for row in one.own.values()], known)
+    fields = [pa.field(*one) for one in known.items()]
+    return pa.schema([*fields[:3], *own, *fields[3:]])
+
+
+def own_fields(rows: Sequence[Mapping[str, Any]], known: Container[str]) -> list[pa.Field]:
+    """Make the columns of the asker's own fields. `known` has the names of the table's other columns."""
+    return [
         pa.field(
             f"question.{name}" if name in known else name, _type_of([row.get(name) for row in rows])
         ).with_metadata({_OWN: name})
         for name in dict.fromkeys(chain.from_iterable(rows))
     ]
-    fields = [pa.field(*one) for one in known.items()]
-    return pa.schema([*fields[:3], *own, *fields[3:]])
+
+
+def own_values(row: Mapping[str, Any], columns: Iterable[pa.Field]) -> dict[str, Any]:
+    """Return a question's values in the columns that `own_fields` has made."""
+    own = dict[str, Any]()
+    for column in columns:
+        value = row.get(column.metadata[_OWN].decode())
+        is_json = column.type == pa.string() and not isinstance(value, str | None)
+        value = _with_time(value) if pa.types.is_timestamp(column.type) else value
+        own[column.name] = orjson.dumps(value, default=in_json).decode() if is_json else unicode_of(value)
+    return own
 
 
 def _type_of(values: Sequence[Any]) -> pa.DataType:
@@ -109,8 +117,8 @@ def _with_time(value: Any) -> Any:
     return datetime.combine(value, time()) if type(value) is date else value
 
 
-def _column(figure: str) -> str:
-    return f"score.{figure}" if figure in (*_FIRST, *_LAST, "money") else figure
+def _column(figure: str, last: Mapping[str, pa.DataType]) -> str:
+    return f"score.{figure}" if figure in (*_FIRST, *last, "money") else figure
 
 
 def _is_own(column: pa.Field) -> bool:
@@ -124,13 +132,14 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     while some := list(islice(records, AT_ONCE)):
         rows = list[dict[str, Any]]()
         for one in some:
-            own = _own(one.id, results, schema)
+            own = own_values(results.own.get(one.id, {}), filter(_is_own, schema))
             asked = {"run": results.run, "id": one.id, "question": results.questions.get(one.id)}
-            first = {name: _unicode(value) for name, value in {**own, **asked, "answer": one.answer}.items()}
-            if results.document is not None:
-                rows += [first | row for row in _sources(one, results.document)]
-            else:
-                rows.append(first | _row(one, results, figures.get(one.id, {})))
+            first = own | {name: unicode_of(value) for name, value in {**asked, "answer": one.answer}.items()}
+            first |= {"state": one.state, "reason": unicode_of(one.reason), "gold": results.gold.get(one.id)}
+            last = _LAST if results.document is None else _SOURCE
+            first |= {_column(name, last): value for name, value in figures.get(one.id, {}).items()}
+            more = [_row(one, results)] if results.document is None else _sources(one, results.document)
+            rows += [first | row for row in more]
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
@@ -153,32 +162,17 @@ def _sources(record: Record, document: Callable[[str], Document | None]) -> Iter
         }
 
 
-def _own(id: str, results: Results, schema: pa.Schema) -> dict[str, Any]:
-    """Return a question's values in the asker's own columns."""
-    own = dict[str, Any]()
-    for column in filter(_is_own, schema):
-        value = results.own.get(id, {}).get(column.metadata[_OWN].decode())
-        is_json = column.type == pa.string() and not isinstance(value, str | None)
-        value = _with_time(value) if pa.types.is_timestamp(column.type) else value
-        own[column.name] = orjson.dumps(value, default=in_json).decode() if is_json else value
-    return own
-
-
 def _snippet(one: Evidence) -> str:
     return one.line if "header" in one.metadata else one.snippet
 
 
-def _unicode(text: Any) -> Any:
+def unicode_of(text: Any) -> Any:
     """Return a text without lone surrogates. A path or a question in memory can have what is not Unicode."""
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
-def _row(record: Record, results: Results, figures: Mapping[str, float | None]) -> dict[str, Any]:
+def _row(record: Record, results: Results) -> dict[str, Any]:
     return {
-        "state": record.state,
-        "reason": _unicode(record.reason),
-        "gold": results.gold.get(record.id),
-        **{_column(name): value for name, value in figures.items()},
         "uris": [one.uri for one in record.evidence],
         "snippets": list(map(_snippet, record.evidence)),
         **{name: getattr(record.usage, name) for name in _COUNTS},
@@ -217,7 +211,7 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
     """Write rows into a file of the kind that its name says, and return their number. In CSV and XLSX, lists are
-    JSON."""
+    JSON (see `_flat`)."""
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
@@ -242,14 +236,21 @@ def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch])
 
 
 def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Write the lists of a batch as JSON."""
+    """Write the lists of a batch as JSON, and a single gold answer as its text."""
     columns = batch.columns
     for at, column in enumerate(columns):
         if pa.types.is_list(column.type):
-            columns[at] = pa.array(
-                [None if texts is None else orjson.dumps(texts).decode() for texts in column.to_pylist()]
-            )
+            is_gold = batch.schema.names[at].rpartition(": ")[2] == "gold"
+            columns[at] = pa.array([_in_cell(texts, is_gold) for texts in column.to_pylist()], pa.string())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _in_cell(texts: list[str] | None, is_gold: bool) -> str | None:
+    if texts is None:
+        return None
+    # Pyfast reads such a text in a file of gold answers as this one answer.
+    is_text = is_gold and len(texts) == 1 and not texts[0].lstrip().startswith(("[", "{", "("))
+    return texts[0] if is_text else orjson.dumps(texts).decode()
 
 
 def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:

@@ -17,9 +17,10 @@ from pyfast.errors import InputError
 from pyfast.evaluation.compare import AnswerChange, Comparison, Difference
 from pyfast.evaluation.cost import Cost
 from pyfast.evaluation.evaluate import Figure, Row, Unanswered
-from pyfast.evaluation.results import KINDS, write_results
+from pyfast.evaluation.results import KINDS, own_fields, own_values, unicode_of, write_results
 from pyfast.utils.extras import explained
 from pyfast.utils.files import write_atomically
+from pyfast.utils.jsonl import in_json
 from pyfast.utils.text_forms import counted, some
 
 Grid = tuple[Sequence[str], Sequence[Sequence[object]]]
@@ -62,7 +63,7 @@ def write_table(path: Path, records: Records, grids: Sequence[Grid] = (), notes:
     if kind in _STYLES:
         write_atomically(path, "\n".join([*(f"{grid_text(one, kind)}\n" for one in grids), *listed(notes, kind)]))
     elif kind == ".jsonl":
-        write_atomically(path, b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in records))
+        write_atomically(path, b"".join(orjson.dumps(one, in_json, orjson.OPT_APPEND_NEWLINE) for one in records))
     else:
         names = dict.fromkeys(name for one in records for name in one)
         table = pa.table({name: [one.get(name) for one in records] for name in names})
@@ -154,8 +155,9 @@ def tables_of(
     """Make the tables of reports, by the names of their runs, of a comparison, or of changed answers, and the
     notes below them. `differences` are those between the reports."""
     if isinstance(results, Sequence):
-        changes = [_change_record(one) for one in results]
-        return changes, [(list(changes[0]) if changes else [], [list(one.values()) for one in changes])], []
+        changes = change_table(results)
+        rows = changes.to_pylist()
+        return rows, [(changes.column_names, [list(row.values()) for row in rows])], []
     if isinstance(results, Comparison):
         flips = {
             (one.a, one.b, one.figure): {"gained": list(one.gained), "lost": list(one.lost)}
@@ -238,13 +240,44 @@ def without_empty(records: Records) -> Records:
     return [{name: one.get(name) for name in kept} for one in records]
 
 
+class AnswerChanges(list[AnswerChange]):
+    """The result of `pyfast.changed_answers`: a list."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return the changes as an Arrow table with one row per question, as `pyfast.write_figures` writes it."""
+        return change_table(self)
+
+    def to_pandas(self) -> Any:
+        """Return the same table as `to_arrow`, as a pandas data frame.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        with explained():
+            return self.to_arrow().to_pandas()
+
+
+def change_table(changes: Sequence[AnswerChange]) -> pa.Table:
+    """Make a table with a row for each change, and the asker's own columns after the question."""
+    own = own_fields([one.own for one in changes], _CHANGE)
+    fields = [pa.field(name, kind) for name, kind in _CHANGE.items()]
+    schema = pa.schema([*fields[:2], *own, *fields[2:]])
+    return pa.Table.from_pylist([own_values(one.own, own) | _change_record(one) for one in changes], schema)
+
+
+_SIDE = {"state": pa.string(), "answer": pa.string(), "only": pa.list_(pa.string())}
+_CHANGE = dict.fromkeys(("id", "question", "differs"), pa.string()) | {
+    f"{name}_{side}": kind for side in ("before", "after") for name, kind in _SIDE.items()
+}
+
+
 def _change_record(change: AnswerChange) -> dict[str, Any]:
     record: dict[str, Any] = {"id": change.id, "question": change.question, "differs": ", ".join(change.differs)}
     sides = zip(("before", "after"), (change.before, change.after), change.evidence, strict=True)
     for side, of_side, only in sides:
         uris = list(dict.fromkeys(one.uri for one in only))
         record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer, f"only_{side}": uris}
-    return record
+    return {name: unicode_of(value) for name, value in record.items()}
 
 
 def _cost_records(comparison: Comparison) -> list[dict[str, Any]]:

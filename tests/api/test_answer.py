@@ -42,7 +42,7 @@ def test_strings_mappings_and_iterators_are_the_same(small: pyfast.Index, tmp_pa
     runs = [pyfast.answer(questions, index=small, llm="instant", system="n2n") for questions in given]
     assert len({b"".join(record.line() for record in run.records) for run in runs}) == 1
     texts = pyfast.answer([question["question"] for question in ASKED], index=small, llm="instant", system="n2n")
-    assert [record.id for record in texts.records] == ["1", "2"]
+    assert not {record.id for record in texts.records} & {"1", "2"}
     assert [record.answer for record in texts.records] == [record.answer for record in runs[0].records]
 
 
@@ -473,6 +473,6 @@ def test_documents_from_values(tmp_path: Path) -> None:
 def test_evaluating_values(small: pyfast.Index) -> None:
     run = pyfast.answer(["Who?", "When?"], llm=Minimal(), system="direct")
     report: Any = pyfast.evaluate(
-        run, [{"id": "1", "answers": ["Christiaan Huygens"]}, {"id": "2", "answers": ["1655"]}]
+        run, [{"question": "When?", "answers": ["1655"]}, {"question": "Who?", "answers": ["Christiaan Huygens"]}]
     )
     assert (report.rows[0]["em"].value, report.not_run) == (0.5, ())

@@ -71,7 +71,8 @@ async def test_all_callers_share_the_batches(small: pyfast.Index) -> None:
 
 
 async def test_the_records_are_those_of_answer(small: pyfast.Index) -> None:
-    whole = pyfast.answer(QUESTIONS, index=small, llm="instant", system="n2n")
+    asked = [pyfast.Question(str(number), text) for number, text in enumerate(QUESTIONS, start=1)]
+    whole = pyfast.answer(asked, index=small, llm="instant", system="n2n")
     async with pyfast.Engine(small, "instant", concurrency=7) as engine:
         found = [record async for record in engine.answer_many(QUESTIONS, system="n2n")]
         assert [record.line() for record in found] == [record.line() for record in whole.records]

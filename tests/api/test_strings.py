@@ -32,7 +32,7 @@ def test_a_string_is_one_query(index: pyfast.Index) -> None:
 
 def test_a_string_is_one_question(index: pyfast.Index) -> None:
     run = pyfast.answer("Who found Titan?", index=str(index.folder), llm="instant", system="rag")
-    assert [record.id for record in run.records] == ["1"]
+    assert [row["question"] for row in run.to_arrow().to_pylist()] == ["Who found Titan?"]
 
 
 def files(folder: Path) -> dict[str, str]:

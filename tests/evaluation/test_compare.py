@@ -268,6 +268,15 @@ def test_the_commands_write_tables(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "d.csv")["run"].tolist() == list(map(str, runs))
 
 
+def test_a_report_without_a_name_has_no_table(tmp_path: Path) -> None:
+    run = pyfast.answer(["Who?"], llm="instant", system="direct")
+    report: Any = pyfast.evaluate(run, [{"question": "Who?", "answers": ["x"]}])
+    with pytest.raises(InputError, match=r'such as \{"RUN": report\}; got Report'):
+        pyfast.write_figures(report, tmp_path / "figures.csv")
+    pyfast.write_figures({"one": report}, tmp_path / "figures.csv")
+    assert pd.read_csv(tmp_path / "figures.csv")["run"].tolist() == ["one"]
+
+
 def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By state, answer, and evidence without its order; against what the records say."""
 
@@ -276,7 +285,7 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             text, uris = next((text, uris) for id, text, uris in records if id == question.id)
             return Answer(text, orjson.dumps([{"uri": uri, "snippet": uri * 2} for uri in uris]))
 
-        asked = [{"id": id, "question": f"{id}?"} for id, _, _ in records]
+        asked = [{"id": id, "question": f"{id}?", "team": {"a": 1, "b": "B"}.get(id)} for id, _, _ in records]
         system = System("theirs", answer, load_system("direct").settings, (), needs_index=False)
         pyfast.answer(asked, llm="instant", system=system, run=tmp_path / name)
         return tmp_path / name
@@ -286,10 +295,10 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     new = run("new", ("d", "x", ["2", "\x1b3"]), ("a", "x", ["2", "1"]), ("b", "y", ["1"]), ("c", None, []))
     changes = pyfast.changed_answers(old, pyfast.Run(new))
     assert [(one.id, one.differs) for one in changes] == [
-        *[("d", ("evidence",)), ("b", ("answer",)), ("c", ("state", "answer"))]
+        *[("b", ("answer",)), ("c", ("state", "answer")), ("d", ("evidence",))]
     ]
-    assert [[item.uri for item in side] for side in changes[0].evidence] == [["1"], ["\x1b3"]]
-    assert changes[0].as_json()["after"]["evidence"][0]["uri"] == "\x1b3"
+    assert [[item.uri for item in side] for side in changes[2].evidence] == [["1"], ["\x1b3"]]
+    assert changes[2].as_json()["after"]["evidence"][0]["uri"] == "\x1b3"
     assert pyfast.changed_answers(old, old) == []
     shown = processes.pyfast("compare", old, new, "--answers")
     lines = shown.stdout.splitlines()
@@ -297,13 +306,17 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert lines[3:5] == ["- answered: x", "+ answered: y"] and "\x1b" not in shown.stdout
     assert lines[-4:] == ["d: evidence: d?", "  answered: x", "-   1: 11", "+    3: 3 3"]
     told = processes.pyfast("compare", old, new, "--answers", "--json").stdout
-    assert [one["id"] for one in orjson.loads(told)] == ["d", "b", "c"]
+    assert [one["id"] for one in orjson.loads(told)] == ["b", "c", "d"]
     assert "expected two runs, got 1" in processes.pyfast("compare", old, "--answers").stderr
     refused = processes.pyfast("compare", old, new, "--answers", "--prices", tmp_path / "c.toml").stderr
     assert "can only be combined with --json and --out" in refused and "two runs" not in refused
     assert processes.pyfast("compare", old, new, "--answers", "--out", tmp_path / "c.csv").returncode == 0
     with (tmp_path / "c.csv").open(newline="", encoding="utf-8-sig") as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert [*rows] == ["b", "c", "d"] and [row["team"] for row in rows.values()] == ["B", "", ""]
+    assert list(changes.to_pandas()["answer_before"]) == ["x", "x", "x"]
+    assert changes.to_arrow()["team"].to_pylist() == ["B", None, None]
+    assert pyfast.changed_answers(old, old).to_arrow().column_names[:3] == ["id", "question", "differs"]
     assert {id: (row["answer_before"], row["answer_after"]) for id, row in rows.items()} == {
         "d": ("x", "x"),
         "b": ("x", "y"),

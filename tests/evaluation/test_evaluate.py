@@ -11,9 +11,11 @@ import numpy as np
 import orjson
 import pytest
 from scipy.stats import bootstrap
+from typer.testing import CliRunner
 
 import pyfast
 import pyfast.utils.plugins as plugins
+from pyfast.commands.cli import app
 from pyfast.engine import Record
 from pyfast.engine.traces import TRACES, TraceWriter
 from pyfast.errors import InputError
@@ -177,6 +179,27 @@ def test_conversations_by_domain_source_type_of_answer_and_turn(tmp_path: Path) 
     ]
     whole = report.rows[0]
     assert (whole["h@1"].low, whole["h@1"].high) == (0.0, 0.5) and report.not_run == ("a3",)
+
+
+def test_rows_by_source_and_by_fields_of_the_gold(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", answered("a", "x"), answered("b", "x"), answered("c", "y"))
+    gold = [
+        {"id": "a", "answers": ["x"], "answer_src": "table", "level": "easy", "hops": 2},
+        {"id": "b", "answers": ["x"], "answer_src": "text", "level": "hard", "hops": 2},
+        {"id": "c", "answers": ["x"], "answer_src": "text", "level": "hard", "hops": 0},
+    ]
+    sources = [("source", "table", 1.0), ("source", "text", 0.5)]
+    found = [(row.by, row.value, row["em"].value) for row in pyfast.evaluate(folder, gold).rows]
+    assert found[1:] == sources
+    rows = pyfast.evaluate(folder, gold, by=["level", "hops"]).rows
+    levels = [("level", "easy", 1.0), ("level", "hard", 0.5), ("hops", "0", 0.0), ("hops", "2", 1.0)]
+    assert [(row.by, row.value, row["em"].value) for row in rows][1:] == [*sources, *levels]
+    lines(tmp_path / "gold.jsonl", *gold)
+    command = ["evaluate", str(folder), "--gold", str(tmp_path / "gold.jsonl"), "--by", "level", "--json"]
+    told = json.loads(CliRunner().invoke(app, command).stdout)[0]["rows"]
+    assert [row["value"] for row in told if row["by"] == "level"] == ["easy", "hard"]
+    with pytest.raises(InputError, match="the gold has no field 'lvel'; its fields are: answer_src, hops, level"):
+        pyfast.evaluate(folder, gold, by="lvel")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ import pyfast
 from pyfast.api.run import gold_of
 from pyfast.commands.cli import app
 from pyfast.engine import Record, read_questions
-from pyfast.engine.question_files import read_question_records
+from pyfast.engine.question_files import _TOLD, _say, read_question_records
 from pyfast.engine.record import Usage
 from pyfast.errors import InputError
 from pyfast.evaluation import evaluate
@@ -748,14 +748,55 @@ def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.I
         {"question": "And Io?", "answer": None, "team": 2},
     ]
     run = pyfast.answer(_frame(kind, rows), index=small, llm="instant", system="rag")
-    assert [record.id for record in run.records] == ["1", "2"]
     assert [(row["question"], row["team"]) for row in run.to_arrow().to_pylist()] == [
         ("Where is Titan?", 1),
         ("And Io?", 2),
     ]
-    gold = _frame(kind, [{"id": "1", "answers": ["Saturn", "near Saturn"]}, {"id": "2", "answers": ["Jupiter"]}])
-    assert pyfast.evaluate(run).without_gold == ("2",)
+    golds = [("And Io?", ["Jupiter"]), ("Where is Titan?", ["Saturn", "near Saturn"])]  # in another order
+    gold = _frame(kind, [{"question": text, "answers": answers} for text, answers in golds])
+    assert pyfast.evaluate(run).without_gold == (run.records[1].id,)
     assert pyfast.evaluate(run, gold).without_gold == ()
+
+
+TEXTS = ["Where is Titan?", "And Io?", "Who?", "And Io?", "When?"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "mappings", "texts"])
+def test_questions_in_memory_have_the_ids_of_their_file(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Positions would pair answers with other questions once somebody adds or sorts rows."""
+
+    def answered(texts: list[str]) -> pyfast.Run:
+        rows = [{"question": text, "answers": text.upper()} for text in texts]
+        asked: Any = {"mappings": rows, "texts": texts}
+        given = asked[kind] if kind in asked else _frame(kind, rows)
+        return pyfast.answer(given, llm="instant", system="direct")
+
+    _say.cache_clear()  # Each note appears once in a process.
+    path = written(tmp_path / "q.csv", ("question",), *([text] for text in TEXTS))
+    ids = [question.id for question in read_questions(path)]
+    run = answered(TEXTS)
+    assert [record.id for record in run.records] == ids and len({*ids}) == 5
+    said = "the questions: 5 of 5 questions have no `id`; pyfast makes one from the question's text"
+    assert caplog.messages.count(said) == (kind != "texts")  # A text cannot have an id.
+    assert pyfast.changed_answers(run, answered(["Where is Rhea?", *TEXTS])) == []
+    gold: Any = [{"question": text, "answers": text.upper()} for text in sorted(TEXTS)]
+    gold = gold if kind in ("mappings", "texts") else _frame(kind, gold)
+    assert [row["gold"] for row in run.to_arrow(gold).to_pylist()] == [[text.upper()] for text in TEXTS]
+
+
+def test_each_note_about_a_file_appears_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A resumed run reads the questions that are left, and their number is no news."""
+    path = written(tmp_path / "q.csv", ("question", "gold"), *([text, "x"] for text in TEXTS))
+    for limit in (2, 4):
+        pyfast.answer(path, llm="instant", system="direct", run=tmp_path / "run", limit=limit)
+        _TOLD.clear()  # as in another process
+        _say.cache_clear()
+    assert [message for message in caplog.messages if message.startswith(str(path))] == [
+        f"{path}: there is no field `answers`; the gold answers are taken from `gold`",
+        f"{path}: 2 of 2 questions have no `id`; pyfast makes one from the question's text",
+    ]
 
 
 def test_a_frame_is_read_as_its_sheet_is(small: pyfast.Index, tmp_path: Path) -> None:

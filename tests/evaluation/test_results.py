@@ -121,6 +121,12 @@ def test_parquet_and_json_lines_come_back(run: Path, tmp_path: Path) -> None:
 LISTS = ("gold", "uris", "snippets")
 
 
+def listed(name: str, cell: str) -> list[str]:
+    """Read a cell with a list. A single gold answer is its text, unless this text looks like a list."""
+    is_text = name == "gold" and not cell.lstrip().startswith(("[", "{", "("))
+    return [cell] if is_text else json.loads(cell)
+
+
 def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
     """Through pandas and through the standard library."""
     pyfast.export([run], tmp_path / "r.csv")
@@ -130,9 +136,10 @@ def test_csv_comes_back(run: Path, tmp_path: Path) -> None:
     assert frame.to_dict("records") == rows
     for row, right in zip(without_seconds(rows), expected(run), strict=True):
         for name, value in right.items():
-            parsed = name in LISTS or isinstance(value, float)
+            read = listed(name, row[name]) if name in LISTS else row[name]
+            read = float(row[name]) if isinstance(value, float) else read
             shown = "" if value is None else str(value)
-            assert (json.loads(row[name]) == value) if parsed else (row[name] == shown), name
+            assert read == (value if name in LISTS or isinstance(value, float) else shown), name
 
 
 def sheet(path: Path) -> list[dict[str, Any]]:
@@ -169,7 +176,7 @@ def test_a_sheet_comes_back_and_has_no_formula(run: Path, tmp_path: Path) -> Non
             if (more := row.pop(name)) is not None:
                 row[name.partition(" (")[0]] += more
     for row, right in zip(without_seconds(rows), expected(run), strict=True):
-        read = {name: json.loads(value) if name in LISTS else value for name, value in row.items()}
+        read = {name: listed(name, value) if name in LISTS else value for name, value in row.items()}
         assert read == right
 
 
@@ -204,7 +211,7 @@ def test_without_gold_there_are_no_figures_and_a_warning(tmp_path: Path, caplog:
     rows = in_memory.to_arrow().to_pylist()
     assert [(row["question"], row["gold"]) for row in rows] == [("Who?", None), ("When? \\ud800", None)]
     assert "em" not in rows[0] and rows[0]["seconds"] is None and "cannot be scored" in caplog.text
-    rows = in_memory.to_arrow([{"id": "1", "answers": ["x"]}], metrics=["em_f1"]).to_pylist()
+    rows = in_memory.to_arrow([{"question": "Who?", "answers": ["x"]}], metrics=["em_f1"]).to_pylist()
     assert [(row["gold"], row["em"]) for row in rows] == [(["x"], 0), (None, None)]
     with pytest.raises(InputError, match="none of its ids"):
         in_memory.to_arrow([{"id": "9", "answers": ["x"]}])
@@ -250,6 +257,8 @@ def test_the_scores_of_each_question_have_the_form_that_the_name_says(run: Path,
     with (tmp_path / "pq.csv").open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     assert [(row["id"], float(row["em"])) for row in rows] == [(one["id"], one["em"]) for one in flat]
+    questions = {one["id"]: one for one in ASKED}
+    assert [row["question"] for row in flat] == [questions[row["id"]]["question"] for row in flat]
     assert "expected a name that ends in" in str(go("pq.txt").exception) and not (tmp_path / "pq.txt").exists()
 
 
@@ -334,9 +343,18 @@ def test_questions_in_memory_keep_gold_and_own_columns(office: Path) -> None:
         for asked in (given, [*given, {"question": "What of Sage?", "answer": "late"}]):
             run = pyfast.answer(asked, index=office / "IDX", llm="instant", system="rag", run=folder)
             rows = run.to_arrow().to_pylist()
-            assert [(row["id"], row["gold"]) for row in rows][:2] == [("7", ["90", "x"]), ("2", None)]
+            assert [row["gold"] for row in rows][:4] == [["90", "x"], None, ["90"], None] and rows[0]["id"] == "7"
             assert [row["team"] for row in rows[:4]] == [3, None, None, None] and str(rows[0]["5"]) == "2024-05-01"
             assert pyfast.evaluate(run).rows[0].questions == 2
+
+
+def test_the_scores_of_each_question_have_its_own_columns(office: Path, tmp_path: Path) -> None:
+    written = ["evaluate", str(office / "run"), "--per-question", str(tmp_path / "scores.parquet")]
+    assert CliRunner().invoke(app, written).exit_code == 0
+    rows = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert list(rows[0])[:6] == ["run", "id", "question", "Team", "question.em", "Tags"]
+    expected = [("What of Borage?", "Süd", "0", "[1,2]"), ("What of Dahlia?", "Süd", "1", "[1,2]")]
+    assert [tuple(row.values())[2:6] for row in rows[:2]] == expected
 
 
 def test_gold_has_the_columns_of_the_questions(office: Path) -> None:
@@ -402,7 +420,8 @@ def test_each_source_has_a_row(office: Path) -> None:
     for row, (record, rank, one) in zip(rows, pairs, strict=True):
         assert (row["id"], row["answer"], row["rank"], row["uri"]) == (record.id, record.answer, rank, one.uri)
         assert row["score"] == one.score and row["question"].startswith("What of ")
-        assert (row["Team"], row["em"]) == ("Süd", str(int(record.id) - 10))
+        assert (row["Team"], row["question.em"]) == ("Süd", str(int(record.id) - 10))
+        assert (row["state"], row["gold"], row["em"]) == ("answered", ["90"], float(row["answer"] == "90"))
         name, kind = row["uri"].partition("#")[0], row["uri"].partition("#")[0].rpartition(".")[2]
         seen.add(kind)
         if kind == "pptx":
@@ -418,9 +437,10 @@ def test_each_source_has_a_row(office: Path) -> None:
         assert row["page"] is None and row["title"]
     assert seen == {"pptx", "xlsx", "csv"}
     assert run.to_pandas(sources=True)["uri"].tolist() == [row["uri"] for row in rows]
-    for wrong in ({"wide": True}, {"gold": office / "q.csv"}, {"metrics": ["em_f1"]}):
-        with pytest.raises(InputError):
-            pyfast.export([run], office / "x.csv", sources=True, **wrong)
+    with pytest.raises(InputError, match="wide and sources cannot be used together"):
+        pyfast.export([run], office / "x.csv", sources=True, wide=True)
+    gold = [{"id": str(number), "answers": [row["answer"] for row in rows]} for number in range(10, 14)]
+    assert {*run.to_arrow(gold, metrics=["squad"], sources=True)["recall"].to_pylist()} == {1.0}
 
 
 def test_sources_without_the_index(office: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
