@@ -23,10 +23,6 @@ class InputError(PyfastError):
     """
 
 
-class GoldError(InputError):
-    """A file for a corpus contains questions or gold answers. Searches would find these answers."""
-
-
 class IndexFormatError(PyfastError):
     """A folder or file is not a pyfast index, or is damaged."""
 

@@ -76,7 +76,7 @@ def index(
             **asdict(reading),
         )
     sizes = (built.corpus.documents, "document"), (len(built.passages), "passage"), (len(built.terms), "term")
-    nothing = sum(it.whole for it in unread)
+    nothing = len({it.path for it in unread if it.whole})
     told = f"; no passages from {counted(nothing, 'file')}" if nothing else ""
     print(f"{out}: {', '.join(counted(*size) for size in sizes)}{told}")
     seconds = sum(call.seconds for call in calls if ON_GPU in call.name)

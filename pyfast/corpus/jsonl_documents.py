@@ -19,7 +19,7 @@ import pyfast.corpus.documents as documents
 from pyfast.corpus.documents import Document, KnowledgeGraph, Table, TextDocument, Triple, Unread
 from pyfast.corpus.formats.files import check_cells, read_text, refuse_binary
 from pyfast.corpus.grids import Packed, pack, runs_of, title_of
-from pyfast.errors import GoldError, InputError
+from pyfast.errors import InputError
 from pyfast.utils.jsonl import parse_as_written, parse_json, read_each_line
 
 JsonObject = Mapping[str, Any]
@@ -44,7 +44,7 @@ def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     table with this `uri`.
 
     A text, table or graph without an ``id`` gets the uri ``uri#line``: the uri of the file and the line number. A
-    line that cannot be read is yielded as an `Unread`, and a line that is a question or gold raises `GoldError`.
+    line that cannot be read is yielded as an `Unread`.
     """
     refuse_binary(path)
     return documents_of_records(uri, path, read_each_line(path))
@@ -125,12 +125,13 @@ def documents_of_records(
 
     The uri of a document without an ``id`` ends with the last word of its place, such as ``uri#3``. Records that
     are no documents are rows: together they become one table with this `uri`. A record that cannot be used is
-    yielded as an `Unread`. A question or gold raises `GoldError`.
+    yielded as an `Unread`, and so are all questions and gold answers together.
     """
     flat: Packed[dict[str, str]] = Packed()
     numbers = array("q")
     nowhere: dict[str, None] = {}  # the keys of texts that are in no document
     key_of_text = ""
+    asked: list[str] = []  # where questions and gold answers are
     for place, record, line in placed:
         where = place.rpartition(", ")[2]
         try:
@@ -152,18 +153,18 @@ def documents_of_records(
                     raise InputError(f"{what}; its other keys are {keys}")
                 continue
             if _is_question(record):
-                advice = f'leave {path.name} out or, if the line is a document, add a "kind" to it'
-                raise GoldError(
-                    f"{place}: this looks like a question or its gold answers, not a document: {advice}"
-                )
+                asked.append(where)
+                continue
             if line and _has_float(record):
                 record = parse_as_written(line)
             flat.append({key: _cell(value) for key, value in record.items()})
             numbers.append(int(place.rpartition(" ")[2]))
-        except GoldError:
-            raise
         except InputError as error:
             yield Unread(path, f"{where}: {str(error).removeprefix(f'{place}: ')}")
+    if asked:
+        what = "looks like a question or its gold answers, not a document"
+        advice = 'leave it out; if it is a document, write it as {"kind": "text", "title": ..., "text": ...}'
+        yield Unread(path, f"{asked[0]}: this {what} ({len(asked)} such in the file): {advice}")
     if nowhere:
         what = f"objects and long values of records are not read: {_keys(sorted(nowhere))}"
         yield Unread(path, what, missing=False)

@@ -34,7 +34,7 @@ from pyfast.corpus.formats.rdf import read_rdf
 from pyfast.corpus.formats.xlsx import read_xlsx
 from pyfast.corpus.grids import COLUMNS, narrow, title_of, without_long_cells
 from pyfast.corpus.jsonl_documents import read_columnar, read_json_documents, read_jsonl_documents
-from pyfast.errors import GoldError, InputError, MissingPackageError, PyfastError
+from pyfast.errors import InputError, MissingPackageError, PyfastError
 from pyfast.utils.extras import explained
 from pyfast.utils.processes import scratch_folder
 from pyfast.utils.text_forms import counted
@@ -130,7 +130,6 @@ def read(
 
     Raises:
         InputError: A source does not exist, two files would have the same uri, or there is no such reader.
-        GoldError: A file contains questions or gold answers. The error is raised even if `unread` is given.
 
     Example:
         >>> from pathlib import Path
@@ -177,8 +176,7 @@ def _documents(
     uri: str, path: Path, readers: list[tuple[str, Reader]], unread: list[Unread] | None, columns: int, seen: _Seen
 ) -> Iterator[Document]:
     """Yield the documents of one file, and add faults to `unread`. If `unread` is None, the first fault that
-    leaves something out is raised. A `GoldError` is always raised. `seen` contains the documents that were read so
-    far.
+    leaves something out is raised. `seen` contains the documents that were read so far.
     """
     name, place = _inner(path).name.lower(), str(path)
     reader = next((reader for pattern, reader in readers if fnmatchcase(name, pattern)), None)
@@ -199,9 +197,7 @@ def _documents(
                 if one.uri == uri and isinstance(one, TextDocument):
                     of_file = one.outline.about
                 if isinstance(one, Table) and {"question", "answers"} <= {name.strip() for name in one.header}:
-                    raise GoldError(
-                        f"{path}: this file contains questions and answers, not a corpus; leave it out"
-                    )
+                    raise InputError("this file contains questions and answers, not a corpus; leave it out")
                 given += 1
                 one = _without_name(one, file)
                 is_empty = is_empty and _is_empty(one)
@@ -222,9 +218,7 @@ def _documents(
         if is_empty and not told.missing:
             why = "the file has no passages" if path.stat().st_size else "the file is empty"
             told.add(Unread(path, why, missing=False, whole=True))
-        told.close()
-    except GoldError as error:
-        raise GoldError(str(error).replace(place, str(path))) from None
+        told.close(whole=is_empty)
     except Exception as error:  # A reader is a plug-in, and its library may raise any exception.
         reason = _reason(error).replace(place, str(path))
         if unread is None:
@@ -346,7 +340,7 @@ class _Told:
     the number of the others. If `unread` is None, the first missing part raises `InputError`."""
 
     def __init__(self, unread: list[Unread] | None) -> None:
-        self._unread = unread
+        self._unread, self._first = unread, len(unread or ())
         self._times: Counter[bool] = Counter()
         self._last: dict[bool, Unread] = {}
 
@@ -367,12 +361,15 @@ class _Told:
         """Whether a part is missing."""
         return self._times[True] > 0
 
-    def close(self) -> None:
-        """Pass on how many parts were only counted."""
+    def close(self, whole: bool = False) -> None:
+        """Pass on how many parts were only counted. `whole`: the missing parts are all of the file."""
         for missing, times in self._times.items():
             if (more := times - _MOST_TOLD) > 0 and self._unread is not None:
                 last = self._last[missing].reason
                 self._unread.append(replace(self._last[missing], reason=f"and {more} more, up to: {last}"))
+        if whole and self._unread is not None:
+            new = [replace(it, whole=it.whole or it.missing) for it in self._unread[self._first :]]
+            self._unread[self._first :] = new
 
 
 def _reason(error: Exception) -> str:

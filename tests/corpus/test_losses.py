@@ -16,7 +16,7 @@ from pyarrow import parquet
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, read
 from pyfast.corpus.rendering import paragraph_line
-from pyfast.errors import GoldError, InputError
+from pyfast.errors import InputError
 
 Found = tuple[list[object], list[str]]
 
@@ -109,13 +109,46 @@ def test_a_column_named_content_is_a_column(tmp_path: Path) -> None:
     assert isinstance(table, Table) and table.header == ("name", "content", "price") and not said
 
 
+def test_questions_in_a_folder_are_left_out(tmp_path: Path) -> None:
+    corpus, index = tmp_path / "corpus", tmp_path / "IDX"
+    corpus.mkdir()
+    (corpus / "lake.txt").write_text("Lake Varn is deep.")
+    faq = corpus / "faq.jsonl"
+    asked = [
+        {"question": q, "answer": a} for q, a in (("What is the warranty?", "Two years."), ("Where?", "Odda."))
+    ]
+    faq.write_text(lines(*asked, {"id": "d", "text": "Rain falls."}))
+    unread: list[Unread] = []
+    built = pyfast.build_index(corpus, index, on_unread=unread.append)
+    assert built.corpus.documents == 2 and not built.search(["warranty"], 1)[0].passages.size
+    (one,) = unread
+    assert one.path == faq and one.missing and not one.whole and one.reason.startswith("line 1: ")
+    assert "2 such in the file" in one.reason and '{"kind": "text", "title": ..., "text": ...}' in one.reason
+    faq.write_text(lines(*asked))
+    built = run("index", corpus, "--out", tmp_path / "OTHER")
+    assert built.returncode == 2 and "no passages from 1 file" in built.stdout
+    with pytest.raises(InputError, match="line 1: this looks like"):
+        pyfast.build_index(corpus, tmp_path / "STRICT", strict=True)
+    faq.write_text(lines(*({"kind": "text", "title": it["question"], "text": it["answer"]} for it in asked)))
+    pyfast.sync_documents(index, corpus)
+    newest = pyfast.open_index(index)
+    assert "Two years." in newest.text(int(newest.search(["warranty"], 1)[0].passages[0]))
+
+
+def test_a_file_of_bad_lines_only_is_counted_once(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text(lines("no", "nor this"))
+    unread: list[Unread] = []
+    assert not list(read([tmp_path], unread)) and [(it.missing, it.whole) for it in unread] == [(True, True)] * 2
+
+
 def test_questions_beside_judgements_are_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
     (tmp_path / "corpus.jsonl").write_text(lines({"_id": "d1", "title": "T", "text": "Text."}))
     (tmp_path / "queries.jsonl").write_text(lines({"_id": "q1", "text": "Who?"}))
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    with pytest.raises(GoldError, match="data convert beir"):
-        found(tmp_path)
+    documents, said = found(tmp_path)
+    assert documents == [TextDocument("d1", "T", "Text.")]
+    assert len(said) == 2 and all("data convert beir" in one for one in said)
 
 
 def test_bad_triples_and_a_header_line(tmp_path: Path) -> None:

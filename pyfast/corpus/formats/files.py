@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pyfast.corpus.rendering import TERMINAL
-from pyfast.errors import GoldError, InputError
+from pyfast.errors import InputError
 from pyfast.utils.log import LOG
 
 _BOMS = (
@@ -317,9 +317,9 @@ def published_set(path: Path) -> str | None:
 
 
 def refuse_published(path: Path) -> None:
-    """Raise `GoldError` for a file of a published set. The message names the command that converts the file."""
+    """Raise `InputError` for a file of a published set. The message names the command that converts the file."""
     name = published_set(path)
     if name is not None:
         command = f"`pyfast data convert {name} {path} --out DIR`"
         makes = f"{command} turns it into questions and gold answers, and a corpus if the set has one"
-        raise GoldError(f"{path}: this file belongs to the published data set {name}; {makes}")
+        raise InputError(f"{path}: this file belongs to the published data set {name}; {makes}")
