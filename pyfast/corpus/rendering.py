@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from html import unescape
 from itertools import zip_longest
 
-from pyfast.utils.text_forms import shown_names
+from pyfast.utils.text_forms import NO_BREAK, shown_names
 
 # Stars around words, as people write them: not 2*3*4, **kwargs, *.txt or a pointer in a program.
 _EMPHASIS = re.compile(
@@ -38,12 +38,15 @@ TERMINAL = (
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_k][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[ -/]{1,3}[0-~]|[6-9=>cDEHMNOZ\\])"
 )
 _LAST = "".join(chr(plane + last) for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
-# NUL, U+0002 (PDF libraries write it for a hyphen), DEL, soft hyphens, word joiners, byte order marks and
-# noncharacters stand within words. The others separate words. The first pattern matches every character of the
-# second, and much faster.
-_MAYBE_NO_TEXT = re.compile(r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\xad\u2060\ufeff\ufdd0-\ufdef\ufffe-\U0010ffff]")
+# NUL, U+0002 (PDF libraries write it for a hyphen), DEL, soft hyphens, zero-width spaces, word joiners, byte order
+# marks and noncharacters stand within words. The others separate words. The first pattern matches every character
+# of the second, and much faster.
+_MAYBE_NO_TEXT = re.compile(
+    r"[\x00-\x08\v\f\x0e-\x1f\x7f-\x9f\xad\u200b\u2060\ufeff\ufdd0-\ufdef\ufffe-\U0010ffff]"
+)
 _NO_TEXT = re.compile(
-    f"({TERMINAL}|[\\x00\\x02\\x7f\\xad\\u2060\\ufeff\\ufdd0-\\ufdef{_LAST}])|[\\x01-\\x08\\v\\f\\x0e-\\x1f\\x80-\\x9f]"
+    f"({TERMINAL}|{NO_BREAK}|[\\x00\\x02\\x7f\\xad\\u2060\\ufeff\\ufdd0-\\ufdef{_LAST}])"
+    r"|[\x01-\x08\v\f\x0e-\x1f\x80-\x9f]"
 )
 
 

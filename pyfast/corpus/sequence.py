@@ -360,9 +360,9 @@ class Corpus:
     def text_line(self, i: int, text: str) -> str:
         """Write `text`, which begins where a segment of a text begins, on one line: ``title > heading. text``."""
         above, is_heading = self.headline(i)
-        return above if is_heading else rendering.paragraph_line(above, self._without_marks(i, text))
+        return above if is_heading else rendering.paragraph_line(above, self.without_marks(i, text))
 
-    def _without_marks(self, i: int, text: str) -> str:
+    def without_marks(self, i: int, text: str) -> str:
         """Remove the marks of a text that begins where a segment begins, if its document is in Markdown."""
         source = self._source[i]
         if self._kinds[source] != _MARKDOWN or not any(mark in text for mark in ("*", "&", "<!--", "<su")):
@@ -415,7 +415,7 @@ class Corpus:
             return rendering.linear_fact(self._facts(i)[0])
         above, is_heading = self.headline(i)
         text = "" if is_heading else self.content(i)
-        return rendering.linear_sentence(above, self._without_marks(i, text))
+        return rendering.linear_sentence(above, self.without_marks(i, text))
 
     def cells(self, i: int) -> list[str]:
         """Return the cells of a table row that are not blank."""

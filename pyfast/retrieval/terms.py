@@ -33,7 +33,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.options import Accents, StopWords, Tokenizer
 from pyfast.utils.text_forms import compared, marks, words
 
-TOKENS = "letters, digits and marks, NFKC, no accents"
+TOKENS = "letters, digits and marks, NFKC, no accents, no zero-width spaces"
 """What the terms of the default analysis are, for the manifest of an index"""
 # Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
 _UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"

@@ -79,7 +79,14 @@ _RAISED = re.compile(
 )
 
 
+# A zero-width space, except between words of scripts without blanks: Thai, Lao, Burmese, Khmer, Chinese, Japanese
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+NO_BREAK = f"(?<![{_UNSPACED}])\u200b(?![{_UNSPACED}])"
+"""A pattern for zero-width spaces within words, as in long names and addresses"""
+
+
 def _form(text: str, accents: bool) -> str:
+    text = re.sub(NO_BREAK, "", text) if "\u200b" in text else text
     text = unicodedata.normalize("NFKC", _RAISED.sub(r" \g<0>", text).translate(_apart())).casefold()
     if not accents:
         text = unicodedata.normalize("NFD", text).translate(_ACCENTS)
@@ -207,8 +214,8 @@ def _codes(*ranges: tuple[int, int]) -> list[int]:
 
 
 # Soft hyphen, grapheme joiner, joiners and direction marks, word joiner, variation selectors, byte order mark
-_UNSEEN = _codes((0xAD, 0xAD), (0x34F, 0x34F), (0x200C, 0x200F), (0x202A, 0x202E), (0x2060, 0x2064)) + _codes(
-    (0x2066, 0x2069), (0x180B, 0x180D), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xE0100, 0xE01EF)
+_UNSEEN = _codes((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x200C, 0x200F), (0x202A, 0x202E)) + _codes(
+    (0x2060, 0x2064), (0x2066, 0x2069), (0x180B, 0x180D), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xE0100, 0xE01EF)
 )
 # Marks of Latin and Greek, Cyrillic, Hebrew, and Arabic; then marks for all alphabets, and more Cyrillic ones
 _OF_LETTERS = _codes((0x300, 0x36F), (0x483, 0x489), (0x591, 0x5C7), (0x610, 0x6ED), (0x8CA, 0x8FF)) + _codes(

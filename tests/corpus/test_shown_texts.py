@@ -1,5 +1,6 @@
 """Hidden text, struck text, comments, and texts of images, in each format that has them."""
 
+import json
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -405,6 +406,22 @@ def test_characters_that_nobody_sees_divide_no_word(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("Na\u00adme,City\nHan\u00adna,Odda\n")
     assert lines(tmp_path / "a.txt", tmp_path / "I") == ["a. The information desk of station WiFi, می\u200cخواهم."]
     assert lines(tmp_path / "b.csv", tmp_path / "J") == ["b | Name: Hanna | City: Odda"]
+
+
+def test_searches_find_the_words_that_the_llm_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Menu\n\nThe caf&eacute; sells H<sub>2</sub>O to R&amp;D.<!-- secret -->\n")
+    words = "be\0ta de\u200blta th\x7feta \x1b[31merror\x1b[0m E\u0301\u200bpsilon \u0e44\u200b\u0e14"
+    (tmp_path / "b.jsonl").write_text(json.dumps({"id": "b", "text": words}))
+    index = pyfast.build_index(tmp_path, tmp_path / "IDX")
+    assert index.text(1) == "beta delta theta error E\u0301psilon \u0e44\u200b\u0e14"
+
+    def found(query: str) -> list[str]:
+        return [index.uri(int(passage)) for passage in index.search([query], 5)[0].passages]
+
+    assert all(found(query) == ["a.md"] for query in ("caf\u00e9", "H2O"))
+    assert not found("eacute") and not found("secret") and not found("31merror")
+    queries = ("beta", "delta", "de\u200blta", "theta", "error", "\u00e9psilon", "\u0e44", "\u0e14")
+    assert all(found(query) == ["b"] for query in queries)
 
 
 def test_data_of_images_in_markdown(tmp_path: Path) -> None:

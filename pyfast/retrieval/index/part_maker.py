@@ -107,7 +107,9 @@ def indexed_text(corpus: Corpus, i: int, overlap: int) -> str:
     """
     if corpus.level[i] == _PARAGRAPH:
         above, is_heading = corpus.headline(i)
-        return above if is_heading else f"{above} {repeated(corpus, i, overlap)}{corpus.content(i)}"
+        text = "" if is_heading else corpus.without_marks(i, repeated(corpus, i, overlap) + corpus.content(i))
+        text = f"{above} {text}"
+        return text if text.isprintable() else without_controls(text)
     return corpus.render(i)
 
 
