@@ -423,12 +423,13 @@ def _changed(
         paths = [Path(one) for one in every if isinstance(one, str | Path)]
         if sync:
             found = list(found)
+            beginnings_of(paths, roots)  # raises before any file is read
+            folders = [one.resolve() for one in paths if one.is_dir()]
             for one in paths:
                 if not any(it.path is not None and it.path.is_relative_to(one) for it in found):
                     raise InputError(f"{one} contains no files; to delete all its documents, use delete")
-            beginnings_of(paths, roots)  # raises before any file is read
-            for one in paths:
-                if one.is_file() and has_records(one):
+                alone = one.is_file() and not any(one.resolve().is_relative_to(folder) for folder in folders)
+                if alone and has_records(one):
                     told = "%s: records with ids that this file no longer has stay in the index; sync its folder"
                     LOG.warning(told, one)
 

@@ -128,6 +128,17 @@ def test_a_filter_that_nothing_fits(small: Index) -> None:
         pyfast.open_index(small.folder, filter="source=nowhere")
 
 
+def test_a_filter_on_a_key_that_no_document_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = "no document has meta.autor; keys in this index: meta.author, meta.year"
+    documents = [{"id": "a", "text": "One.", "author": "Ada", "year": 1815}, {"id": "b", "text": "Two."}]
+    pyfast.build_index(documents, tmp_path / "IDX")
+    with pytest.raises(InputError, match=f"no document matches meta.autor=Ada: {told}"):
+        pyfast.open_index(tmp_path / "IDX", filter="meta.autor=Ada")
+    assert len(pyfast.open_index(tmp_path / "IDX", filter="meta.autor!=Ada").passages) == 2 and told in caplog.text
+    with pytest.raises(InputError, match=r"source=b and meta.author=Ada$"):
+        pyfast.open_index(tmp_path / "IDX", filter=["source=b", "meta.author=Ada"])
+
+
 @NEEDS_MODEL
 def test_vectors_follow(examples: Path, tmp_path: Path) -> None:
     """A dense search of some documents is that of an index of them alone."""

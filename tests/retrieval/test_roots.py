@@ -332,5 +332,9 @@ def test_records_that_a_file_named_alone_no_longer_has_are_kept_and_said(
     assert pyfast.sync_documents(tmp_path / "IDX", file).deleted == 0
     assert "sync its folder" in caplog.text
     caplog.clear()
-    assert pyfast.sync_documents(tmp_path / "IDX", corpus).uris["deleted"] == ["Rhea"]
+    for sources in ([corpus], [file, corpus]):
+        assert pyfast.sync_documents(tmp_path / "IDX", sources).uris["deleted"] == ["Rhea"]
+        file.write_text("".join(json.dumps(record) + "\n" for record in records))
+        assert pyfast.sync_documents(tmp_path / "IDX", corpus).added == 1
+        file.write_text(json.dumps(records[0]) + "\n")
     assert "sync its folder" not in caplog.text

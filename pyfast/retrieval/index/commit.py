@@ -27,7 +27,8 @@ from pyfast.retrieval.index.parts import Part, merged, open_part
 from pyfast.retrieval.part_files import Mask, find_documents
 from pyfast.retrieval.terms import Analysis
 from pyfast.retrieval.vectors.passage_vectors import vectors_of
-from pyfast.utils.text_forms import compared
+from pyfast.utils.log import LOG
+from pyfast.utils.text_forms import compared, some
 
 _CONDITION = re.compile(r"(source|title|level|time|meta\.[^=!<>]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _LEVELS = tuple(level.name.lower() for level in PASSAGE_LEVELS)
@@ -180,13 +181,17 @@ class Commit:
         Raises `InputError` if no document with passages meets the conditions.
         """
         parts: list[Part] = []
+        known = {"source", "title", "level", "time"}
         masks: list[Mask] = []
         is_timed = any(condition.key == "time" for condition in conditions)
         for part, alive in zip(self.parts, self.live, strict=True):
             mask = alive.copy()
             for condition in conditions:
                 for source in np.flatnonzero(mask).tolist():
-                    mask[source] = condition.fits(_values(part.corpus, source, condition.key))
+                    values = _values(part.corpus, source, condition.key)
+                    mask[source] = condition.fits(values)
+                    if values:
+                        known.add(condition.key)
             parts.append(part)
             masks.append(mask)
             if is_timed:
@@ -198,9 +203,26 @@ class Commit:
                 parts.append(replace(made, vectors=vectors_of(made.rendered, self.parameters)))
                 masks.append(np.ones(made.corpus.documents, bool))
         fitting = Commit(self.manifest, parts, masks)
+        unknown = self._unknown({condition.key for condition in conditions} - known)
         if not any(kept.any() for kept in fitting.kept_passages()):
-            raise InputError(f"no document matches {' and '.join(map(str, conditions))}")
+            raise InputError(f"no document matches {' and '.join(map(str, conditions))}{unknown}")
+        if unknown:
+            LOG.warning("filter %s%s", " and ".join(map(str, conditions)), unknown)
         return fitting
+
+    def _unknown(self, keys: set[str]) -> str:
+        """Say which of the keys of conditions no document has, and which keys there are. If there are none of the
+        former, the result is empty."""
+        known = {
+            f"meta.{key}"
+            for part, alive in zip(self.parts, self.live, strict=True)
+            for source in (np.flatnonzero(alive).tolist() if keys else ())
+            for key in part.corpus.metadata(int(part.corpus.roots[source]))
+        }
+        there = some(sorted(known), 20) or "none"
+        return f": no document has {', '.join(sorted(keys - known))}; keys in this index: {there}" * bool(
+            keys - known
+        )
 
     def of_documents(self, whole: Part, uris: Sequence[str]) -> Commit:
         """Make a commit from some documents of this one. The result equals a part made from only these documents.
