@@ -111,7 +111,7 @@ def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
     that is too long. `place` is the paragraph's position in the corpus."""
     text = corpus.content(place)
     if len(text) <= limit:
-        yield text
+        yield corpus.without_marks(place, text)
         return
     sentences = range(place + 2, int(corpus.subtree_end[place]))
     ends = [int(corpus.start[i] - corpus.start[place]) for i in sentences] + [len(text)]
@@ -119,7 +119,7 @@ def _fitting_texts(corpus: Corpus, place: int, limit: int) -> Iterator[str]:
     while begin < len(text):
         furthest = begin + max(limit, 1)
         end = max((end for end in ends if begin < end <= furthest), default=min(furthest, len(text)))
-        yield text[begin:end]
+        yield corpus.without_marks(place, text[begin:end])
         begin = end
 
 

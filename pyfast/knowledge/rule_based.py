@@ -27,6 +27,8 @@ _WORD = re.compile(r"\w[\w'’.&-]*\w|\w")
 _ARTICLE = re.compile(r"(?:\s+|^)(?:the|a|an)$", re.IGNORECASE)
 _NUMBER = re.compile(r"[\d\W_]+")
 _YEAR = re.compile(r"\d{4}")
+# An address, which names nothing. Of a link in Markdown, only the text remains.
+_ADDRESS = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*\)|<?\bhttps?://[^\s<>)\]]+>?")
 # small words that occur inside names
 _WITHIN = frozenset(("of", "the", "de", "von", "van", "da", "del", "la", "al"))
 _JOINER = re.compile(r"^(?:(?:and|or|the|a|an|his|her|its|their)\b\s*|[\W_]+)+", re.IGNORECASE)
@@ -116,9 +118,9 @@ def _is_name(cell: str) -> bool:
 
 def _of_paragraph(corpus: Corpus, place: int) -> Iterator[Statement]:
     segment, title = int(corpus.ids[place]), fold(corpus.title(corpus.source[place]))
-    inside = range(place + 1, int(corpus.subtree_end[place]))
-    for sentence in [corpus.content(i) for i in inside] or [corpus.content(place)]:
-        for subject, relation, name in triples_of_sentence(fold(sentence), title):
+    for i in range(place + 1, int(corpus.subtree_end[place])) or [place]:
+        sentence = _ADDRESS.sub(r"\1", fold(corpus.without_marks(i, corpus.content(i))))
+        for subject, relation, name in triples_of_sentence(sentence, title):
             yield Statement(subject, relation, name, segment)
 
 

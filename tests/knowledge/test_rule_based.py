@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple
+from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Triple, read
 from pyfast.knowledge import extract_by_rules
 from pyfast.knowledge.names import is_named_in, name_key
 from pyfast.knowledge.rule_based import name_spans, triples_of_sentence
@@ -68,6 +68,18 @@ def test_triples_as_they_stand(tmp_path: Path) -> None:
 )
 def test_sentences(sentence: str, expected: list[tuple[str, str, str]]) -> None:
     assert list(triples_of_sentence(sentence, "T")) == expected
+
+
+def test_marks_and_addresses_of_markdown_are_no_names(tmp_path: Path) -> None:
+    sentences = (
+        "Caf&eacute; Roma belongs to **AT&amp;T**.",
+        "Oskar Berg met [Ada Lund](https://en.wiki.org/wiki/Ada_(Lund) 'Lund'), see https://en.wiki.org/Bad_Name.",
+    )
+    (tmp_path / "a.md").write_text("\n\n".join(sentences))
+    assert said(build_index(read([tmp_path / "a.md"]), tmp_path / "i")) == {
+        ("Caf\u00e9 Roma", "belongs to", "AT&T"),
+        ("Oskar Berg", "met", "Ada Lund"),
+    }
 
 
 def test_names_of_any_text_lie_in_order(examples: Path) -> None:
