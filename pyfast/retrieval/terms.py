@@ -33,7 +33,7 @@ from pyfast.utils.extras import explained
 from pyfast.utils.options import Accents, StopWords, Tokenizer
 from pyfast.utils.text_forms import compared, marks, words
 
-TOKENS = "letters, digits and marks, NFKC, no accents, no zero-width spaces"
+TOKENS = "letters, digits and marks, NFKC, no accents, no zero-width spaces, C# and C++"
 """What the terms of the default analysis are, for the manifest of an index"""
 # Scripts without blanks between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each character is a term.
 _UNSEPARATED = "\u0e01-\u0e30\u0e32\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0ebd-\u0ec6\u0edc-\u0edf"
@@ -83,8 +83,12 @@ class Analysis:
             raise IndexFormatError("the index does not record how its terms were made; build it again") from None
 
     def form(self, text: str) -> str:
-        """Return a text in the form in which its words are compared."""
-        return compared(text, self.accents == "keep")
+        """Return a text in the form in which its words are compared. Names such as C# and C++ get a word of their
+        own, in addition to their letter."""
+        form = compared(text, self.accents == "keep")
+        if "#" in form or "+" in form:
+            form = _SIGNED.sub(lambda it: f"{it[0]} {it[1]}{_SIGNS[it[2]]} ", form)
+        return form
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text, in order, with repetitions. They are not stemmed."""
@@ -110,6 +114,8 @@ class Analysis:
 
 WORDS = Analysis()
 """The default analysis"""
+_SIGNED = re.compile(r"(?<![^\W_])([a-z])(#|\+\+)(?![#+])")
+_SIGNS = {"#": "sharp", "++": "plusplus"}
 
 
 @cache

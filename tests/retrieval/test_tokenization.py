@@ -1,12 +1,14 @@
 """Words in texts and questions, against a slow version, character by character."""
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from slow_words import slow_words
 
+import pyfast
 from pyfast.retrieval.terms import WORDS
 from pyfast.utils.text_forms import _MAYBE_MARKS, compared, marks, name_form, words
 
@@ -73,6 +75,7 @@ def test_characters_that_stand_alone() -> None:
             "h",
             "m",
             "c",
+            "cplusplus",
             "u",
             "s",
             "it",
@@ -91,3 +94,12 @@ def test_characters_that_stand_alone() -> None:
 
 def test_every_mark_is_maybe_a_mark() -> None:
     assert all(map(_MAYBE_MARKS.match, marks()))
+
+
+def test_names_with_signs_are_found_first(tmp_path: Path) -> None:
+    languages = ("C", "C#", "C++", "F#")
+    documents = [{"id": it, "text": f"The language {it} is old."} for it in languages]
+    index = pyfast.build_index(documents, tmp_path / "IDX")
+    assert [index.uri(int(index.search([it], 4)[0].passages[0])) for it in languages] == list(languages)
+    found = " ".join(WORDS.words("c#, i++; a+b #42 C#5 ## x+++"))
+    assert found == "c csharp i iplusplus a b 42 c csharp 5 x"
