@@ -283,6 +283,8 @@ STYLE = """
 /* .c1{display:none} */ @import url("a.css"); @media print{.c1{display:none}} .c1{vertical-align:super}
 .c2, p.c9{text-decoration:line-through} .c3{color:red;display:none !important}
 .c4{display:none} .c4.open{display:block} .c5{display:none} .c5{display:inline} .c6{display:none}
+.c7,#i1{visibility:hidden} #i2,#i3{display:none} #i4{display:inline} .c8{display:none}
+#i5{display:none} #i5:target{display:block}
 """
 
 
@@ -296,6 +298,8 @@ STYLE = """
         ("a <b class=c3 style='display:inline'>b</b> c", "a b c"),
         ("a <b class=c4>a tab</b> c <b class=c5>d</b>", "a a tab c d"),
         ("a <b class=c6>answer</b> c<script>show('c6')</script>", "a answer c"),
+        ("a <b class=c7>b</b> <b id=i1>c</b> <b id=i2>d</b> <textarea>e</textarea> f", "a f"),
+        ("a <b id=i3>b</b> <b id=i4 class=c8>c</b> <b id=i5>d</b><script>show('i3')</script>", "a b c d"),
     ],
 )
 def test_styles_of_classes(body: str, said: str, tmp_path: Path) -> None:

@@ -20,7 +20,20 @@ from pyfast.corpus.rendering import APART, SHIFTS, struck, with_marks
 from pyfast.errors import InputError
 
 _LEFT_OUT = frozenset(
-    ["script", "style", "noscript", "template", "nav", "footer", "svg", "head", "iframe", "object", "datalist"]
+    [
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "nav",
+        "footer",
+        "svg",
+        "head",
+        "iframe",
+        "object",
+        "datalist",
+        "textarea",
+    ]
 )
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
@@ -153,36 +166,38 @@ def _parsed(page: str | bytes, encoding: str | None = None) -> Any:
 
 
 _AT_RULES = re.compile(r"/\*.*?(?:\*/|\Z)|@[^{};@]*(?:;|\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})", re.DOTALL)
-_OF_CLASS = re.compile(r"(\w*)\.([\w-]+)")
-_READ_OF_CLASS = ("display", "text-decoration", "text-decoration-line", "vertical-align")
+_OF_CLASS = re.compile(r"(\w*)([.#][\w-]+)")
+_HIDES = ("display", "visibility")
+_READ_OF_CLASS = (*_HIDES, "text-decoration", "text-decoration-line", "vertical-align")
 
 
 def _style(soup: Any) -> None:
-    """Write what the page says of a class, such as `.c5{vertical-align:super}`, into the style of its elements.
-    Only rules for a class alone, or for a class of one kind of element, are read. A class that other rules show,
-    such as `.tab.open`, or that a script names, hides nothing: a reader can open it."""
+    """Write what the page says of a class or an id, such as `.c5{vertical-align:super}`, into the style of its
+    elements. Only rules for a class or an id alone, or of one kind of element, are read. One that other rules
+    show, such as `.tab.open`, or that a script names, hides nothing: a reader can open it."""
     sheets = [it for it in soup.find_all("style") if str(it.get("media", "all")).lower() in ("all", "screen", "")]
     css = _AT_RULES.sub("", " ".join(it.get_text() for it in sheets if it.find_parent("noscript") is None))
     if not any(name in css for name in _READ_OF_CLASS):
         return
     opened = {name for it in soup.find_all("script") for name in re.findall(r"[\w-]+", it.get_text())}
-    rules: dict[str, list[tuple[int, str, dict[str, str]]]] = {}
+    rules: dict[str, list[tuple[tuple[bool, int], str, dict[str, str]]]] = {}
     for order, rule in enumerate(css.split("}")):
         selectors, _, body = rule.partition("{")
         said = {name: value for name, value in _properties(body).items() if name in _READ_OF_CLASS}
         for selector in map(str.strip, selectors.split(",") if said else ()):
             if one := _OF_CLASS.fullmatch(selector):
-                rules.setdefault(one[2], []).append((order, one[1].lower(), said))
-            elif said.get("display", "none") != "none":
-                opened.update(name for _, name in _OF_CLASS.findall(selector))
-    for it in soup.find_all(class_=True) if rules else ():
+                rules.setdefault(one[2], []).append(((one[2][0] == "#", order), one[1].lower(), said))
+            elif said.get("display", "none") != "none" or said.get("visibility") == "visible":
+                opened.update(name[1:] for _, name in _OF_CLASS.findall(selector))
+    for it in soup.find_all(lambda it: "class" in it.attrs or "id" in it.attrs) if rules else ():
         found: dict[str, str] = {}
-        several = sorted(
-            ((*rule, name) for name in it["class"] for rule in rules.get(name, ())), key=itemgetter(0)
-        )
+        names = [f".{name}" for name in it.get("class", ())] + [f"#{it.get('id')}"]
+        # The rules for an id count more, and so come last.
+        several = sorted(((*rule, name) for name in names for rule in rules.get(name, ())), key=itemgetter(0))
         for _, kind, said, name in several:
             if kind in ("", it.name):
-                found |= {key: value for key, value in said.items() if key != "display" or name not in opened}
+                is_opened = name[1:] in opened
+                found |= {key: value for key, value in said.items() if key not in _HIDES or not is_opened}
         own = str(it.get("style", ""))
         named = _properties(own)
         it["style"] = ";".join([own, *(f"{key}:{value}" for key, value in found.items() if key not in named)])
