@@ -9,7 +9,7 @@ import pytest
 from fpdf import FPDF
 
 import pyfast
-from pyfast.corpus import Heading, Level, Outline, TextDocument, decode, encode, read
+from pyfast.corpus import Heading, Level, Outline, Table, TextDocument, decode, encode, read
 from pyfast.knowledge.extraction import split_into_chunks
 from pyfast.retrieval import Index, narrate
 
@@ -224,6 +224,13 @@ Not closed:
 
 "**seven**"
 """
+
+
+def test_stars_of_products_stay_in_the_cells_of_markdown(tmp_path: Path) -> None:
+    cells = ("2*3*4", "2**10 and 2**8", "kg*m, N*m", "`a*b*c` **12** *so*")
+    (tmp_path / "a.md").write_text(f"| {' | '.join('abcd')} |\n|{'---|' * 4}\n| {' | '.join(cells)} |\n")
+    (table,) = (one for one in read([tmp_path / "a.md"]) if isinstance(one, Table))
+    assert list(table.rows) == [(*cells[:3], "a*b*c 12 so")]
 
 
 def test_stars_in_code_stay() -> None:

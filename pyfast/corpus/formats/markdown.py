@@ -103,12 +103,17 @@ def _inlines() -> MarkdownIt:
     return MarkdownIt("commonmark").enable("strikethrough")
 
 
+# The stars of products and powers, such as 2*3*4 and 2**10
+_TIMES = re.compile(r"(?<=[0-9A-Za-z)\]])\*(?=[0-9A-Za-z(])|(?<=[0-9)\]])\*\*(?=[0-9A-Za-z(])")
+
+
 def plain(text: str) -> str:
     """Write a piece of Markdown, such as a cell, as it is shown: without stars, link targets and HTML tags."""
     if not _MAYBE_MARKS.search(text):
         return text
-    (block,) = _inlines().parseInline(text)
-    return _shown(block.children or [])
+    times = "\udc2a"  # a lone surrogate, which no file has
+    (block,) = _inlines().parseInline(_TIMES.sub(lambda found: times * len(found[0]), text))
+    return _shown(block.children or []).replace(times, "*")
 
 
 def _shown(tokens: list[Token]) -> str:
