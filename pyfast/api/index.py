@@ -212,7 +212,7 @@ def _documents(
         before = len(unread)
         yield from source.documents()
         if source.path is not None:
-            (partial if any(it.missing for it in unread[before:]) else files).add(source.uri)
+            (partial if any(it.missing and not it.repeated for it in unread[before:]) else files).add(source.uri)
 
 
 def index_of(given: Index | str | Path, run: Path | None = None) -> Index:
@@ -434,7 +434,7 @@ def _changed(
                     LOG.warning(told, one)
 
         def within() -> Sequence[str]:
-            unknown = {it.path for it in unread or () if it.missing}
+            unknown = {it.path for it in unread or () if it.missing and not it.repeated}
             without_reader = {it.path for it in unread or () if it.reason == NO_READER}
             records.extend(str(path) for path in sorted(unknown - without_reader) if readers or has_records(path))
             try:

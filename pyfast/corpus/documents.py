@@ -183,6 +183,8 @@ class Unread:
     read, for example that the file's first line became the header"""
     whole: bool = False
     """Whether the index contains nothing from the file. If `missing` is False, the file is then empty"""
+    repeated: bool = False
+    """Whether the part was read, but has the id of another document"""
 
     @property
     def told(self) -> str:

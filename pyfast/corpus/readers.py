@@ -315,7 +315,7 @@ class _Seen:
             return None
         same = bool(digest) and self._digests[at] == digest
         what = "is the same as" if same else "is left out, because it has the id of"
-        return Unread(path, f"{document.uri!r} {what} document {first} of {where}", missing=not same)
+        return Unread(path, f"{document.uri!r} {what} document {first} of {where}", not same, repeated=not same)
 
     def _find(self, hashed: int) -> int:
         """Return the slot of a hash, or the free slot in which it belongs."""
@@ -341,8 +341,8 @@ class _Told:
 
     def __init__(self, unread: list[Unread] | None) -> None:
         self._unread, self._first = unread, len(unread or ())
-        self._times: Counter[bool] = Counter()
-        self._last: dict[bool, Unread] = {}
+        self._times: Counter[tuple[bool, bool]] = Counter()
+        self._last: dict[tuple[bool, bool], Unread] = {}
 
     def add(self, one: Unread) -> None:
         """Pass on one part, or count it."""
@@ -351,22 +351,23 @@ class _Told:
                 in_line = one.reason.startswith(("line ", "row ", "record "))
                 raise InputError(f"{one.path}, {one.reason}" if in_line else str(one))
             return
-        self._times[one.missing] += 1
-        self._last[one.missing] = one
-        if self._times[one.missing] <= _MOST_TOLD:
+        kind = one.missing, one.repeated
+        self._times[kind] += 1
+        self._last[kind] = one
+        if self._times[kind] <= _MOST_TOLD:
             self._unread.append(one)
 
     @property
     def missing(self) -> bool:
         """Whether a part is missing."""
-        return self._times[True] > 0
+        return any(missing for missing, _ in self._times)
 
     def close(self, whole: bool = False) -> None:
         """Pass on how many parts were only counted. `whole`: the missing parts are all of the file."""
-        for missing, times in self._times.items():
+        for kind, times in self._times.items():
             if (more := times - _MOST_TOLD) > 0 and self._unread is not None:
-                last = self._last[missing].reason
-                self._unread.append(replace(self._last[missing], reason=f"and {more} more, up to: {last}"))
+                last = self._last[kind]
+                self._unread.append(replace(last, reason=f"and {more} more, up to: {last.reason}"))
         if whole and self._unread is not None:
             new = [replace(it, whole=it.whole or it.missing) for it in self._unread[self._first :]]
             self._unread[self._first :] = new

@@ -338,3 +338,17 @@ def test_records_that_a_file_named_alone_no_longer_has_are_kept_and_said(
         assert pyfast.sync_documents(tmp_path / "IDX", corpus).added == 1
         file.write_text(json.dumps(records[0]) + "\n")
     assert "sync its folder" not in caplog.text
+
+
+def test_a_sync_with_a_repeated_id_deletes_what_is_gone(tmp_path: Path) -> None:
+    corpus, left_out = tmp_path / "corpus", list[Unread]()
+    corpus.mkdir()
+    (corpus / "gone.txt").write_text("Io is a moon.")
+    records = [{"id": name, "text": f"{name} is a moon, {k}."} for k, name in enumerate(["Rhea", *["Titan"] * 12])]
+    (corpus / "moons.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    pyfast.build_index(corpus, tmp_path / "IDX", on_unread=left_out.append)
+    assert len(left_out) == 11 and all(one.missing and one.repeated for one in left_out)
+    (corpus / "gone.txt").unlink()
+    (corpus / "moons.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records[1:]))
+    change = pyfast.sync_documents(tmp_path / "IDX", corpus, on_unread=left_out.append)
+    assert sorted(change.uris["deleted"]) == ["Rhea", "gone.txt"] and not change.kept
