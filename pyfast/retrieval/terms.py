@@ -123,6 +123,13 @@ def _characters() -> re.Pattern[str]:
     return re.compile(rf"[{_UNSEPARATED}][{marks()}]*|[^\W_{_UNSEPARATED}](?:[^\W_{_UNSEPARATED}]|[{marks()}])*")
 
 
+def clauses_among(terms: Terms) -> float:
+    """Return the share of terms that are whole clauses, because their script writes no spaces. It is estimated
+    from some ten thousand terms."""
+    some = terms[:: len(terms) // 10_000 or 1]
+    return sum(map(bool, map(re.compile(f"[{_UNSEPARATED}]{{4}}").search, some))) / len(some) if some else 0.0
+
+
 def _snowball() -> Any:
     with explained():
         import Stemmer

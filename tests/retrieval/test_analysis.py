@@ -35,16 +35,22 @@ def test_the_default_tokens() -> None:
     assert Analysis("characters").tokens(text)[-6:] == ["土", "卫", "六", "and", "a", "c"]
 
 
-def test_chinese_is_found_by_characters(tmp_path: Path) -> None:
+def test_chinese_is_found_by_characters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    names = [
+        {"id": str(i), "title": "Titan", "text": f"Titan is 土卫六, moon {word}"} for i, word in enumerate("abc")
+    ]
+    pyfast.build_index([*ENGLISH, *names], tmp_path / "english")
+    assert not caplog.messages
     by_words = pyfast.build_index(CHINESE, tmp_path / "words")
     assert first(by_words, "谁发现了土卫六？") is None
+    assert len(caplog.messages) == 1 and "--tokenizer characters" in caplog.messages[0]
     index = pyfast.build_index(
         CHINESE, tmp_path / "characters", options=pyfast.IndexOptions(tokenizer="characters", stop_words="none")
     )
     assert first(index, "谁发现了土卫六？") == "saturn" and first(index, "地球的卫星") == "moon"
     pyfast.add_documents(tmp_path / "characters", [{"id": "mars", "title": "火星", "text": "火星有两颗卫星。"}])
     assert first(pyfast.open_index(tmp_path / "characters"), "火星有几颗卫星") == "mars"
-    assert len(index.question_terms("土卫六")) == 3
+    assert len(index.question_terms("土卫六")) == 3 and len(caplog.messages) == 1
 
 
 def test_words_of_one_character(tmp_path: Path) -> None:

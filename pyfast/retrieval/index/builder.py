@@ -37,7 +37,7 @@ from pyfast.retrieval.index.manifest import PARTS, is_index, write_commit
 from pyfast.retrieval.index.part_maker import PartMaker, PassageSize, count_passages
 from pyfast.retrieval.index.parts import Part, merge_parts, open_part, save_part
 from pyfast.retrieval.part_files import shared_document
-from pyfast.retrieval.terms import TOKENS, WORDS, Analysis
+from pyfast.retrieval.terms import TOKENS, WORDS, Analysis, clauses_among
 from pyfast.retrieval.vectors.encoders import describe_vectors
 from pyfast.retrieval.vectors.hardware import search_device
 from pyfast.retrieval.vectors.passage_vectors import PassageVectors, Spread, unfinished, vectors_of
@@ -56,6 +56,7 @@ from pyfast.utils.options import HARDWARE_DEFAULTS, Hardware
 MEMORY = 2000
 """The default of the argument `memory` of `build_index`, in MB"""
 _LEAST = 600
+_CLAUSES = 0.1  # the share of terms without spaces from which searches fail too often
 _BESIDE = 350
 """How many MB of memory a process takes, without the part that it makes"""
 _FOR_TWO = 1000
@@ -163,7 +164,13 @@ def build_index(
         if (out / KNOWLEDGE).exists():  # It was paid for chunk by chunk, and most chunks stay.
             link_folder(out / KNOWLEDGE, aside / KNOWLEDGE)  # A kill at any moment leaves it in one of them.
     shutil.rmtree(unfinished(out), ignore_errors=True)
-    return Index(out, hardware=hardware)
+    index = Index(out, hardware=hardware)
+    if analysis.tokenizer == "words" and clauses_among(index.terms) > _CLAUSES:
+        LOG.warning(
+            "many texts are in a script without spaces between words, such as Chinese, Japanese or Thai, so"
+            " searches find only whole clauses; build the index with `--tokenizer characters`"
+        )
+    return index
 
 
 def _check_free(out: Path, overwrite: bool) -> None:
