@@ -369,8 +369,8 @@ def sync_documents(
     the given folders are deleted, including those that were not read from a file. For a subfolder of a folder that
     the index was built from, these are only the documents with uris such as `finance/...`. A folder that no longer
     exists counts as empty. If a part of a file cannot be read, the index keeps this file's documents. If such a
-    file contains records, as a `.jsonl` file does, or if you pass `readers`, the index also keeps the documents of
-    all missing files, because the unreadable part may contain them. A file without a reader yields no documents,
+    file contains records, as a `.jsonl` file does, or if one of your `readers` reads it, the index also keeps the
+    documents of all missing files, because the unreadable part may contain them. A file without a reader yields no documents,
     but those that an earlier reader found in it are kept.
 
     Args:
@@ -416,7 +416,7 @@ def _changed(
 ) -> Change:
     """Update an index. With `sync`, also delete the documents that the given paths no longer contain."""
     roots, files, partial = changes.roots_of(Path(index)), set[str](), set[str]()
-    records: list[str] = []
+    records, readers = list[Path](), tuple(readers)
     options = readers, ignore, _columns(index, columns), strict, on_unread, roots
     with sources_of(given, *options) as (found, unread):
         every = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else ()
@@ -429,14 +429,14 @@ def _changed(
                 if not any(it.path is not None and it.path.is_relative_to(one) for it in found):
                     raise InputError(f"{one} contains no files; to delete all its documents, use delete")
                 alone = one.is_file() and not any(one.resolve().is_relative_to(folder) for folder in folders)
-                if alone and has_records(one):
+                if alone and has_records(one, readers):
                     told = "%s: records with ids that this file no longer has stay in the index; sync its folder"
                     LOG.warning(told, one)
 
         def within() -> Sequence[str]:
             unknown = {it.path for it in unread or () if it.missing and not it.repeated}
             without_reader = {it.path for it in unread or () if it.reason == NO_READER}
-            records.extend(str(path) for path in sorted(unknown - without_reader) if readers or has_records(path))
+            records.extend(path for path in sorted(unknown - without_reader) if has_records(path, readers))
             try:
                 return beginnings_of(paths, roots) if sync or records else ()
             except InputError:  # An update deletes no documents of missing files, so it need not know all of them.
@@ -448,8 +448,12 @@ def _changed(
         read = _documents(found, unread, files, partial)
         change = changes.add_documents(Path(index), read, True, roots, files, partial, within, stays, dry_run)
         if records and change.kept:
-            told = "%s: the documents of missing files are kept, because %s cannot be read and may contain them"
-            LOG.warning(told, index, ", ".join(records[:3]) + " ..." * (len(records) > 3))
+            told = (
+                "%s: the documents of missing files are kept, because %s cannot be read and may contain them; repair"
+                " the file, delete them with `corpus delete`, or leave the file and its documents out with --ignore %s"
+            )
+            named = ", ".join(map(str, records[:3])) + " ..." * (len(records) > 3)
+            LOG.warning(told, index, named, records[0].name)
         return change
 
 

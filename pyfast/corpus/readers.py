@@ -389,14 +389,19 @@ def _by_pattern(given: Iterable[Reader | str]) -> list[tuple[str, Reader]]:
     with longer patterns first.
     """
 
-    def loaded(readers: Iterable[Reader | str]) -> Iterator[tuple[str, Reader]]:
-        for it in readers:
-            reader = it if isinstance(it, Reader) else plugins.load("readers", it)
-            if not isinstance(reader, Reader):
-                raise InputError(f"{it}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
-            yield from ((pattern.lower(), reader) for pattern in reader.patterns)
+    def by_pattern(found: Iterable[Reader]) -> Iterator[tuple[str, Reader]]:
+        return ((pattern.lower(), reader) for reader in found for pattern in reader.patterns)
 
-    return [*loaded(given), *sorted(loaded(plugins.names("readers")), key=lambda it: -len(it[0]))]
+    installed = by_pattern(_loaded(plugins.names("readers")))
+    return [*by_pattern(_loaded(given)), *sorted(installed, key=lambda it: -len(it[0]))]
+
+
+def _loaded(readers: Iterable[Reader | str]) -> Iterator[Reader]:
+    for it in readers:
+        reader = it if isinstance(it, Reader) else plugins.load("readers", it)
+        if not isinstance(reader, Reader):
+            raise InputError(f"{it}: expected a pyfast.corpus.Reader, got {type(reader).__name__}")
+        yield reader
 
 
 def uri_within(roots: Mapping[Root, str], path: Path) -> str | None:
@@ -577,13 +582,14 @@ RDF = Reader(("*.nt", "*.ttl", "*.turtle"), read_rdf)
 _OF_FILES = (TEXT, MARKDOWN, TABLE, TRIPLES, HTML, PDF, DOCX, PPTX, XLSX, RDF)
 
 
-def has_records(path: Path) -> bool:
-    """Whether documents of a file can have uris that do not begin with that of the file."""
-    return not _is_read_by(_inner(path), *_OF_FILES)
+def has_records(path: Path, readers: Iterable[Reader | str] = ()) -> bool:
+    """Whether documents of a file can have uris that do not begin with that of the file. `readers` are the user's,
+    whose documents can have any uris."""
+    return _is_read_by(_inner(path), *_loaded(readers)) or not _is_read_by(_inner(path), *_OF_FILES)
 
 
 def _is_read_by(path: Path, *readers: Reader) -> bool:
-    return any(fnmatchcase(path.name.lower(), pattern) for reader in readers for pattern in reader.patterns)
+    return any(fnmatchcase(path.name.lower(), pattern.lower()) for reader in readers for pattern in reader.patterns)
 
 
 # What pyfast writes behind the uri of a file, or of a record, for its tables, and for wide tables and long cells

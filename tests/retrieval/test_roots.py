@@ -270,6 +270,25 @@ def test_a_file_without_a_reader_keeps_nothing_but_itself(corpus: Path) -> None:
     assert pyfast.sync_documents(index, corpus).uris["deleted"] == ["egret.bird#1"]
 
 
+def test_a_broken_file_that_no_given_reader_reads_keeps_only_its_own_documents(
+    corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file that such a reader reads may contain any document; `--ignore` leaves it out."""
+    index = corpus.parent / "IDX"
+    (corpus / "egret.bird").write_text("An egret wades.")
+    readers = [Reader(("*.BIRD",), lambda uri, path: [TextDocument("egret", "", path.read_text())])]
+    (corpus / "memo.docx").write_bytes(b"PK\x03\x04cut off")
+    (corpus / "readme.txt").rename(corpus / "guide.txt")
+    change = pyfast.sync_documents(index, corpus, readers=(it for it in readers))
+    assert change.renamed == (("readme.txt", "guide.txt"),) and change.kept == 0 and "may contain" not in caplog.text
+    (corpus / "guide.txt").unlink()
+    (corpus / "egret.bird").write_bytes(b"\xff\xfe\x00")
+    assert sorted(pyfast.sync_documents(index, corpus, readers=readers).uris["kept"]) == ["egret", "guide.txt"]
+    assert "or leave the file and its documents out with --ignore egret.bird" in caplog.text
+    change = pyfast.sync_documents(index, corpus, readers=readers, ignore="egret.bird")
+    assert sorted(change.uris["deleted"]) == ["egret", "guide.txt"]
+
+
 def test_a_moved_folder_is_synced(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "moved").mkdir()
     for name in ("d", "IDX"):
