@@ -133,7 +133,8 @@ class Batches:
         self.files = Files(folder / "files", service.limits.files)
         self._folder = folder / "batches"
         make_folder(self._folder)
-        self._folder.chmod(0o700)
+        for own in (self._folder, *((folder, folder.parent) if key.room else ())):  # jobs/keys/NAME, jobs/keys
+            own.chmod(0o700)
         self.service, self._key, self._turn = service, key, turn
         self._grace = grace  # seconds that questions in progress may take once the server ends
         self._ending = asyncio.Event()

@@ -138,11 +138,12 @@ class ApiKey:
     requests_per_minute: int | None = None
     requests_at_once: int | None = None
     tokens_per_day: int | None = None
-    """Prompt plus completion tokens. The question that exceeds the limit still gets its answer"""
+    """Prompt plus completion tokens. The question that exceeds the limit still gets its answer. Above the limit,
+    only requests that use tokens are refused"""
     use: KeyUse = field(default_factory=KeyUse, repr=False, compare=False)
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self, uses_tokens: bool) -> Iterator[None]:
         """Count a request while the `with` block runs. Raises `ApiError` 429 if a limit is reached."""
         use, now = self.use, monotonic()
         while use.requests and use.requests[0] <= now - 60:
@@ -152,7 +153,7 @@ class ApiKey:
             raise self._above("requests_per_minute", 60 - (now - use.requests[0]))
         if self.requests_at_once is not None and use.in_progress >= self.requests_at_once:
             raise self._above("requests_at_once", 1)
-        if self.tokens_per_day is not None and use.tokens >= self.tokens_per_day:
+        if uses_tokens and self.tokens_per_day is not None and use.tokens >= self.tokens_per_day:
             raise self._above("tokens_per_day", _DAY_S - time() % _DAY_S)
         if self.requests_per_minute is not None:
             use.requests.append(now)

@@ -36,6 +36,7 @@ _NO_KEY = ApiKey("")
 _REQUEST_ID = re.compile(rb"[\w.:/+=@-]{1,128}")
 STREAMED = frozenset({"/v1/files"})
 """Paths whose functions read the request's body piece by piece, with their own limit"""
+_USE_TOKENS = {("POST", "/v1/chat/completions"), ("POST", "/v1/batches")}
 _PAGED = ("/v1/files", "/v1/batches")
 
 
@@ -67,7 +68,7 @@ def guarded(
                 if key is not _NO_KEY:
                     state = "refused"
                     try:
-                        held.enter_context(key.request())
+                        held.enter_context(key.request((scope["method"], scope["path"]) in _USE_TOKENS))
                         state = "accepted"
                     finally:
                         count(key.name, state).inc()

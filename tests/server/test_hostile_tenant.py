@@ -100,10 +100,10 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def world(folder: Path) -> AsyncIterator[tuple[Client, Client, Listening, Served]]:
+async def world(folder: Path, keys: str = KEYS) -> AsyncIterator[tuple[Client, Client, Listening, Served]]:
     index = tenants(folder / "IDX")
     only_b = pyfast.open_index(index.folder, filter="source=b/*")
-    (folder / "keys.toml").write_text(KEYS)
+    (folder / "keys.toml").write_text(keys)
     (folder / "jobs").mkdir()
     options = pyfast.ServerOptions(jobs=folder / "jobs", keys=folder / "keys.toml", client_settings=["rag.k"])
     llm = Listening()
@@ -199,6 +199,21 @@ async def test_files_and_batches_of_others_do_not_exist(tmp_path: Path) -> None:
         assert (await b.call(f"/v1/batches/{theirs['id']}"))[1] == theirs
         assert SECRET not in "".join(a.told + twin.told)
         assert len((await b.call("/v1/files"))[1]["data"]) == 2
+    for folder in ("files", "batches", "keys", "keys/tenant-a", "keys/tenant-b/files", "keys/tenant-b/batches"):
+        assert (tmp_path / "jobs" / folder).stat().st_mode & 0o77 == 0
+
+
+async def test_a_batch_that_used_up_the_tokens_of_the_day_can_be_read(tmp_path: Path) -> None:
+    """Only what uses tokens is refused."""
+    poor = KEYS.replace('"source=a/*"', '"source=a/*"\ntokens_per_day = 1', 1)
+    async with world(tmp_path, poor) as (a, _, _, _):
+        done = await a.batch({})  # `a` polls it until it is complete.
+        assert done["status"] == "completed"
+        assert "Titan" in str((await a.call(f"/v1/files/{done['output_file_id']}/content"))[1])
+        assert (await a.call(f"/v1/batches/{done['id']}/cancel", {}))[0] != 429
+        assert (await a.search())[0] == 200
+        file = await a.upload({})
+        assert (await a.ask())[0] == (await a.begin(file))[0] == 429
 
 
 async def test_history_headers_and_other_paths_widen_nothing(tmp_path: Path) -> None:

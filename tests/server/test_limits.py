@@ -394,6 +394,8 @@ async def test_limits_of_a_key(tmp_path: Path) -> None:
         _, pause, fault = await ask("A")
         assert 50 <= pause <= 60 and "requests_per_minute = 2" in fault
         assert [(await ask("C"))[0] for _ in range(3)] == [200, 200, 429]  # 110 tokens each
+        async with served.client.get(served.url + "/metrics", headers={"Authorization": "Bearer C"}) as reply:
+            assert reply.status == 200
         _, pause, _ = await ask("C")
         assert abs(pause - (86_400 - time.time() % 86_400)) < 20
         gate.open.clear()
