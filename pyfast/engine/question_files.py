@@ -319,14 +319,19 @@ def _of_table(
             gold_at = header.index(gold) + 1 if gold in header else 0
             if repeated := {name for name in header if name and header.count(name) > 1}:
                 raise InputError(f"{place}: two columns are called {sorted(repeated)[0]!r}")
+            empty = list[str]()
             for (row_number, column), cell in (
                 {} if sheet is None else sheet.lacking
             ).items():  # also in rows that contain nothing else
-                used = column <= len(header) and header[column - 1] in texts | _KNOWN
-                if row_number == number or (row_number > number and used):
+                name = header[column - 1] if column <= len(header) else ""
+                if row_number == number or (row_number > number and name in texts | _KNOWN):
                     raise InputError(
                         f"{path}, {cell}: a formula has no stored value; save the file in a spreadsheet program"
                     )
+                empty += [cell] if row_number > number and name else []
+            if empty:
+                what = "formulas have no stored value and count as empty cells"
+                _say(str(path), f"{what}: {some(empty)}; save the file in a spreadsheet program")
         elif _filled(row[len(header) :]):
             raise InputError(
                 f"{place}: expected {len(header)} cells, got {len(row)}; quote cells that contain the delimiter"
