@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyfast.corpus import Document, Reader, Unread
+from pyfast.corpus.formats.files import guessed_encodings, tell_encoding
 from pyfast.corpus.grids import COLUMNS
 from pyfast.corpus.jsonl_documents import document_of
 from pyfast.corpus.readers import NO_READER, DocumentSource, Roots, beginnings_of, has_records
@@ -203,14 +204,23 @@ def sources_of(
 
 
 def _documents(
-    sources: Iterable[DocumentSource], unread: list[Unread] | None, files: set[str], partial: set[str]
+    sources: Iterable[DocumentSource],
+    unread: list[Unread] | None,
+    files: set[str],
+    partial: set[str],
+    guessed: Sequence[str] = (),
+    encodings: dict[str, tuple[Path, str]] | None = None,
 ) -> Iterator[Document]:
     """Yield the documents. The uri of each file that was read completely is added to `files`, and that of any
-    other file to `partial`."""
+    other file to `partial`. If reading a file adds an encoding to `guessed`, its path and encoding are added to
+    `encodings`, under the uris of its documents."""
     unread = [] if unread is None else unread
     for source in sources:
-        before = len(unread)
-        yield from source.documents()
+        before, known = len(unread), len(guessed)
+        for document in source.documents():
+            if encodings is not None and source.path is not None and len(guessed) > known:
+                encodings[document.uri] = source.path, guessed[-1]
+            yield document
         if source.path is not None:
             (partial if any(it.missing and not it.repeated for it in unread[before:]) else files).add(source.uri)
 
@@ -370,8 +380,8 @@ def sync_documents(
     the index was built from, these are only the documents with uris such as `finance/...`. A folder that no longer
     exists counts as empty. If a part of a file cannot be read, the index keeps this file's documents. If such a
     file contains records, as a `.jsonl` file does, or if one of your `readers` reads it, the index also keeps the
-    documents of all missing files, because the unreadable part may contain them. A file without a reader yields no documents,
-    but those that an earlier reader found in it are kept.
+    documents of all missing files, because the unreadable part may contain them. A file without a reader yields no
+    documents, but those that an earlier reader found in it are kept.
 
     Args:
         index: The folder of the index.
@@ -418,7 +428,7 @@ def _changed(
     roots, files, partial = changes.roots_of(Path(index)), set[str](), set[str]()
     records, readers = list[Path](), tuple(readers)
     options = readers, ignore, _columns(index, columns), strict, on_unread, roots
-    with sources_of(given, *options) as (found, unread):
+    with sources_of(given, *options) as (found, unread), guessed_encodings() as guessed:
         every = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else ()
         paths = [Path(one) for one in every if isinstance(one, str | Path)]
         if sync:
@@ -445,12 +455,17 @@ def _changed(
         def stays(uri: str) -> bool:
             return bool(records) or uri in partial
 
-        read = _documents(found, unread, files, partial)
+        encodings: dict[str, tuple[Path, str]] = {}
+        read = _documents(found, unread, files, partial, guessed, encodings)
         change = changes.add_documents(Path(index), read, True, roots, files, partial, within, stays, dry_run)
+        changed = (*change.uris["added"], *change.uris["replaced"])
+        for path, encoding in dict.fromkeys(encodings[uri] for uri in changed if uri in encodings):
+            tell_encoding(path, encoding)
         if records and change.kept:
             told = (
-                "%s: the documents of missing files are kept, because %s cannot be read and may contain them; repair"
-                " the file, delete them with `corpus delete`, or leave the file and its documents out with --ignore %s"
+                "%s: the documents of missing files are kept, because %s cannot be read and may contain them;"
+                " repair the file, delete them with `corpus delete`, or leave the file and its documents out with"
+                " --ignore %s"
             )
             named = ", ".join(map(str, records[:3])) + " ..." * (len(records) > 3)
             LOG.warning(told, index, named, records[0].name)

@@ -589,7 +589,8 @@ def has_records(path: Path, readers: Iterable[Reader | str] = ()) -> bool:
 
 
 def _is_read_by(path: Path, *readers: Reader) -> bool:
-    return any(fnmatchcase(path.name.lower(), pattern.lower()) for reader in readers for pattern in reader.patterns)
+    name = path.name.lower()
+    return any(fnmatchcase(name, pattern.lower()) for reader in readers for pattern in reader.patterns)
 
 
 # What pyfast writes behind the uri of a file, or of a record, for its tables, and for wide tables and long cells

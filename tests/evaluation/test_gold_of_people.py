@@ -273,7 +273,7 @@ def test_a_sheet_of_questions(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         book.save(path)
         if is_own:
             assert list(answers(path)) == ["1"]
-            assert f"{path}: formulas have no stored value and count as empty cells: D3; save the file" in caplog.text
+            assert f"{path}: formulas have no stored value and count as empty cells: D3; save" in caplog.text
         else:
             with pytest.raises(InputError, match=f"{column}3: a formula has no stored value"):
                 answers(path)

@@ -6,6 +6,9 @@ from __future__ import annotations
 import codecs
 import re
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,6 +36,7 @@ _BINARY = {
     b"\x28\xb5\x2f\xfd": "Zstandard",
 }
 _HEAD = 1 << 9
+_GUESSED: ContextVar[list[str] | None] = ContextVar("_GUESSED", default=None)
 _CERTAIN = ("utf-8", "utf-16-le", "utf-16-be")
 _SAMPLE = 1 << 16
 _SELDOM = ("hp_", "mac_", "cp0", "cp1006", "cp1140", "cp4", "cp5", "cp7", "cp8", "kz", "ptcp", "tis")
@@ -109,13 +113,26 @@ def _read(path: Path) -> str:
     if encoding is None:
         raise not_text(path)
     if encoding not in _CERTAIN:
-        _tell_encoding(path, encoding)
+        if (later := _GUESSED.get()) is None:
+            tell_encoding(path, encoding)
+        else:
+            later.append(encoding)
     return _decoded(path, data, encoding)
 
 
 @lru_cache(256)  # A file is read more than once, but one message is enough.
-def _tell_encoding(path: Path, encoding: str) -> None:
+def tell_encoding(path: Path, encoding: str) -> None:
     LOG.info("%s: read as %s", path, encoding)
+
+
+@contextmanager
+def guessed_encodings() -> Iterator[list[str]]:
+    """Yield a list to which `read_text` adds guessed encodings in the `with` block, instead of logging them."""
+    before = _GUESSED.set(found := list[str]())
+    try:
+        yield found
+    finally:
+        _GUESSED.reset(before)
 
 
 def with_line_ends(text: str) -> str:
