@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -52,6 +53,12 @@ _UNFIT = re.compile(r"json_validate_failed|failed_generation")
 _OWN_FIELDS = {"messages", "model", "prompt_embeds", "response_format", "stream"}
 _OWN_FIELDS |= {"max_completion_tokens", "max_tokens", "seed", "temperature"}
 T = TypeVar("T")
+
+
+def _leave(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the connections of an object that has been garbage-collected, maybe in another thread."""
+    if not session.closed and loop.is_running():
+        asyncio.run_coroutine_threadsafe(session.close(), loop)
 
 
 class OpenAI:
@@ -143,6 +150,8 @@ class OpenAI:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
         )
+        # If a caller drops this object without closing it, the connections end too. At exit, `started` closes it.
+        weakref.finalize(self, _leave, self._session, asyncio.get_running_loop()).atexit = False
         ask = partial(self._models, self._session)
         try:
             models = await self._options.persist(

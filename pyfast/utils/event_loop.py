@@ -81,5 +81,5 @@ def blocking_loop() -> asyncio.AbstractEventLoop:
 def _stop() -> None:
     if _running is not None and _running[0] == os.getpid() and _running[2].is_alive():
         _, loop, thread = _running
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(loop.call_soon, loop.stop)  # after the first step of tasks that just began
         thread.join(_PATIENCE_S)
