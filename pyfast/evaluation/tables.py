@@ -265,7 +265,8 @@ def change_table(changes: Sequence[AnswerChange]) -> pa.Table:
     return pa.Table.from_pylist([own_values(one.own, own) | _change_record(one) for one in changes], schema)
 
 
-_SIDE = {"state": pa.string(), "answer": pa.string(), "only": pa.list_(pa.string())}
+_TEXTS = pa.list_(pa.string())
+_SIDE = {"state": pa.string(), "answer": pa.string(), "only": _TEXTS, "only_text": _TEXTS}
 _CHANGE = dict.fromkeys(("id", "question", "differs"), pa.string()) | {
     f"{name}_{side}": kind for side in ("before", "after") for name, kind in _SIDE.items()
 }
@@ -275,8 +276,8 @@ def _change_record(change: AnswerChange) -> dict[str, Any]:
     record: dict[str, Any] = {"id": change.id, "question": change.question, "differs": ", ".join(change.differs)}
     sides = zip(("before", "after"), (change.before, change.after), change.evidence, strict=True)
     for side, of_side, only in sides:
-        uris = list(dict.fromkeys(one.uri for one in only))
-        record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer, f"only_{side}": uris}
+        record |= {f"state_{side}": of_side.state, f"answer_{side}": of_side.answer}
+        record |= {f"only_{side}": [one.uri for one in only], f"only_text_{side}": [one.line for one in only]}
     return {name: unicode_of(value) for name, value in record.items()}
 
 

@@ -323,6 +323,7 @@ def test_answers_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "c": ("x", ""),
     }
     assert (rows["d"]["only_before"], json.loads(rows["d"]["only_after"])) == ('["1"]', ["\x1b3"])
+    assert (rows["d"]["only_text_before"], json.loads(rows["d"]["only_text_after"])) == ('["11"]', ["3 3"])
     pyfast.write_figures(changes, tmp_path / "c.md")
     assert len((tmp_path / "c.md").read_text().splitlines()) == 2 + len(changes)
     with pytest.raises(InputError, match="no question in common"):
