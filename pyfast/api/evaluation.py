@@ -302,8 +302,8 @@ def write_figures(
     Args:
         results: Reports of `pyfast.evaluate` by run name, the result of `pyfast.evaluate_retrieval` or its
             `settings`, the result of `pyfast.compare`, or that of `pyfast.changed_answers` (one row per question,
-            with its own columns, its state and answer in both runs, and the uris and texts of the evidence found in
-            only one of them).
+            with its own columns, its state and answer in both runs, and the uris and texts of the evidence found
+            in only one of them).
         out: The file to write (.md, .tex, .csv, .jsonl, .parquet or .xlsx).
         overwrite: Whether to replace an existing file `out`.
 
