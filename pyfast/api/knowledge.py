@@ -144,7 +144,7 @@ def build_knowledge(
         limit=limit if limit is None else at_least_one("limit", limit),
         restart=options.restart,
         retry_failed=options.retry_failed,
-        watch=watch if used is None else UNWATCHED,
+        watch=watch if used is None else Watch(stop=watch.stop),
     )
 
 

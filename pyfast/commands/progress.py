@@ -28,7 +28,7 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
     the result.
 
     After Ctrl-C or SIGTERM, the process ends when the questions in progress are finished. A second Ctrl-C,
-    SIGQUIT, a closed terminal, or Ctrl-C before the first question has started ends it at once.
+    SIGQUIT, a closed terminal, or Ctrl-C while no question is in progress ends it at once.
     """
     from pyfast.engine import Watch
 
@@ -79,8 +79,8 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
 
 @contextlib.contextmanager
 def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Event]]:
-    """Yield (a function that shows a run's events, a `threading.Event` that is set when the first question can
-    start)."""
+    """Yield (a function that shows a run's events, a `threading.Event` that is set while questions are in
+    progress)."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -104,16 +104,18 @@ def _progress(llms: Mapping[str, str]) -> Iterator[tuple[OnEvent, threading.Even
     def show(event: Event) -> None:
         if event.kind == "starting":
             starting.start()
-        elif event.kind == "started":
+            return
+        if event.kind == "started":
             dedicate_process()
             starting.stop()
             is_answering.set()
-            bars.update(bar, total=event.total, completed=event.done)
+        if event.done >= event.total:  # An experiment prepares its next run, with no question to finish.
+            is_answering.clear()
+        if event.kind in ("started", "progress"):
             bars.start()
-        else:
-            waiting = event.waiting
-            waits = "" if waiting is None else f"waiting for {waiting.llm} since {clock(waiting.since)}"
-            bars.update(bar, completed=event.done, waits=waits)
+        waiting = event.waiting
+        waits = "" if waiting is None else f"waiting for {waiting.llm} since {clock(waiting.since)}"
+        bars.update(bar, total=event.total, completed=event.done, waits=waits)
 
     try:
         yield show, is_answering

@@ -20,7 +20,8 @@ class Event:
     """What happened. `starting`: the LLM is being loaded or probed. `started`: pyfast begins to answer questions.
     `answered`: one more question has its record. `waiting`: the LLM does not answer, and the run waits.
     `answering`: the LLM answers again. `progress`: workers of a cluster have answered more questions, or rules
-    have read more documents for a knowledge graph; this event occurs about once a second, without records
+    have read more documents for a knowledge graph, at first none; this event occurs about once a second, without
+    records
     """
     done: int
     """How many questions have their records, over all sessions"""

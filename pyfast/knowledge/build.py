@@ -79,7 +79,7 @@ def build_knowledge(
         restart: Start a new extraction instead of resuming a stopped one. The stopped extraction's folder is
             renamed, and the store stays as it is.
         retry_failed: Retry chunks that failed in an earlier extraction.
-        watch: Functions that follow and stop the reading by rules. `run_job` has its own.
+        watch: Functions that follow the reading by rules, and stop it and the vectors. `run_job` has its own.
 
     Returns:
         The current snapshot of the knowledge.
@@ -173,7 +173,7 @@ def update_knowledge(
             was none, `chunks.TOKENS`.
         texts_by_rules: Let rules read texts too, unless an LLM has already read a text of the index. False:
             rules read only tables and knowledge graphs.
-        watch: Receives the number of documents that rules have read, and can stop the reading.
+        watch: Receives the number of documents that rules have read, and can stop the build.
 
     Returns:
         The current snapshot of the knowledge.
@@ -205,7 +205,7 @@ def update_knowledge(
         Writer(database).add([*by_rules, *extracted.extracts])
         remove_other_chunks(database, current, _OF_DOCUMENTS)
 
-    store = make_snapshot(index, embedder, write, notes)
+    store = make_snapshot(index, embedder, write, notes, watch.stop)
     if finished:
         by_llm.keep_extraction(folder)
     elif not extracted.waiting:
@@ -215,7 +215,7 @@ def update_knowledge(
 
 def _followed(extracts: Iterable[Extract], documents: int, watch: Watch) -> Iterator[Extract]:
     told = time.monotonic()
-    watch.on_event(Event("started", 0, documents))
+    watch.on_event(Event("progress", 0, documents))
     for number, extract in enumerate(extracts, start=1):
         if watch.stop is not None and watch.stop.is_set():
             raise RunError("stopped; the next build starts from the beginning")

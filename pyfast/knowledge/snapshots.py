@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from hashlib import blake2b
@@ -274,7 +275,11 @@ def pin_snapshot(store: Knowledge, folder: Path) -> Knowledge:
 
 
 def make_snapshot(
-    index: Index, embedder: Embedder, write: Write, notes: Mapping[str, Any] | None = None
+    index: Index,
+    embedder: Embedder,
+    write: Write,
+    notes: Mapping[str, Any] | None = None,
+    stop: threading.Event | None = None,
 ) -> Knowledge:
     """Make the next snapshot, make it the current one, and open it. `write` is a function that changes a copy
     of the current snapshot's database. `notes` are new values for entries of the manifest (see `_NOTES`).
@@ -283,7 +288,8 @@ def make_snapshot(
     only for new texts, and vectors from an interrupted call are reused. Only one process at a time makes a
     snapshot, and a second process waits.
 
-    Raises `RunError` if the database cannot be written, for example because the disk is full.
+    Raises `RunError` if the database cannot be written, for example because the disk is full, or if `stop` is set
+    while vectors are computed.
     """
     home = index.folder / KNOWLEDGE
     make_folder(home)
@@ -302,7 +308,7 @@ def make_snapshot(
             if base is not None and base.fingerprint == contents and now == before:
                 shutil.rmtree(aside)
                 return Knowledge.open(base.folder, embedder)
-            encode = cached_encoder(home / CACHE, embedder)
+            encode = cached_encoder(home / CACHE, embedder, stop)
             made = _write_rest(aside, base, embedder, encode, {"contents": contents, **now})
             aside.rename(home / str(number + 1))
             sync_to_disk(home)
@@ -413,13 +419,14 @@ _CHECK = 16  # bytes of a checksum
 _EVERY = 10.0  # seconds between two lines of progress
 
 
-def cached_encoder(path: Path, embedder: Embedder) -> Encode:
+def cached_encoder(path: Path, embedder: Embedder, stop: threading.Event | None = None) -> Encode:
     """Return a function like `embedder.encode` that takes known vectors from a cache file, computes all other
     vectors, and appends them to the file.
 
     Each row of the file contains the hash of a text, the text's vector, and a checksum over hash, vector and
     model. If a row is incomplete, damaged or made with another model, this row and all later rows are deleted, and
-    their vectors are computed again. Only one process at a time may use the file.
+    their vectors are computed again. Only one process at a time may use the file. Once `stop` is set, the function
+    raises `RunError` instead of computing more vectors.
     """
     model = blake2b(embedder.fingerprint.encode()).digest()
 
@@ -438,6 +445,8 @@ def cached_encoder(path: Path, embedder: Embedder) -> Encode:
         missing.sort(key=lambda i: len(texts[i]))  # Texts of about the same length share a batch.
         began = told = monotonic()
         for first in range(0, len(missing), BLOCK):
+            if stop is not None and stop.is_set():
+                raise RunError("stopped; the next build reuses the vectors that are already computed")
             now = monotonic()
             if first and now - told >= _EVERY:
                 told, left = now, (now - began) * (len(missing) - first) / first

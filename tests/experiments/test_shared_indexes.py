@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Session
 from word_vectors import WordVectors
 
 import pyfast
@@ -21,6 +25,7 @@ from pyfast.engine.status import read_status
 from pyfast.errors import InputError, RunError
 from pyfast.knowledge import build, session
 from pyfast.llm.instant import Instant
+from pyfast.ops.arrays import Float32
 from pyfast.utils.text_forms import counted
 
 TREES: dict[str, Any] = {
@@ -162,10 +167,59 @@ def test_rules_extract_the_graph_once_and_say_how_far_they_are(
         pyfast.experiment(GRAPHS, data, tmp_path / "E", llm="instant", watch=Watch(events.append))
     assert read == {"pyfast.knowledge.build": 1}
     first = [(event.kind, event.done, event.total) for event in events[:42]]
-    assert first == [("started", 0, 40), *(("progress", k, 40) for k in range(1, 41)), ("progress", 40, 40)]
+    assert first == [("progress", 0, 40), *(("progress", k, 40) for k in range(1, 41)), ("progress", 40, 40)]
     assert len(open_knowledge(tmp_path / "E" / "indexes" / "towns")) > 0
 
     stop = threading.Event()
     stop.set()
     with pytest.raises(RunError, match="stopped"):
         pyfast.experiment(GRAPHS, data, tmp_path / "F", llm="instant", watch=Watch(stop=stop))
+
+
+class SlowVectors(WordVectors):
+    def encode(self, texts: Sequence[str]) -> Float32:
+        time.sleep(60)
+        return super().encode(texts)
+
+
+def slow_vectors() -> None:
+    pyfast.api.knowledge.Embedder = SlowVectors  # type: ignore[misc,assignment]
+
+
+def word_vectors() -> None:
+    pyfast.api.knowledge.Embedder = session.Embedder = WordVectors  # type: ignore[misc,assignment]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_a_command_that_computes_vectors(data: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    out, plan = tmp_path / "E", tmp_path / "plan.toml"
+    plan.write_text('sets = ["towns"]\nrows = [{name = "one", system = "mtqa"}]\n')
+    arguments = ("experiment", plan, "--data", data, "--out", out, "--llm", "instant")
+    stopped = Session(out, *arguments, command=None, prepare=slow_vectors)
+    stopped.until(lambda: any(out.glob("indexes/towns/knowledge/*.building/*")))
+    time.sleep(0.3)  # It is computing vectors.
+    stopped.send(sent)
+    assert stopped.ended(10) == 130, stopped.told
+    assert stopped.told.splitlines()[-1] == f"pyfast: stopped; the same command resumes {out}"
+    assert "questions in progress" not in stopped.told and not any(out.glob("indexes/towns/knowledge/*.building"))
+    again = Session(out, *arguments, command=None, prepare=word_vectors)
+    assert again.ended() == 0 and (out / "tables.md").is_file(), again.told
+
+
+def test_a_stop_ends_the_computation_of_vectors(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, encoded = threading.Event(), list[int]()
+
+    class Stopping(WordVectors):
+        def encode(self, texts: Sequence[str]) -> Float32:
+            stop.set()
+            encoded.append(len(texts))
+            return super().encode(texts)
+
+    monkeypatch.setattr(pyfast.api.knowledge, "Embedder", Stopping)
+    with pytest.raises(RunError, match="stopped"):
+        pyfast.experiment(GRAPHS, data, tmp_path / "E", llm="instant", watch=Watch(stop=stop))
+    assert len(encoded) == 1
+    pyfast.experiment(GRAPHS, data, tmp_path / "E", llm="instant")
+    assert len(open_knowledge(tmp_path / "E" / "indexes" / "towns")) > 0
