@@ -62,6 +62,7 @@ def read_question_records(
             raise InputError(f"columns: there is no field {name!r}{did_you_mean(name, _FIELDS)}")
     seen, missing, known = Counter[str](), dict(columns), dict[str, None]()
     table = path.suffix.lower() in _TABLES
+    are_floats = None if path.suffix.lower() in (".csv", ".tsv") else False
 
     def named() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         for place, record in _records(path, columns):
@@ -84,6 +85,10 @@ def read_question_records(
                 # The first row of a table has all columns. A later JSON line may have fields that this one lacks.
                 whole = table and "turns" not in fields
                 gold = gold if whole else gold_field(_until_bad(fields for _, _, fields in named()))
+            if are_floats is None and (one := fields.get("id")) is not None:
+                are_floats = _is_float(one) and _with_gap(one for _, _, one in _until_bad(named()))
+            if are_floats and fields.get("id"):
+                fields["id"] = fields["id"].removesuffix(".0")
             count += 1
             cell = fields.get(gold) if table and gold else None
             several += isinstance(cell, str) and _is_several(cell)
@@ -97,6 +102,17 @@ def read_question_records(
             _say(str(path), f"gold answers that contain `;`, `|` or a line break: {several}; {what}")
     for column in missing.values():
         raise InputError(f"{path}: there is no column {column!r}{did_you_mean(column, known)}")
+
+
+def _with_gap(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether ids such as 7.0 are whole numbers that pandas wrote as floats: some are blank, and all others
+    end in `.0`. Otherwise, they may be numbers of versions or sections."""
+    ids = [row.get("id") for row in rows]
+    return None in ids and all(one is None or _is_float(one) for one in ids)
+
+
+def _is_float(id: Any) -> bool:
+    return re.fullmatch(r"-?\d+\.0", str(id)) is not None
 
 
 def _is_several(cell: str) -> bool:
@@ -226,12 +242,13 @@ def _fraction(digits: str) -> float | Decimal:
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the blank fields of a row. The asker's own columns stay, so that `export` has all of them, and so does
-    a blank `question`, which shows that the column exists."""
+    """Drop the blank fields of a row, and the unnamed index of a DataFrame. The asker's own columns stay, so that
+    `export` has all of them, and so does a blank `question`, which shows that the column exists."""
     return {
         name: None if _is_nothing(value) else value
         for name, value in row.items()
-        if name not in _KNOWN - {"question"} or not _is_nothing(value)
+        if not str(name).startswith("__index_level_")
+        and (name not in _KNOWN - {"question"} or not _is_nothing(value))
     }
 
 
@@ -403,14 +420,16 @@ def tidy(
 ) -> dict[str, Any]:
     """Convert the fields of a question into the usual form.
 
-    An integer `id` becomes a string, and `answers` a list of strings (see `texts_of`). They come from the field
+    A whole number as `id` becomes a string without decimals, and `answers` a list of strings (see `texts_of`). They come from the field
     `gold` or, if it is None, from the `gold_field` of this record alone. A single uri as `supporting` or
     `documents` becomes a list. `id` is used if the record has none. A warning about `source` names the gold field,
     unless it is `answers`."""
     fields = dict(record)
     gold = gold_field([record]) if gold is None else gold
-    if type(fields.get("id")) is int:
-        fields["id"] = str(fields["id"])
+    given = fields.get("id")
+    # Whole numbers in a column with a gap are floats. Larger floats have already lost digits.
+    if type(given) is int or (isinstance(given, float | Decimal) and given % 1 == 0 and abs(given) < 1 << 53):
+        fields["id"] = str(int(given))
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id
     if gold not in (None, "answers") and source:

@@ -116,7 +116,7 @@ def _of_record(record: dict[str, Any], place: str) -> Iterator[tuple[str, Questi
         return
     conversation = record.get("id")
     if not isinstance(conversation, str) or not conversation:
-        raise InputError(f"{place}: expected an `id` that is a string or a number")
+        raise InputError(f"{place}: expected an `id` that is a string or a whole number")
     if not isinstance(turns, list) or not turns:
         raise InputError(f"{place}: `turns` must be a non-empty list")
     of_all = _documents(record, place)
@@ -137,7 +137,7 @@ def _asked(record: dict[str, Any], place: str) -> tuple[str, str]:
     if not isinstance(text, str) or not text.strip():
         raise InputError(_no_question(record, place))
     if not isinstance(question_id, str) or not question_id:
-        raise InputError(f"{place}: expected an `id` that is a string or a number")
+        raise InputError(f"{place}: expected an `id` that is a string or a whole number")
     return question_id, text
 
 

@@ -759,6 +759,52 @@ def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.I
     assert pyfast.evaluate(run, gold).without_gold == ()
 
 
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "parquet", "xlsx", "jsonl", "csv"])
+def test_whole_ids_with_a_gap_have_no_decimals(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """pandas makes floats of whole numbers if one is missing."""
+    pandas = pytest.importorskip("pandas")
+    rows = [{"id": id, "question": f"Who is {id}?", "answers": str(id)} for id in (7, None, 9)]
+    frame, path = pandas.DataFrame(rows), tmp_path / f"q.{kind}"
+    assert frame["id"].dtype == float
+    if kind == "jsonl":
+        path.write_text('{"id":7.0,"question":"A?"}\n{"id":null,"question":"B?"}\n{"id":9.0,"question":"C?"}\n')
+    elif kind in ("parquet", "xlsx", "csv"):
+        getattr(frame, {"xlsx": "to_excel"}.get(kind, f"to_{kind}"))(path, index=False)
+    given = {"pandas": frame, "arrow": pa.Table.from_pandas(frame)}.get(kind, path)
+    run = pyfast.answer(given, llm="instant", system="direct")
+    assert [record.id for record in run.records][::2] == ["7", "9"]
+    gold = [{"id": id, "answers": [id]} for id in ("7", "9")]
+    assert pyfast.evaluate(run, gold).without_gold == (run.records[1].id,)
+    if kind not in ("xlsx", "jsonl"):
+        assert [one.id for one in read_gold(given)][::2] == ["7", "9"]
+
+
+def test_ids_of_a_text_file_keep_their_decimals(tmp_path: Path) -> None:
+    """Sections and versions may end in `.0`."""
+    for ids in (("1.0", "2.0"), ("1.0", "", "1.10")):
+        path = written(tmp_path / "q.csv", ("id", "question"), *([id, f"Who is {id}?"] for id in ids))
+        assert [one.id for one in read_questions(path)][:: len(ids) - 1] == [ids[0], ids[-1]]
+
+
+def test_fractions_are_no_ids() -> None:
+    asked = pa.Table.from_pylist([{"id": 7.5, "question": "Who?"}])
+    with pytest.raises(InputError, match="question 1: expected an `id` that is a string or a whole number"):
+        pyfast.answer(asked, llm="instant", system="direct")
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet"])
+def test_the_unnamed_index_of_a_frame_is_no_column(kind: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = {"question": ["Who?", "When?"], "team": [1, 2]}
+    for name in (None, "id"):
+        frame = pandas.DataFrame(rows, index=pandas.Index([5, 3], name=name))
+        frame.to_parquet(tmp_path / "q.parquet")
+        asked = frame if kind == "frame" else tmp_path / "q.parquet"
+        run = pyfast.answer(asked, llm="instant", system="direct")
+        assert [one for one in run.to_pandas().columns if "index" in one] == []
+        assert [record.id for record in run.records] == ["5", "3"] or name is None
+
+
 TEXTS = ["Where is Titan?", "And Io?", "Who?", "And Io?", "When?"]
 
 
