@@ -123,7 +123,8 @@ def export(
     With `sources`, there is one row per source of an answer: each passage of its evidence, whether or not the
     answer is based on it. In place of the columns from `uris` on, it has `rank` (from 1), `uri`, `title`, `page`
     (from 1, in files with pages), `sheet` (in workbooks with several), `row` (in tables: its number in the file,
-    see `pyfast.corpus.Table.number_of`), `score` and `snippet`.
+    see `pyfast.corpus.Table.number_of`), `score` and `snippet`, and, if the gold names gold documents, `is_gold`:
+    whether `evidence_recall` counts the source.
 
     With `format`, the file contains the predictions of one run for `hotpotqa`, `2wiki`, `musique` or `hybridqa`.
     From this file, the official script of the data set computes the same figures as `pyfast.evaluate`. The gold

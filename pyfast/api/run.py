@@ -36,7 +36,7 @@ from pyfast.evaluation import Metric, Report, evaluate
 from pyfast.evaluation.cost import Prices, listed, money_by_id
 from pyfast.evaluation.data_sets import GOLD
 from pyfast.evaluation.evaluate import Answers
-from pyfast.evaluation.evidence import Rows, row_text
+from pyfast.evaluation.evidence import Rows, row_text, with_rows
 from pyfast.evaluation.gold import Gold, Lines, read_gold
 from pyfast.evaluation.results import Results, rows_of, schema_of
 from pyfast.retrieval import Index
@@ -324,9 +324,11 @@ def results_of(
     answers = {one.id: one.answers for one in golds}
     seconds = {} if run.path is None else {id: used.seconds for id, used in used_by(run.path).items()}
     money = None if prices is None or run.path is None else money_by_id(run.path, prices)
-    document = _documents_of(run) if sources else None
-    own = own_of(run, golds)
-    return Results(name, run.records, texts_of(run), answers, scored, seconds, money, own, document)
+    index = _index_of(run.path, _WITHOUT_INDEX)
+    document = _documents_of(index) if sources else None
+    own, rows = own_of(run, golds), rows_in(index)
+    supporting = {one.id: with_rows(one, rows)[0] for one in golds if sources and one.supporting}
+    return Results(name, run.records, texts_of(run), answers, scored, seconds, money, own, document, supporting)
 
 
 def texts_of(run: Run) -> dict[str, str]:
@@ -357,11 +359,12 @@ def file_of_questions(run: Path) -> Path:
     return quietly(recorded_path(run, "gold" if recorded_value(run, "places", "gold") else "questions"))
 
 
-def _documents_of(run: Run) -> Callable[[str], Document | None]:
-    """Return a function that returns documents from a run's index. If the index no longer exists, this function
-    logs a warning and finds no document."""
-    otherwise = "sources are listed without pages and rows, and only with titles that the run has stored"
-    index = _index_of(run.path, otherwise)
+_WITHOUT_INDEX = "sources are listed without pages and rows, and only with titles that the run has stored"
+
+
+def _documents_of(index: Callable[[], Index | None]) -> Callable[[str], Document | None]:
+    """Return a function that returns documents from a run's index (see `_index_of`). If the index no longer
+    exists, the function finds no document."""
 
     @lru_cache(64)
     def document(uri: str) -> Document | None:

@@ -420,10 +420,10 @@ def tidy(
 ) -> dict[str, Any]:
     """Convert the fields of a question into the usual form.
 
-    A whole number as `id` becomes a string without decimals, and `answers` a list of strings (see `texts_of`). They come from the field
-    `gold` or, if it is None, from the `gold_field` of this record alone. A single uri as `supporting` or
-    `documents` becomes a list. `id` is used if the record has none. A warning about `source` names the gold field,
-    unless it is `answers`."""
+    A whole number as `id` becomes a string without decimals, and `answers` a list of strings (see `texts_of`).
+    They come from the field `gold` or, if it is None, from the `gold_field` of this record alone. A single uri as
+    `supporting` or `documents` becomes a list. `id` is used if the record has none. A warning about `source` names
+    the gold field, unless it is `answers`."""
     fields = dict(record)
     gold = gold_field([record]) if gold is None else gold
     given = fields.get("id")

@@ -21,6 +21,8 @@ from pyfast.corpus import Document, Table, TextDocument
 from pyfast.engine import Evidence, Record
 from pyfast.errors import InputError
 from pyfast.evaluation.evaluate import AT_ONCE, names_of
+from pyfast.evaluation.evidence import is_gold
+from pyfast.evaluation.gold import Gold
 from pyfast.evaluation.metrics import Scored
 from pyfast.utils.extras import explained
 from pyfast.utils.files import written_aside
@@ -67,12 +69,15 @@ class Results:
     """By id: the asker's own columns of each question (see `own_columns`)"""
     document: Callable[[str], Document | None] | None = None
     """A function that returns the document with a uri. If it is given, the table has a row for each source"""
+    supporting: Mapping[str, Gold] = field(default_factory=dict)
+    """By id: the gold of questions with gold documents. With `document`, the table says which sources are gold"""
 
 
 def schema_of(results: Sequence[Results]) -> pa.Schema:
     """Make the schema of a table of several runs. Each figure is a column. If a figure has the name of another
     column, the column is called `score.NAME`, and a column of the asker's own `question.NAME`."""
     last = _SOURCE if any(one.document for one in results) else _LAST
+    last = last | ({"is_gold": pa.bool_()} if any(one.supporting for one in results) else {})
     figures = {_column(name, last): pa.float64() for one in results for name in names_of(one.scored)}
     known: dict[str, pa.DataType] = _FIRST | figures | last
     known |= {"money": pa.float64()} if any(one.money is not None for one in results) else {}
@@ -138,12 +143,15 @@ def rows_of(results: Results, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             first |= {"state": one.state, "reason": unicode_of(one.reason), "gold": results.gold.get(one.id)}
             last = _LAST if results.document is None else _SOURCE
             first |= {_column(name, last): value for name, value in figures.get(one.id, {}).items()}
-            more = [_row(one, results)] if results.document is None else _sources(one, results.document)
+            more = [_row(one, results)] if results.document is None else _sources(one, results, results.document)
             rows += [first | row for row in more]
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _sources(record: Record, document: Callable[[str], Document | None]) -> Iterator[dict[str, Any]]:
+def _sources(
+    record: Record, results: Results, document: Callable[[str], Document | None]
+) -> Iterator[dict[str, Any]]:
+    gold = results.supporting.get(record.id)
     for rank, one in enumerate(record.evidence, start=1):
         found, sheet, first = document(one.uri), _SHEET.search(one.uri), one.offsets[0]
         pages = found.outline.pages if isinstance(found, TextDocument) else ()
@@ -159,6 +167,7 @@ def _sources(record: Record, document: Callable[[str], Document | None]) -> Iter
             "row": row,
             "score": one.score,
             "snippet": _snippet(one),
+            "is_gold": None if gold is None else is_gold(one, gold),
         }
 
 

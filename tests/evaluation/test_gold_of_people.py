@@ -760,7 +760,7 @@ def test_a_table_in_memory_has_a_question_in_each_row(kind: str, small: pyfast.I
 
 
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "parquet", "xlsx", "jsonl", "csv"])
-def test_whole_ids_with_a_gap_have_no_decimals(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whole_ids_with_a_gap_have_no_decimals(kind: str, tmp_path: Path) -> None:
     """pandas makes floats of whole numbers if one is missing."""
     pandas = pytest.importorskip("pandas")
     rows = [{"id": id, "question": f"Who is {id}?", "answers": str(id)} for id in (7, None, 9)]

@@ -443,6 +443,30 @@ def test_each_source_has_a_row(office: Path) -> None:
     assert {*run.to_arrow(gold, metrics=["squad"], sources=True)["recall"].to_pylist()} == {1.0}
 
 
+def test_sources_say_whether_they_are_gold(office: Path) -> None:
+    """Those that `evidence_recall` counts: of a table, only the row with the answer."""
+    run = pyfast.Run(office / "run")
+    assert "is_gold" not in run.to_arrow(sources=True).column_names
+    uris = [record.evidence[0].uri for record in run.records]
+    answers = ("12", "7", "noon", "Rome")  # 12 stands in another row than the one that was found.
+    gold: list[dict[str, Any]] = [
+        {"id": str(10 + k), "answers": [answers[k]], "level": "easy", "supporting": [uris[k]]} for k in range(4)
+    ]
+    del gold[3]["supporting"]
+    rows = run.to_arrow(gold, sources=True).to_pylist()
+    assert {row["level"] for row in rows} == {"easy"}
+    assert {row["id"]: row["is_gold"] for row in rows if row["uri"] in uris} == {
+        "10": False,
+        "11": True,
+        "12": True,
+        "13": None,
+    }
+    assert all(row["is_gold"] in (None, bool(row["evidence_recall"])) for row in rows if row["uri"] in uris)
+    pyfast.export([run], office / "gold.csv", gold=gold, sources=True)
+    written = [row["is_gold"] for row in csv.DictReader((office / "gold.csv").open(encoding="utf-8-sig"))]
+    assert written == [{True: "true", False: "false", None: ""}[row["is_gold"]] for row in rows]
+
+
 def test_sources_without_the_index(office: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     moved = tmp_path / "run"
     shutil.copytree(office / "run", moved)
