@@ -146,7 +146,7 @@ class Job:
         if self.keeps_questions and not is_run and kept.exists():
             raise InputError(f"{self.folder}: the run would replace its {kept.name}; choose another folder")
         unknown = [*run_toml.windows_of(described), *(run_folder.GROWN if self.extends() else ())]
-        run_folder.check_run(self.folder, described, unknown=unknown)
+        run_folder.check_run(self.folder, described, unknown, self.questions if self.keeps_questions else None)
         for run in runs_to_copy(self.folder / run_folder.JOURNAL, self.options.reused):
             run_folder.check_reused(self.folder, described, run)
 

@@ -428,7 +428,9 @@ def tidy(
     gold = gold_field([record]) if gold is None else gold
     given = fields.get("id")
     # Whole numbers in a column with a gap are floats. Larger floats have already lost digits.
-    if type(given) is int or (isinstance(given, float | Decimal) and given % 1 == 0 and abs(given) < 1 << 53):
+    if type(given) is int or (
+        isinstance(given, float | Decimal) and given % 1 == 0 and -(1 << 53) < given < 1 << 53
+    ):
         fields["id"] = str(int(given))
     if id is not None and _is_nothing(fields.get("id")):
         fields["id"] = id

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from textwrap import shorten
@@ -279,6 +279,20 @@ def write_questions(questions: Questions, path: Path) -> None:
         lines = (full.get(line["id"], line) for line in lines)
     with written_aside(path, durable=True) as aside, aside.open("wb") as file:
         file.writelines(_json(line) + b"\n" for line in lines)
+
+
+def first_change(before: Iterable[Question], now: Iterable[Question]) -> list[str]:
+    """Describe the first question in which two lists differ. Returns an empty list if they are equal."""
+    earlier, later = list(before), list(now)
+    pairs = ((old, new) for old, new in zip_longest(earlier, later) if old != new)
+    for old, new in pairs:
+        if old is not None and old.id not in {one.id for one in later}:
+            return [f"the question {old.id!r} is missing"]
+        if new is not None and new.id not in {one.id for one in earlier}:
+            return [f"the question {new.id!r} is new"]
+        if new is not None:
+            return [f"the question {new.id!r} has {'changed' if old and old.id == new.id else 'moved'}"]
+    return []
 
 
 def line_of(question: Question) -> bytes:

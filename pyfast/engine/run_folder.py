@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,7 @@ from pyfast.engine.journal.journal import Journal, JournalledBatches, Key, Outco
 from pyfast.engine.journal.ledger import Ledger
 from pyfast.engine.journal.prompt_store import Asked
 from pyfast.engine.outages import Waiting
-from pyfast.engine.questions import Question, Questions, line_of, write_questions
+from pyfast.engine.questions import Question, Questions, first_change, line_of, read_questions, write_questions
 from pyfast.engine.record import Record, digest
 from pyfast.engine.traces import LINES, TRACES, TraceWriter, count_traces, details_of, read_traces
 from pyfast.errors import InputError, LLMUnavailableError, OtherRunError, RunError, RunInUseError
@@ -50,13 +50,16 @@ BLOCKS = "blocks"
 OUTAGE = "outage.json"  # This file exists while the run waits for its LLM.
 
 
-def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ()) -> bool:
+def check_run(
+    path: Path, described: Configuration, unknown: Iterable[str] = (), asked: Questions | None = None
+) -> bool:
     """Check, without changing anything, that a run can start or resume in the folder `path`.
 
     Args:
         path: The folder.
         described: The run's configuration.
         unknown: The names of values that are not known yet, such as "llm.context_window", and so are not compared.
+        asked: The questions. If they differ from those in the folder, the error names the first that does.
 
     Returns:
         Whether the folder contains answers, completions or submitted batches, which a new run would lose.
@@ -77,6 +80,7 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
         raise InputError(f"{path} is the journal of an engine, which cannot be resumed; choose another folder")
     if not _has_begun(path):
         return False
+    hint = ""
     if changed := run_toml.differences(recorded, described, unknown):
         if code := [value for value in changed if value.startswith(OF_CODE)]:
             raise OtherRunError(
@@ -87,17 +91,23 @@ def check_run(path: Path, described: Configuration, unknown: Iterable[str] = ())
             )
         *others, last = changed  # The questions' checksum comes last. Fewer questions explain its change.
         if last.startswith("questions.digest "):
-            asked = described["places"]["questions"]
-            is_kept = not asked or Path(asked) == path / QUESTIONS
-            told = "its questions have changed" if is_kept else f"{asked} has changed since the run began"
+            place = described["places"]["questions"]
+            is_kept = not place or Path(place) == path / QUESTIONS
+            told = "its questions have changed" if is_kept else f"{place} has changed since the run began"
             first = recorded.get("places", {}).get("questions")
-            if not is_kept and first and first != asked:
-                told = f"the questions of {asked} are not those of {first}"
+            if not is_kept and first and first != place:
+                told = f"the questions of {place} are not those of {first}"
             fewer = described["questions"]["count"] < recorded["questions"]["count"]
             changed = others if fewer else [*others, told]
+            limits = any(one.startswith("questions.documents ") for one in others)
+            if asked is not None and (path / QUESTIONS).exists() and not limits:
+                kept = read_questions(path / QUESTIONS, recorded["questions"]["count"])
+                kept = kept if asked.restricted else (replace(one, documents=()) for one in kept)
+                changed += first_change(kept, asked.read())
+            hint = f" (with --reuse {path}, it takes over this run's replies)"
         raise OtherRunError(
-            f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another "
-            "folder, or --restart",
+            f"{path} was started with different values: {'; '.join(changed)}. Use the same values, another"
+            f" folder{hint}, or --restart",
             changed,
         )
     check_journal(path, recorded)

@@ -6,6 +6,7 @@ import json
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,38 @@ def test_a_run_grows_with_its_limit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the questions of .*other\.jsonl are not those of .*questions\.jsonl"):
         go(41, other)
     assert pyfast.verify(tmp_path / "run").summary
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda rows: [*rows[:3], {**rows[3], "question": "Who?"}, *rows[4:]], "'{3}' has changed"),
+        (lambda rows: [*rows[:2], *rows[3:]], "'{2}' is missing"),
+        (lambda rows: [*rows[:2], {"id": "z", "question": "Who?"}, *rows[2:]], "'z' is new"),
+        (lambda rows: [*rows[:2], *rows[3:1:-1], *rows[4:]], "'{3}' has moved"),
+    ],
+)
+def test_the_first_question_that_differs_is_named(
+    kind: str, change: Callable[[list[Any]], list[Any]], told: str, tmp_path: Path
+) -> None:
+    file, run = tmp_path / "asked.jsonl", tmp_path / "run"
+
+    def go(rows: list[Any], run: Path = run, **options: Any) -> pyfast.Run:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        given = file if kind == "file" else rows
+        return pyfast.answer(given, llm="instant", system="direct", run=run, options=pyfast.RunOptions(**options))
+
+    rows = [{**one, "documents": ["d"]} for one in QUESTIONS[:9]]
+    for documents in ("own", "all"):
+        go(rows, restart=documents == "all", documents=documents)
+        told = told.format(*(one["id"] for one in rows))
+        with pytest.raises(
+            InputError, match=f"; the question {told}. Use .* another folder .with --reuse {run}, "
+        ):
+            go(change(rows), documents=documents)
+    again = go(change(rows), tmp_path / "new", reuse=[run])
+    assert again.session is not None and again.session.reused >= 8
 
 
 def test_a_killed_growth_is_resumed(tmp_path: Path) -> None:
