@@ -78,9 +78,19 @@ class Unanswered:
         """A remark for readers if questions failed, otherwise empty."""
         if not self.failed:
             return ""
-        because = " ".join(self.reason.partition(REPLY_BEGINS)[0].split())
         failed = f"{self.failed} of {counted(self.questions, 'question')} failed and"
-        return f"{failed} {'counts' if self.failed == 1 else 'count'} as wrong; the first reason is: {because}"
+        return (
+            f"{failed} {'counts' if self.failed == 1 else 'count'} as wrong; the first reason is: {self.because}"
+        )
+
+    @property
+    def because(self) -> str:
+        """The reason on one line, without the LLM's reply."""
+        return " ".join(self.reason.partition(REPLY_BEGINS)[0].split())
+
+    def __add__(self, other: Unanswered) -> Unanswered:
+        counts = self.failed + other.failed, self.abstained + other.abstained
+        return Unanswered(self.questions + other.questions, *counts, self.reason or other.reason)
 
 
 def unanswered_of(scored: Sequence[Scored]) -> Unanswered:

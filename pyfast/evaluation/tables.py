@@ -207,8 +207,14 @@ def counts_of(unanswered: Unanswered | None) -> dict[str, int]:
 
 
 def failure_notes(unanswered: Mapping[str, Unanswered | None]) -> list[str]:
-    """Make a note for each run, or row of a table, of which questions failed. `unanswered` has the names."""
-    return [f"{name}: {one.note}" for name, one in unanswered.items() if one is not None and one.note]
+    """Make a note for each run, or row of a table, of which questions failed. Runs whose first questions failed
+    for the same reason share a note, which counts all their questions. `unanswered` has the names."""
+    notes: dict[str, tuple[list[str], Unanswered]] = {}
+    for name, one in unanswered.items():
+        if one is not None and one.failed:
+            names, so_far = notes.setdefault(one.because, ([], Unanswered(0, 0, 0, one.reason)))
+            notes[one.because] = [*names, name], so_far + one
+    return [f"{some(names, 1)}: {together.note}" for names, together in notes.values()]
 
 
 _NOTES = (

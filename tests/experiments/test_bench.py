@@ -192,7 +192,9 @@ def test_several_systems_get_the_same_loads(
 ) -> None:
     load = pyfast.Load(clients=[1, 4], count=8, repeats=2, warm_up=1)
     given: dict[str, Any] = {"index": small, "llm": url}
-    both = pyfast.bench(["Who? wait 9000 us"], load, system=["direct", "rag"], **given)
+    with caplog.at_level("INFO", "pyfast"):
+        both = pyfast.bench(["Who? wait 9000 us"], load, system=["direct", "rag"], **given)
+    assert {"measuring rag, 1 client", "measuring rag, 4 clients"} <= {*caplog.messages}
     names = [f"{system}, {n} clients" for system in ("direct", "rag") for n in (1, 4)]
     assert [one["load"] for one in both.loads] == names and both.about["system"] == "direct, rag"
     alone = pyfast.bench(["Who? wait 9000 us"], load, system="rag", **given)

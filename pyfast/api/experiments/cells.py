@@ -220,7 +220,7 @@ def experiment(
         data: A folder with a subfolder for each set of the plan. `pyfast data convert` writes such subfolders:
             corpus.jsonl, questions.jsonl (or conversations.jsonl) and optionally gold.jsonl.
         out: The folder of the experiment: runs, indexes, tables.md, tables.tex, tables.csv, cells.parquet and, if
-            matplotlib is installed, pareto.png.
+            matplotlib is installed, pareto.png and pareto.pdf.
         llm: A model that replaces the models of the plan: a string that names the model, or a mapping from roles
             to such strings.
         llm_options: Options of `llm`.

@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import platform
+import re
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -252,7 +253,7 @@ def bench(
             loads: list[dict[str, Any]] = []
 
             async def measure(ask: generator.Ask, plan: _Load) -> dict[str, Any]:
-                LOG.info("measuring %s", plan.name)
+                LOG.info("measuring %s", re.sub(r"\b1 clients", "1 client", plan.name))
                 await closed_loop(ask, repeated(asked, load.warm_up, "warm-up"), min(load.warm_up, 16) or 1)
                 samples = [await plan.once(ask, asked, load.count, repeat) for repeat in range(load.repeats)]
                 loads.append(_result(plan, samples, load.objective))

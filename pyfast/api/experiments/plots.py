@@ -80,9 +80,9 @@ def pareto_front(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, 
 def plot_pareto(
     panels: Mapping[str, Sequence[tuple[str, float, float]]], unit: str, quality: str, path: Path
 ) -> None:
-    """Draw the points (name, cost, quality) of each data set into a panel of a PNG file, with the Pareto front as
-    a line. `unit` is the unit of the cost, and `quality` is the name of the measured quality. Without matplotlib,
-    only warn."""
+    """Draw the points (name, cost, quality) of each data set into a panel of a PNG file (and of a PDF file beside
+    it), with the Pareto front as a line. `unit` is the unit of the cost, and `quality` is the name of the measured
+    quality. Without matplotlib, only warn."""
     wide = min(len(panels), 2)
     deep = -(-len(panels) // max(wide, 1))
     names = list(dict.fromkeys(name for points in panels.values() for name, *_ in points))
@@ -105,7 +105,7 @@ def plot_pareto(
         axes.set(xlabel=unit, ylabel=quality, title=_literal(title), xlim=(0, None), ylim=(0, top or None))
         axes.locator_params("x", nbins=4)  # More labels overlap, such as 0.000025.
     figure.legend(shown.values(), map(_literal, shown), loc="outside lower center", ncols=across)
-    _save(figure, path)
+    _save(figure, path, path.with_suffix(".pdf"))
 
 
 def _literal(text: str) -> str:
@@ -113,10 +113,12 @@ def _literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _save(figure: Figure, path: Path) -> None:
-    """Write a plot. Log matplotlib's warnings, for example about a character that the font lacks, as pyfast's."""
+def _save(figure: Figure, *paths: Path) -> None:
+    """Write a plot, in the format of each path. Log matplotlib's warnings, for example about a character that the
+    font lacks, as pyfast's."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(path, format="png")
+        for path in paths:
+            figure.savefig(path, format=path.suffix[1:])
     for message in dict.fromkeys(str(one.message) for one in caught):
-        LOG.warning("%s: %s", path.name, message)
+        LOG.warning("%s: %s", paths[0].name, message)

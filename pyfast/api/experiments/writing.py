@@ -32,6 +32,7 @@ from pyfast.systems import System, load_system
 from pyfast.systems.combinations import as_text
 from pyfast.utils.files import write_atomically
 
+_SPOKEN = {"em": "EM", "f1": "F1"}
 COMPARISONS = ("comparisons.csv", "comparisons.md", "comparisons.tex")
 
 
@@ -93,9 +94,9 @@ def searched(questions: Path, index: Index, summaries: str, knowledge: str) -> S
 def write_tables(
     plan: Plan, cells: Sequence[Cell], folder: Path, sets: Mapping[tuple[str, str], Searched]
 ) -> None:
-    """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png into
-    `folder`. Each table is followed by the differences from the paper, and by what the questions of each set and
-    model search (`sets`)."""
+    """Write tables.md, tables.tex, tables.csv, cells.parquet and, if matplotlib is installed, pareto.png and
+    pareto.pdf into `folder`. The first table is followed by the `failures`, and each other one by the differences
+    from the paper, and by what the questions of each set and model search (`sets`)."""
     for name in COMPARISONS:
         (folder / name).unlink(missing_ok=True)  # It belongs to earlier tables.
     for kind in (".md", ".tex"):
@@ -103,8 +104,7 @@ def write_tables(
         texts += [f"{grid_text(summary_of(plan, cells), kind)}\n", *listed(failures(cells), kind)]
         for model in plan.models:
             of_model = {name: of_set for (name, used), of_set in sets.items() if used == model}
-            lines = failures([cell for cell in cells if cell.model == model])
-            lines += _differences(plan, cells, model, of_model)
+            lines = _differences(plan, cells, model, of_model)
             comment = "%% " if kind == ".tex" else ""
             table = grid_text(_table(plan, cells, model), kind)
             texts += [f"{comment}Model: {model}.\n", f"{table}\n", *listed(lines, kind)]
@@ -118,7 +118,12 @@ def write_tables(
         if quality in cell.figures:
             name = cell.row if len(plan.models) == 1 else f"{cell.row} ({cell.model})"
             panels.setdefault(cell.set, []).append((name, _price(cell.cost), cell.figures[quality].value))
-    plot_pareto(panels, f"{_currency(cells) or 'tokens'} a question", _spaced(quality), folder / "pareto.png")
+    plot_pareto(
+        panels,
+        f"{_currency(cells) or 'tokens'} per question",
+        _SPOKEN.get(quality, _spaced(quality)),
+        folder / "pareto.png",
+    )
 
 
 def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[str]]]:
@@ -146,8 +151,8 @@ def summary_of(plan: Plan, cells: Sequence[Cell]) -> tuple[list[str], list[list[
 
 
 def failures(cells: Sequence[Cell]) -> list[str]:
-    """Return a note for each cell with failed questions, with their number and the reason for the first failure,
-    followed by notes on questions that were not scored or were scored differently."""
+    """Return notes on the cells with failed questions (one for each reason of a first failure), and on questions
+    that were not scored or were scored differently."""
     notes = dict.fromkeys(f"{cell.set}: {note}" for cell in cells for note in cell.notes)
     return [*failure_notes({name_of(cell): cell.unanswered for cell in cells}), *notes]
 
