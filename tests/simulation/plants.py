@@ -332,8 +332,8 @@ PLANTS |= {
         ),
         "an extraction is put aside before it is in the graph": (
             _BUILD,
-            "    store = make_snapshot(index, embedder, write, notes)\n    if finished:\n        by_llm.keep_extraction(folder)\n",
-            "    if finished:\n        by_llm.keep_extraction(folder)\n    store = make_snapshot(index, embedder, write, notes)\n    if finished:\n        pass\n",
+            "    store = make_snapshot(index, embedder, write, notes, watch.stop)\n    if finished:\n        by_llm.keep_extraction(folder)\n",
+            "    if finished:\n        by_llm.keep_extraction(folder)\n    store = make_snapshot(index, embedder, write, notes, watch.stop)\n    if finished:\n        pass\n",
         ),
         "an extraction is noted again after a kill": (
             _BUILD,
