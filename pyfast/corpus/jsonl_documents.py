@@ -35,6 +35,7 @@ _ABOUT_LIST = frozenset(
     {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
 )
 """The keys of objects that describe a list of records"""
+_WORDS = re.compile(r"[^\W\d_][^\w\s]{0,3}\s+[^\w\s]{0,3}[^\W\d_]")
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
 
@@ -53,8 +54,9 @@ def read_jsonl_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
 def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     """Read the documents of a JSON file.
 
-    The file must have a list of records, an object whose only value is such a list, or a single record. If its
-    first line is a record, the file is read as JSON Lines. Any other content raises InputError.
+    The file must have a list of records, an object with one such list, or a single record, such as an issue with
+    its `body` and its list of labels. If its first line is a record, the file is read as JSON Lines. Any other
+    content raises InputError. Beside a list, texts of several words are reported as missing.
     """
     text = read_text(path)
     try:
@@ -73,8 +75,10 @@ def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
     if any(isinstance(record, dict) and _kind_of(record) is None and _has_float(record) for record in records):
         records = _records_in(parse_as_written(text))
     if (name := _name_of_list(content)) and len(content) > 1:
-        beside = ", ".join(sorted(content.keys() - {name}))[:200]
-        yield Unread(path, f"only the list {name!r} is read; other keys of the file: {beside}", False)
+        other = sorted(content.keys() - {name})
+        missing = any(_has_words(content[key]) for key in other if key not in _ABOUT_LIST)
+        what = f"only the list {name!r} is read; other keys of the file: {', '.join(other)[:200]}"
+        yield Unread(path, what, missing)
     read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)
     placed = ((f"{path}, record {number}", it, b"") for number, it in enumerate(read, start=1))
     yield from documents_of_records(uri, path, placed)
@@ -99,20 +103,35 @@ def _name_of_list(content: object) -> str:
     ]
     nested = {key for key, value in content.items() if isinstance(value, dict)}
     # A record may have an object and a list too, such as an address and orders.
-    return lists[0] if len(lists) == 1 and (lists[0] in _LISTS or nested <= _ABOUT_LIST) else ""
+    if len(lists) != 1 or not (lists[0] in _LISTS or nested <= _ABOUT_LIST):
+        return ""
+    said = [value for key in _TEXTS if isinstance(value := content.get(key), str) and value.strip()]
+    is_record = said and (lists[0] not in _LISTS or any(map(_has_words, said)))
+    # As a record, a passage with its questions and answers would put the answers into an index.
+    return "" if is_record and not any(map(_is_question, content[lists[0]])) else lists[0]
 
 
 def _has_float(value: object) -> bool:
     """Whether a value is or contains a float or a long integer, which may differ from what is written in the
     file."""
+    return any(
+        isinstance(one, float) or (isinstance(one, int) and abs(one) >= 10**17) for one in _values_in(value)
+    )
+
+
+def _has_words(value: object) -> bool:
+    """Whether a value is or contains a text of several words."""
+    return any(isinstance(one, str) and _WORDS.search(one) for one in _values_in(value))
+
+
+def _values_in(value: object) -> Iterator[object]:
     inside = [value]
     while inside:
         one = inside.pop()
         if isinstance(one, dict | list):
             inside.extend(one.values() if isinstance(one, dict) else one)
-        elif isinstance(one, float) or (isinstance(one, int) and abs(one) >= 10**17):
-            return True
-    return False
+        else:
+            yield one
 
 
 def documents_of_records(

@@ -177,6 +177,14 @@ _LETTERS = re.compile(rf"{_SIGN}?(?![eo]\b){_LETTER}(?:\s*[-+\u2212*/,]\s*\w+)*"
 _POWER = re.compile(r"[\d)\]}]$")
 _VARIABLE = re.compile(rf"(?<![^\W_]){_LETTER}$")
 _OF_CAPITAL = ("n", "k", "T")
+# The marks of footnotes behind a word: `a`, `a,b`, `*b`. Not so in XXe, as the French write a century.
+_WORD = re.compile(rf"[^\W_]{_LETTER}$")
+_STARS = r"[*\u2020\u2021\xa7\xb6#]"
+_NOTE = rf"(?:{_STARS}*(?:{_LETTER}{{1,2}}|\d+){_STARS}*|{_STARS}+)"
+_NOTES = re.compile(rf"(?=\W*{_LETTER}){_NOTE}(?:(?:\s*[-,;\u2013]\s*|\s){_NOTE})*\)?")
+_ROMAN = re.compile(r"(?<![^\W_])(?:[IVX]{2,}|[ivx]{2,})$")
+_ORDINAL = ("e", "er", "re", "th", "st", "nd", "rd")
+_TRADE_MARKS = ("TM", "SM")
 _BEFORE_NUMBER = re.compile(r"[\w.,;:!?%)\]}\"'\u2019\u201d\xbb]$")
 # A single number or letter, the charge of an ion, or the marks of several footnotes
 _SIMPLE = re.compile(rf"{_SIGN}?{_LETTER}|{_SIGN}?\d+(?:\s*[-.,;\u2013]\s*\d+)*{_SIGN}?|\([^()]*\)")
@@ -195,7 +203,7 @@ def struck(text: str) -> str:
 def with_marks(text: str) -> str:
     """Write the marks of struck texts: one pair around neighbouring texts, separated from the words beside it.
     Write raised and lowered texts so that they do not become part of another number or of a word: `10^6`,
-    `Rome^2`, `x^(n+1)`, `a_(i,j)`, but `2nd` and `H2O`."""
+    `Rome^2`, `Yield^a`, `x^(n+1)`, `a_(i,j)`, but `2nd`, `XXe` and `H2O`."""
     if not _MARKS.search(text):
         return text
     text = _STRUCK_ON.sub(r"\1", text).replace(_TOP + _UP, "").replace(_BOTTOM + _DOWN, "").replace(APART, "")
@@ -213,12 +221,14 @@ def _with_signs(found: re.Match[str]) -> str:
     """Write a `^` before a raised text, or a `_` before a lowered one, where the meaning changes without it."""
     start, end = found.span()
     before = _MARKS.sub("", found.string[max(start - _BEFORE, 0) : start])
-    clashes = found.string[end : end + 2].lstrip(_STRUCK + _HOLDS)[:1].isdigit()
+    after = found.string[end : end + 2].lstrip(_STRUCK + _HOLDS)[:1]
     said = found[2].strip(f"{_STRUCK}{_HOLDS} \t\r\n")
     is_variable = bool(_VARIABLE.search(before))
     is_single, is_enclosed = bool(_SIMPLE.fullmatch(said)), said.startswith("(")
+    if are_notes := bool(found[1] == _UP and _NOTES.fullmatch(said) and _WORD.search(before)):
+        are_notes = is_single = not (after.isalnum() or (said in _ORDINAL and _ROMAN.search(before)))
     is_formula = not is_single and _FORMULA.fullmatch(said) and (_OPERATOR.search(said) or said[:1].isdigit())
-    clashes = clashes and said[-1:].isdigit()
+    clashes = after.isdigit() and said[-1:].isdigit()
     if found[1] == _DOWN:
         is_formula = is_formula or (not is_single and "," in said and _FORMULA.fullmatch(said))
         in_number = before[-1:].isdigit() and said[:1].isdigit()
@@ -227,7 +237,8 @@ def _with_signs(found: re.Match[str]) -> str:
         is_power = bool(_POWER.search(before))
         of_letter = is_variable and (before[-1:].islower() or said in _OF_CAPITAL)
         is_raised = (
-            (_NUMBER.match(said) and _BEFORE_NUMBER.search(before))
+            are_notes
+            or ((_NUMBER.match(said) or said in _TRADE_MARKS) and _BEFORE_NUMBER.search(before))
             or (_LETTERS.fullmatch(said) and (is_power or of_letter))
             or ((is_formula or is_enclosed) and (is_power or is_variable))
         )

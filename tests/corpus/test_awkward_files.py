@@ -1,5 +1,6 @@
 """Files as people and programs make them, with what stands in them."""
 
+import json
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyarrow import parquet
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Table, TextDocument, Unread, encode, read
 from pyfast.corpus.grids import written
+from pyfast.errors import InputError
 
 
 def found(path: Path) -> tuple[list[object], list[Unread]]:
@@ -79,6 +81,15 @@ def test_an_infobox_has_pairs(tmp_path: Path, above: str, caption: str) -> None:
     (_, table), _ = found(tmp_path / "a.html")
     assert isinstance(table, Table) and (table.section, table.header) == (f"Flights > {caption}", ())
     assert list(table.rows) == [("Men", "3"), ("Start",), ("Year", "1968")]
+
+
+def test_a_link_of_a_heading_to_itself_is_no_text(tmp_path: Path) -> None:
+    link = "<a class='headerlink' href='#f'>\u00b6</a>"
+    page = (
+        f"<h1>Fares{link}</h1><dl><dt>zone{link}<dd>A</dl><h2>C<a href='#c'>#</a></h2><p>See <a href='#c'>#</a>."
+    )
+    (tmp_path / "a.html").write_text(page, encoding="utf-8")
+    assert lines_of(tmp_path / "a.html") == ["Fares. zone: A", "Fares > C. See #."]
 
 
 def test_a_name_of_a_group_of_rows_in_a_sheet(tmp_path: Path) -> None:
@@ -777,6 +788,53 @@ def test_a_record_with_an_object_and_a_list_is_one_record(tmp_path: Path) -> Non
     (table,), unread = found(tmp_path / "a.json")
     assert isinstance(table, Table) and not unread
     assert list(table.rows) == [("Holm", '{"city":"Odda"}', '[{"n":1}]')]
+
+
+ISSUE = {
+    "number": 17,
+    "title": "Crash",
+    "body": "The editor crashes.",
+    "labels": [{"name": "bug"}],
+    "state": "OPEN",
+}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [ISSUE, ISSUE | {"body": "Fixed."}, {"title": "Order", "content": "Use the back door.", "items": [{"n": 1}]}],
+)
+def test_a_record_with_a_text_and_a_list_is_read_as_its_line(tmp_path: Path, record: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(record, indent=2))
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    (table,), unread = found(tmp_path / "a.json")
+    (line,), _ = found(tmp_path / "a.jsonl")
+    assert isinstance(table, Table) and isinstance(line, Table) and not unread
+    assert (table.header, table.rows) == (line.header, line.rows)
+
+
+@pytest.mark.parametrize(
+    ("beside", "missing"),
+    [
+        ({"title": "Shopping", "textContent": "Milk and bread"}, True),
+        ({"steps": ["Mix", "Bake it slowly"]}, True),
+        ({"content": "json", "next": "http://a/b?page=2"}, False),
+        ({"created": "2025-03-14 08:05:00", "meta": {"note": "All of them"}}, False),
+    ],
+)
+def test_texts_beside_a_list_of_records_are_missing(tmp_path: Path, beside: dict[str, Any], missing: bool) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(beside | {"data": [{"name": "home"}]}))
+    (table,), (told,) = found(tmp_path / "a.json")
+    assert isinstance(table, Table) and list(table.rows) == [("home",)] and told.missing == missing
+    if missing:
+        with pytest.raises(InputError, match="only the list"):
+            pyfast.build_index(tmp_path / "a.json", tmp_path / "I", strict=True)
+
+
+def test_a_text_with_its_questions_does_not_bring_answers_into_an_index(tmp_path: Path) -> None:
+    asked = [{"id": "q1", "question": "How deep?", "answers": ["9 m"]}]
+    (tmp_path / "a.json").write_text(json.dumps({"passage": "Lake Varn is deep.", "questions": asked}))
+    documents, unread = found(tmp_path / "a.json")
+    assert not documents and all(it.missing for it in unread) and len(unread) == 2
 
 
 def test_numbers_without_blanks_are_cut_between_them() -> None:

@@ -346,11 +346,19 @@ def _hidden(element: Any) -> bool:
         (name in _LEFT_OUT and not (name == "footer" and element.find_parent("blockquote")))
         or str(element.get("role", "")).strip().lower() in _ROLES
         or "mw-editsection" in element.get("class", ())
+        or _is_permalink(element)
         or (element.has_attr("hidden") and element["hidden"] != "until-found")
         or str(element.get("aria-hidden", "")).strip().lower() == "true"
         or _is_styled(element, _NOT_SHOWN)
         or _is_styled(element, _NOT_SEEN)
     )
+
+
+def _is_permalink(element: Any) -> bool:
+    """Whether an element is the link of a heading or a term to itself: `¶`."""
+    if element.name != "a" or not (element.parent.name in _HEADINGS or "headerlink" in element.get("class", ())):
+        return False
+    return element.get_text().strip() in ("\xb6", "#") and str(element.get("href", "")).startswith("#")
 
 
 def _is_styled(element: Any, how: re.Pattern[str]) -> bool:
