@@ -175,8 +175,10 @@ def _content(s: Segments, i: int) -> str:
     depth = _DEPTH[s.level[i:]]
     inside = i + np.arange(1, 1 + int(np.append(depth[1:] <= depth[0], True).argmax()))
     children = inside[_DEPTH[s.level[inside]] == depth[0] + 1].tolist()
-    if s.level[i] in (_TABLE, _ROW):
-        return ("\n" if s.level[i] == _TABLE else "\t").join(_content(s, child) for child in children)
+    if s.level[i] == _TABLE:
+        return "\n".join(_content(s, child).replace("\n", " ").replace("\r", " ") for child in children)
+    if s.level[i] == _ROW:
+        return "\t".join(_content(s, child).replace("\t", " ") for child in children)
     if s.level[i] == _SUBGRAPH or (children and s.level[children[0]] == _SUBGRAPH):
         return "; ".join(_content(s, child) for child in children)
     cuts = [int(s.byte_start[i]), int(s.byte_end[i])]

@@ -27,7 +27,8 @@ constexpr std::array<bool, 256> special = [] {
 
 constexpr std::string_view hex_digits = "0123456789abcdef";
 
-void append_escaped(std::string& out, std::string_view text) {
+// Writes a text as part of a JSON string. The control characters in `blanked` become spaces.
+void append_escaped(std::string& out, std::string_view text, std::string_view blanked = {}) {
     std::size_t done = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const auto byte = static_cast<unsigned char>(text[i]);
@@ -36,6 +37,10 @@ void append_escaped(std::string& out, std::string_view text) {
         }
         out.append(text, done, i - done);
         done = i + 1;
+        if (blanked.find(text[i]) != std::string_view::npos) {
+            out += ' ';
+            continue;
+        }
         switch (byte) {
             case '"': out += "\\\""; break;
             case '\\': out += "\\\\"; break;
@@ -146,10 +151,10 @@ class Writer {
             case Level::table:
                 for (std::size_t row = i + 1; is(row, Level::table_row);) {
                     out_ += row > i + 1 ? "\\n" : "";
-                    row = cells(row);
+                    row = cells(row, "\t\r\n");
                 }
                 break;
-            case Level::table_row: cells(i); break;
+            case Level::table_row: cells(i, "\t"); break;
             case Level::subgraph: triples(i); break;
             case Level::triplet: triple(i); break;
             default:
@@ -161,12 +166,13 @@ class Writer {
         }
     }
 
-    // Writes the cells of a row. Returns the position where the next row would start.
-    std::size_t cells(std::size_t row) {
+    // Writes the cells of a row, with spaces for the `separators` in them. Returns the position where the next row
+    // would start.
+    std::size_t cells(std::size_t row, std::string_view separators) {
         std::size_t cell = row + 1;
         for (; is(cell, Level::table_cell); ++cell) {
             out_ += cell > row + 1 ? "\\t" : "";
-            content(segments_.byte_start[cell], segments_.byte_end[cell]);
+            content(segments_.byte_start[cell], segments_.byte_end[cell], separators);
         }
         return cell;
     }
@@ -193,14 +199,14 @@ class Writer {
         content(segments_.tail_start[k], segments_.byte_end[i]);
     }
 
-    void content(std::int64_t first, std::int64_t last) {
+    void content(std::int64_t first, std::int64_t last, std::string_view blanked = {}) {
         if (first < 0 || last < first || last > static_cast<std::int64_t>(segments_.content.size())) {
             throw Error("content: a segment starts at byte " + std::to_string(first) + " and ends at " +
                         std::to_string(last) + "; number of bytes: " + std::to_string(segments_.content.size()));
         }
         const auto bytes =
             segments_.content.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
-        append_escaped(out_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+        append_escaped(out_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, blanked);
     }
 
     const Segments& segments_;

@@ -267,7 +267,7 @@ def compact(index: IndexFolder, *, erase: bool = False) -> None:
 
 @app.command()
 def info(index: IndexFolder) -> None:
-    """Show the parts, documents and size of an index."""
+    """Show the parts, documents and size of an index. The size leaves out the manifests of its commits."""
     import pyfast.api.index
 
     described = pyfast.api.index.describe_index(index)

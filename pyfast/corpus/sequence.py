@@ -31,6 +31,7 @@ _OUTLINES = 1 << 16  # how many outlines and headings stay in memory
 _MOST_FENCED = 1000  # the number of texts whose code-block positions stay in memory
 _IDS_AT_ONCE = 1 << 18
 _NO_OUTLINE = StoredOutline()
+_SEPARATORS = str.maketrans("\t\r\n", "   ")  # Inside a cell of a joined table, they become spaces.
 _CITED = ("level", "source", "start", "end", "byte_start", "byte_end")
 
 
@@ -326,14 +327,15 @@ class Corpus:
         """The content of a segment.
 
         The content of a text or a cell is unchanged. In the content of a table, tabs separate the cells of a row,
-        and line ends separate rows. A triple is written as "head relation tail", and "; " separates triples.
+        and line ends separate rows. A tab inside a cell becomes a space, and in the content of a whole table also
+        a line end. A triple is written as "head relation tail", and "; " separates triples.
         """
         self._check(i)
         level = self._level[i]
         if level == _ROW:
-            return "\t".join(self._row(i))
+            return "\t".join([cell.replace("\t", " ") for cell in self._row(i)])
         if level == _TABLE:
-            return "\n".join(map("\t".join, self._rows(i)))
+            return "\n".join("\t".join([cell.translate(_SEPARATORS) for cell in row]) for row in self._rows(i))
         if self._kind[self._source[i]] == _GRAPH:
             return "; ".join(f"{head} {relation} {tail}" for head, relation, tail, _ in self._facts(i))
         return self._text(i)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import chain, islice
 from math import ceil
 from pathlib import Path
@@ -47,6 +48,7 @@ _SHEET = re.compile(
 # XML has no such characters, so a sheet writes them as _x0007_. A text that looks like this is escaped, too.
 _ESCAPED = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _MOST_LETTERS = 16_000  # A cell holds 32,767 units of UTF-16, and a letter is one or two of them.
+_MOST_DIGITS = 15  # A sheet rounds a number with more significant digits.
 _MOST_ROWS = 1_048_575  # below the header
 
 
@@ -220,7 +222,7 @@ def side_by_side(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 def write_results(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
     """Write rows into a file of the kind that its name says, and return their number. In CSV and XLSX, lists are
-    JSON (see `_flat`)."""
+    JSON (see `_flat`). In XLSX, a number that a sheet would round is text."""
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
@@ -274,6 +276,9 @@ def _write_sheet(path: Path, file: Any, table: pa.Table) -> int:
     def cell(value: Any) -> Any:
         if isinstance(value, datetime) and value.tzinfo:  # A sheet has no time zones.
             return value.isoformat()
+        if isinstance(value, int | Decimal):
+            said = f"{Decimal(value):f}"
+            value = said if len(re.sub(r"\D", "", said).strip("0")) > _MOST_DIGITS else value
         if not isinstance(value, str):
             return value
         made = WriteOnlyCell(sheet)

@@ -68,7 +68,8 @@ def cite(
 
     An object has the keys `segment` (the id, 16 hex digits), `uri`, `offsets`, `snippet` and `score` (rounded to
     six decimals). The snippet is the text of the segment. In a table, tabs separate the cells of a row, and line
-    ends separate rows. A triple is written "head relation tail", and "; " separates several triples.
+    ends separate rows. A tab inside a cell becomes a space, and in the text of a whole table also a line end. A
+    triple is written "head relation tail", and "; " separates several triples.
 
     Args:
         segments: The columns of the corpus.

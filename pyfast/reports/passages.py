@@ -242,7 +242,7 @@ class PassageFinder:
         corpus = self.index.corpus
         source = int(corpus.source[segment])
         text = corpus.content(segment)
-        header = corpus.header(source) if "\t" in text and corpus.is_table(segment) else ()
+        header = corpus.header(source) if "\t" in text and corpus.level[segment] == Level.TABLE_ROW else ()
         complete = _passage(corpus.uri(source), corpus.heading(source), text, header)
         if header or len(text) <= EXCERPT:
             return complete, complete
@@ -254,7 +254,8 @@ def _of_evidence(record: Record) -> dict[str, Passage]:
     passages = {}
     for one in record.evidence:
         if one.segment:
-            header = (one.metadata.get("header") or ()) if "\t" in one.snippet else ()
+            in_row = "\t" in one.snippet and one.offsets[0] >= 0 > one.offsets[1]
+            header = (one.metadata.get("header") or ()) if in_row else ()
             passages[one.segment] = _passage(one.uri, one.heading, one.snippet, tuple(map(str, header)))
     return passages
 

@@ -578,6 +578,24 @@ def test_columns_of_the_asker_keep_their_types(tmp_path: Path) -> None:
     assert run.to_arrow()["dec"].to_pylist() == [1.5]
 
 
+def test_a_sheet_has_every_digit_of_a_long_number(tmp_path: Path) -> None:
+    """A spreadsheet rounds a number to 15 significant digits, so a longer one is text."""
+    whole = [1790123456789012345, 1790123456789012346, -1790123456789012345, 10**15 + 1, 10**15 - 1, 10**18]
+    exact = [Decimal(text) for text in ("0.1234567890123456", "12345678901234567.89", "-0.5", "1.10", "0", "7")]
+    assert len({float(one) for one in whole}) < len(whole)
+    asked = pa.table({"id": list("abcdef"), "question": ["Q?"] * 6, "tweet": whole, "share": exact})
+    pq.write_table(asked, tmp_path / "q.parquet")
+    run = pyfast.answer(tmp_path / "q.parquet", llm="instant", system=SAYS_NOTHING, run=tmp_path / "run")
+    pyfast.export([run], tmp_path / "r.xlsx")
+    rows = sheet(tmp_path / "r.xlsx")
+    texts = [str(one) for one in whole[:4]]
+    assert [row["tweet"] for row in rows] == [*texts, 10**15 - 1, 10**18]
+    assert [type(row["share"]) for row in rows] == [str, str, float, float, int, int]
+    assert [Decimal(str(row["share"])) for row in rows] == exact
+    pyfast.export([run], tmp_path / "wide.xlsx", wide=True)
+    assert [row["tweet"] for row in sheet(tmp_path / "wide.xlsx")] == [*texts, 10**15 - 1, 10**18]
+
+
 async def _says_nothing(question: Question, ctx: Context, settings: Settings) -> Answer:
     return Answer(None)
 

@@ -427,7 +427,7 @@ void check_texts() {
     const Corpus good;
     const std::string cited = good.cited(4);
     for (const char* snippet :
-         {R"("One.")", R"("Two \"2\"")", R"("1\t\t2\n")", R"("h r t; i r t")", R"("i r t")"}) {
+         {R"("One.")", R"("Two \"2\"")", R"("1\t 2\n")", R"("h r t; i r t")", R"("i r t")"}) {
         CHECK(cited.find(std::string("\"snippet\":") + snippet + ",\"score\":0.25}") != std::string::npos);
     }
     CHECK(cited.find(R"([][{"segment":"cd87deffc5a3d0fd","uri":"u\n","offsets":[-1,-1],)") == 0);

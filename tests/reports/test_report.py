@@ -15,17 +15,19 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from slow_words import slow_terms
 
 import pyfast
 from pyfast.corpus import KnowledgeGraph, Level, Table, TextDocument, Triple, encode
+from pyfast.engine import Evidence, Record
 from pyfast.errors import InputError, RunError
 from pyfast.reports import bundle
 from pyfast.reports.bundle import Block, BlockWriter, Series
-from pyfast.reports.passages import content_of, part_of
+from pyfast.reports.passages import PassageFinder, content_of, part_of
 from pyfast.reports.paths import gold_paths
-from pyfast.retrieval import Index, build_index
+from pyfast.retrieval import Index, ScoredSegments, build_index, cite
 from pyfast.systems.traces import Listed, Step, steps_of
 
 QUESTIONS = [
@@ -371,6 +373,20 @@ def test_a_piece_of_evidence_stands_in_its_document(written: Path, runs: list[Pa
         assert (gold is None) == (record.id == "h")
         assert gold is None or gold["part"] in one["documents"]
     assert marked > 20
+
+
+def test_only_a_row_is_shown_as_cells(tmp_path: Path) -> None:
+    """Not a cell in which there is a tab, and not a whole table."""
+    moons = Table("moons", "Moons", "", ("moon", "planet"), (("Titan\tVI", "Saturn"), ("Io", "Jupiter")))
+    index = build_index([moons], tmp_path / "index")
+    written = cite(index, [ScoredSegments(np.arange(3), np.ones(3))])[0]
+    table, row, cell = map(Evidence.read, json.loads(written))
+    finder, ids = PassageFinder(index), [one.segment for one in (table, row, cell)]
+    for evidence in (written, b"[]"):  # the passages of the evidence, and those of the index
+        record = Record("q", "answered", "x", evidence_json=evidence)
+        found = list(finder.find(ids, ids, finder.segments(ids), record).values())
+        assert [one["text"] for one in found] == ["Titan VI\tSaturn\nIo\tJupiter", "Titan VI\tSaturn", "Titan\tVI"]
+        assert ["header" in one for one in found] == [False, True, False]
 
 
 def test_long_documents_come_in_parts() -> None:

@@ -42,10 +42,11 @@ struct Segments {
 // JSON, and nothing if member_of[v] is -1. Without `member_of`, no object gets more.
 //
 // The score has up to six decimals; a score that is not finite becomes null. The snippet is the segment's content.
-// Texts and cells are copied. The cells of a row are joined with tabs, rows with line ends. A triple is "head
-// relation tail", and several triples are joined with "; ". Time: O(bytes written), and a binary search for each
-// triple. Thread-safe; it runs on one thread. Throws Error if columns or lists do not fit, if a segment does not
-// exist, and if content is out of bounds.
+// Texts and cells are copied. The cells of a row are joined with tabs, and rows with line ends. A tab inside a
+// joined cell becomes a space, and in a whole table also a line end. A triple is "head relation tail", and several
+// triples are joined with "; ". Time: O(bytes written), and a binary search for each triple. Thread-safe; it runs
+// on one thread. Throws Error if columns or lists do not fit, if a segment does not exist, and if content is out
+// of bounds.
 PYFAST_API Texts cite(const Segments& segments, const Ragged<std::int64_t>& cited, std::span<const double> scores,
                       std::span<const std::string> members = {}, std::span<const std::int32_t> member_of = {});
 
