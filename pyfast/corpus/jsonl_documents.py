@@ -35,6 +35,10 @@ _ABOUT_LIST = frozenset(
     {"_links", "crs", "error", "errors", "info", "links", "meta", "metadata", "page", "pagination", "schema"}
 )
 """The keys of objects that describe a list of records"""
+_ABOUT_FILE = frozenset(
+    {"attribution", "copyright", "generator", "licence", "license", "message", "name", "status"}
+)
+"""The keys of texts beside a list of records that are no content of their own"""
 _WORDS = re.compile(r"[^\W\d_][^\w\s]{0,3}\s+[^\w\s]{0,3}[^\W\d_]")
 _LINE_END = re.compile(r"(?<!\\)((?:\\\\)*)\\[nrtf]")
 _QUOTED_LINE = re.compile(r'"([^\n]*)"\n')
@@ -76,7 +80,7 @@ def read_json_documents(uri: str, path: Path) -> Iterator[Document | Unread]:
         records = _records_in(parse_as_written(text))
     if (name := _name_of_list(content)) and len(content) > 1:
         other = sorted(content.keys() - {name})
-        missing = any(_has_words(content[key]) for key in other if key not in _ABOUT_LIST)
+        missing = any(_has_words(content[key]) for key in other if key not in _ABOUT_LIST | _ABOUT_FILE)
         what = f"only the list {name!r} is read; other keys of the file: {', '.join(other)[:200]}"
         yield Unread(path, what, missing)
     read = (it if isinstance(it, dict) else InputError("not a JSON object") for it in records)

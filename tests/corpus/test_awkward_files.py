@@ -819,6 +819,7 @@ def test_a_record_with_a_text_and_a_list_is_read_as_its_line(tmp_path: Path, rec
         ({"steps": ["Mix", "Bake it slowly"]}, True),
         ({"content": "json", "next": "http://a/b?page=2"}, False),
         ({"created": "2025-03-14 08:05:00", "meta": {"note": "All of them"}}, False),
+        ({"message": "Request was successful", "name": "All homes"}, False),
     ],
 )
 def test_texts_beside_a_list_of_records_are_missing(tmp_path: Path, beside: dict[str, Any], missing: bool) -> None:
