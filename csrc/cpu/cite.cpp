@@ -292,7 +292,7 @@ Texts list_segments(const Segments& segments, const Ragged<std::int64_t>& listed
     const auto offsets = checked_offsets(listed.offsets, listed.values.size(), "offsets");
     const std::size_t n = listed.values.size();
     if (scores.size() != names.size() * n) {
-        throw Error("scores: must hold one number per name and listed segment");
+        throw Error("scores: must hold one number for each pair of a name and a listed segment");
     }
     std::vector<std::string> keys;
     for (const std::string& name : names) {

@@ -56,8 +56,8 @@ def evaluate(
     Args:
         by: Also show the figures for each value of this field of the gold, such as level; repeatable.
         costs: Also show the mean LLM calls, tokens and seconds per question.
-        per_question: Write the figures, calls and tokens of each question, and its own columns, to this file
-            (.jsonl, .csv, .parquet or .xlsx).
+        per_question: Write the figures, calls and tokens of each question, with the question file's other
+            columns, to this file (.jsonl, .csv, .parquet or .xlsx).
         judge: Let this LLM judge whether each answer is correct and supported by its evidence. The judge's run, in
             the folder RUN-judged, can be resumed.
     """

@@ -64,7 +64,7 @@ def experiment(
             raise InputError("--baseline: can only be used with --compare")
         rows = [row.name for row in read_plan(plan).rows if not row.not_run]
         if baseline not in rows:
-            raise InputError(f"--baseline: this plan runs no row {baseline!r}; its rows are: {', '.join(rows)}")
+            raise InputError(f"--baseline: this plan has no row {baseline!r}; its rows are: {', '.join(rows)}")
     llms = read_models(llm)
     work = partial(pyfast.api.experiments.cells.experiment, plan, data, out, llm=llms or None, limit=limit)
     work = partial(work, latency=latency, prices=prices, options=options, cluster=cluster, **given.given)
@@ -100,7 +100,10 @@ def _show_comparison(result: Experiment, baseline: str | None, out: Path) -> Non
             rows.append((row, *[""] * 6))
         figure, *numbers = difference_cells(one)
         rows.append((f"  {figure}", *numbers))
-    say(f"compared with {plain(baseline or result.cells[0].row)}; also in {', '.join(map(str, files))}:")
+    say(
+        f"compared with {plain(baseline or result.cells[0].row)};"
+        f" this table is also in {', '.join(map(str, files))}:"
+    )
     show_table(["figure", "before", "after", "change", "95 %", "p", "p (Holm)"], rows)
 
 

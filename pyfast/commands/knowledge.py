@@ -76,7 +76,7 @@ def prune(index: IndexFolder, embedder: _Embedder = _MODEL) -> None:
 
 @app.command()
 def show(index: IndexFolder) -> None:
-    """Show the size of the knowledge graph, the model, cost and dropped triples of each extraction, and the
+    """Show the size of the knowledge graph; for each extraction, its model, cost and dropped triples; and the
     chunks that failed."""
     from pyfast.api.knowledge import open_knowledge
     from pyfast.knowledge.extraction import in_words

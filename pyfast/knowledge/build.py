@@ -237,8 +237,8 @@ def chunk_size(index: Index, tokens: int | None = None) -> int:
         before = open_knowledge(index).manifest.get("chunk_tokens")
     if before is not None and tokens not in (None, before):
         raise InputError(
-            f"{index.folder}: the chunks have {before} tokens, not {tokens}; to extract everything again,"
-            f" remove {index.folder / KNOWLEDGE}"
+            f"{index.folder}: the earlier extraction's chunks have {before} tokens, not {tokens}; to extract"
+            f" everything again, remove {index.folder / KNOWLEDGE}"
         )
     return before or tokens or by_llm.TOKENS
 

@@ -116,7 +116,7 @@ class OpenAIBatches(OpenAI):
         """Start collecting calls for a run. In the background, wait for the batches that earlier sessions of
         the run submitted. Raises `InputError` if another run uses this model."""
         if self._progress is not None:
-            raise InputError(f"another run is using {self.spec}; open the model again")
+            raise InputError(f"another run is using this object of {self.spec}; open another one for this run")
         self._progress, self._log = progress, log
         for logged in await log.load(self._name):
             if not logged.calls:

@@ -295,7 +295,8 @@ class InFront:
         if "fingerprint" not in _members(self._llm):
             raise InputError(
                 f"{name} has no fingerprint, so a run could be resumed with a different model; add the line "
-                f'`fingerprint = "{name.lower()}-1"` to the class, and change it whenever its replies change'
+                f'`fingerprint = "{name.lower()}-1"` to the class, and change the value whenever the '
+                "model's replies change"
             )
         return self._llm.fingerprint
 

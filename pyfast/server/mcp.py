@@ -68,7 +68,7 @@ class Source(BaseModel):
     uri: str
     title: str
     text: str
-    characters: int = Field(description="The length of the whole text")
+    characters: int = Field(description="The length of the whole text, in characters")
 
 
 Filter = Annotated[
@@ -203,7 +203,9 @@ def mcp_server(
     async def read_source(
         uri: Annotated[str, Field(description="The uri of a document, as search and answer return it")],
         start: Annotated[int, Field(ge=0, description="The position of the first character")] = 0,
-        characters: Annotated[int, Field(ge=1, le=100_000, description="The maximum length")] = 8_000,
+        characters: Annotated[
+            int, Field(ge=1, le=100_000, description="The maximum length, in characters")
+        ] = 8_000,
     ) -> Source:
         """Read the text of a document, or part of it."""
         with told():

@@ -248,7 +248,7 @@ class Cluster(Options):
     ] = None
     """With --ray: the resources of each worker, such as GPU=1; repeatable.
 
-    The names are Ray's, such as `{"GPU": 1}`. Default: one `CPU`"""
+    The names are Ray's, such as `GPU`. Default: one `CPU`"""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is not valid, and `MissingPackageError` if Ray is not installed."""
@@ -394,7 +394,7 @@ class ServerOptions(Options):
     ] = ()
     """A setting that requests may change, as SYSTEM.NAME; repeatable."""
     views: Annotated[int, Option(min=1)] = 32
-    """For how many filters (from requests and keys) to keep the selected documents in temporary files."""
+    """Maximum number of filters (of requests and keys) whose documents are kept in temporary files."""
     grace: Annotated[float, Option(min=0.0)] = 30.0
     """How many seconds a stopping server waits for requests in progress."""
     access_log: bool = False
@@ -523,7 +523,7 @@ class HseqOptions(AdapterOptions):
 
     An example is one step of hseq"""
     max_positives: Annotated[int, Option(min=1)] = 4
-    """Maximum number of positives (segments that the iterator learns to choose) for a question."""
+    """Maximum number of positives (segments that training teaches to choose) for a question."""
     lexical_weight: Annotated[float, Option(min=0, max=1)] = 0.3
     """Weight of positives that only share words with the question. 0: use no such positives."""
     verdict_weight: Annotated[float, Option(min=0.0)] = 1.0

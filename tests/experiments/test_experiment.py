@@ -228,7 +228,7 @@ def test_the_command_names_the_set_of_each_comparison_and_writes_them(
     given = [str(plan), "--data", str(data), "--out", str(tmp_path / "E"), "--llm", "instant", "--limit", "4"]
     done = CliRunner().invoke(app, ["experiment", *given, "--compare", "--baseline", "N2N/graph"])
     assert done.exit_code == 0, done.output
-    assert "compared with N2N/graph; also in" in done.output and "failed" not in done.output
+    assert "compared with N2N/graph; this table is also in" in done.output and "failed" not in done.output
     few = "films: 4 independent questions cannot show a difference, regardless of p: to test 4 differences"
     assert (
         few in caplog.text and f"- {few}, at least 8 questions" in (tmp_path / "E" / "comparisons.md").read_text()
@@ -708,7 +708,7 @@ def test_the_command_lists_plans_and_needs_a_folder(tmp_path: Path) -> None:
         (["quality", "--baseline", "RAG"], "--baseline: can only be used with --compare"),
         (
             ["quality", "--compare", "--baseline", "RAGS"],
-            "--baseline: this plan runs no row 'RAGS'; its rows are: ",
+            "--baseline: this plan has no row 'RAGS'; its rows are: ",
         ),
     ):
         refused = CliRunner().invoke(app, ["experiment", *arguments, *given])

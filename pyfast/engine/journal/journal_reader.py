@@ -270,5 +270,5 @@ def cached_tokens(journal: Path, tokens: float) -> dict[str, CachedTokens]:
                 each.tokens += size
                 each.cached += size * cache.read(words) / len(words)
     if not found:
-        raise InputError(f"{journal.parent}: the run stores no prompts, which the estimate needs")
+        raise InputError(f"{journal.parent}: the estimate needs the run's prompts, but they were not stored")
     return found

@@ -48,14 +48,16 @@ class Units(system.WithKnowledge):
         default=3,
         ge=1,
         le=100,
-        description="Number of entities that match each of the LLM's detailed keywords (names, dates and terms).",
+        description="Number of entities to retrieve for each of the LLM's detailed keywords (names, dates and"
+        " terms).",
         json_schema_extra={"paper": "step 2"},
     )
     relations: int = Field(
         default=3,
         ge=1,
         le=100,
-        description="Number of relations and themes that match each of the LLM's general keywords (themes).",
+        description="Number of relations, and of the graph's themes, to retrieve for each of the LLM's"
+        " general keywords.",
         json_schema_extra={"paper": "step 2"},
     )
     units: int = Field(
@@ -125,8 +127,8 @@ class Settings(Thinking):
     )
     weights: Annotated[str, BeforeValidator(_as_text)] = Field(
         default="vert&hor-0.1",
-        description="What share of a thought the next thought in its column sees. `const-C`: C everywhere."
-        " `vert-S`, `hor-S`, `vert&hor-S`: S, growing by S with each row, column, or both. `uniform`,"
+        description="The share of a thought that is shown to the next thought in its column. `const-C`: C"
+        " everywhere. `vert-S`, `hor-S`, `vert&hor-S`: S, growing by S with each row, column, or both. `uniform`,"
         " `gaussian`: random. C and S are numbers from 0 to 1, as in `const-0.5`. You can also give (rows - 1)"
         " lists in JSON, each with one number per column.",
         json_schema_extra={"paper": "equations 8 and 9; figure 3"},

@@ -94,7 +94,7 @@ class Settings(system.WithKnowledge):
         ge=0,
         le=100,
         description="Weight of the best passage as a seed; others weigh less. A phrase's weight is the mean"
-        " cosine of its facts to the question, or with `linking=phrases`, its own.",
+        " cosine of its facts to the question or, with `linking=phrases`, the phrase's own cosine.",
         json_schema_extra={"paper": "the weight factor 0.05 of passage nodes"},
     )
     synonyms: float = Field(
