@@ -118,7 +118,7 @@ def _judged(run: Path) -> Path:
 
 
 def _show(reports: Mapping[str, Report]) -> None:
-    from pyfast.evaluation.tables import notes_of, shown, spent_cells, spent_on
+    from pyfast.evaluation.tables import notes_of, shown, spent_cells, spent_on, unanswered_columns
 
     wholes = [report.rows[0] for report in reports.values()]
     names = list(dict.fromkeys(name for whole in wholes for name in whole.figures))
@@ -140,15 +140,19 @@ def _show(reports: Mapping[str, Report]) -> None:
         cells = zip(heads, spent_cells(costs[0], spent), strict=True)
         figures += [(head, cell, "", wholes[0].questions) for head, cell in cells]
         show_table(["figure", "value", "95 %", "questions"], figures)
+    also = unanswered_columns(whole.unanswered for whole in wholes)
     groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
     for number, report in enumerate(reports.values(), start=1):
         for row in report.rows[1:]:
             values = [shown(row[name].value, 3) if name in row.figures else "" for name in names]
+            values += [str(getattr(row.unanswered, name)) for name in also]
             of_run = (number,) if several else ()
             groups.setdefault((row.by, row.value), []).append((row.by, row.value, *of_run, row.questions, *values))
     if groups:
         keys = ["by", "", *(["run"] if several else [])]
-        show_table([*keys, "questions", *_spaced(names)], chain.from_iterable(groups.values()), keys=len(keys))
+        show_table(
+            [*keys, "questions", *_spaced(names), *also], chain.from_iterable(groups.values()), keys=len(keys)
+        )
     notes: dict[str, list[str]] = {}
     for number, report in enumerate(reports.values(), start=1):
         states = ", ".join(f"{count} {state}" for state, count in sorted(report.states.items()))

@@ -120,6 +120,10 @@ def recorded_path(run: Path, name: str) -> Path:
     if not Path(recorded).is_absolute():
         where = f" in {' or in '.join(map(str, folders))}"
         hint = "; go to the folder where the run was started"
+    if name == "index":
+        hint += (
+            f"{' or,' if hint else ';'} if the index was moved, repeat the command of the run with its new place"
+        )
     raise InputError(f"{run}: the {what} of this run is missing: there is no {recorded}{where}{hint}")
 
 

@@ -47,22 +47,6 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The figures of a group of questions."""
-
-    by: str
-    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type`, `turn` or a field
-    that the call of `pyfast.evaluate` named. `all`: the row of all questions"""
-    value: str
-    questions: int
-    figures: Mapping[str, Figure]
-    """The figures by name, without those that no question has"""
-
-    def __getitem__(self, name: str) -> Figure:
-        return self.figures[name]
-
-
-@dataclass(frozen=True, slots=True)
 class Unanswered:
     """How many of the scored questions failed or abstained."""
 
@@ -91,6 +75,24 @@ class Unanswered:
     def __add__(self, other: Unanswered) -> Unanswered:
         counts = self.failed + other.failed, self.abstained + other.abstained
         return Unanswered(self.questions + other.questions, *counts, self.reason or other.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The figures of a group of questions."""
+
+    by: str
+    """The key by which the questions are grouped: `type`, `domain`, `source`, `answer type`, `turn` or a field
+    that the call of `pyfast.evaluate` named. `all`: the row of all questions"""
+    value: str
+    questions: int
+    figures: Mapping[str, Figure]
+    """The figures by name, without those that no question has"""
+    unanswered: Unanswered
+    """How many questions of the group failed or abstained"""
+
+    def __getitem__(self, name: str) -> Figure:
+        return self.figures[name]
 
 
 def unanswered_of(scored: Sequence[Scored]) -> Unanswered:
@@ -125,7 +127,7 @@ class Report:
     @property
     def unanswered(self) -> Unanswered:
         """How many of the scored questions failed or abstained."""
-        return unanswered_of(self.questions)
+        return self.rows[0].unanswered
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON types, without the scores of single questions."""
@@ -314,7 +316,7 @@ def _row(by: str, value: str, scored: Sequence[Scored]) -> Row:
         name: Figure(float(sums[i] / totals[i]), float(low[i]), float(high[i]), int((below[:, i] > 0).sum()))
         for i, name in enumerate(names)
     }
-    return Row(by, value, len(scored), figures)
+    return Row(by, value, len(scored), figures, unanswered_of(scored))
 
 
 def _chosen(names: list[str], conversations: bool) -> list[str]:

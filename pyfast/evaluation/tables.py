@@ -173,7 +173,7 @@ def tables_of(
     names = list(dict.fromkeys(name for _, row in rows for name in row.figures))
     records = [
         {named: run, "by": row.by, "group": row.value, "questions": row.questions}
-        | (counts_of(results[run].unanswered) if row.by == "all" else {})
+        | (counts_of(row.unanswered) if results[run].unanswered else {})
         | in_columns(row.figures)
         | cost_columns(results[run].cost if row.by == "all" else None)
         for run, row in rows
@@ -193,8 +193,13 @@ def tables_of(
     if differences:  # The table of differences names each report by its place in this table.
         whole_head, wholes = ["", *whole_head], [[number, *line] for number, line in enumerate(wholes, start=1)]
     grids: list[Grid] = [(whole_head, wholes)]
-    if groups := [[row.by, row.value, *line] for row, line in lines if row.by != "all"]:
-        grids.append((["by", "", *head], groups))
+    groups = [
+        [row.by, row.value, *line, *(getattr(row.unanswered, name) for name in also)]
+        for row, line in lines
+        if row.by != "all"
+    ]
+    if groups:
+        grids.append((["by", "", *head, *also], groups))
     if differences:
         grids.append(difference_grid(differences, list(results), f"{named}s"))
     records += [asdict(one) for one in differences]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,8 @@ def test_conversations_by_domain_source_type_of_answer_and_turn(tmp_path: Path) 
 
 
 def test_rows_by_source_and_by_fields_of_the_gold(tmp_path: Path) -> None:
-    folder = run(tmp_path / "run", answered("a", "x"), answered("b", "x"), answered("c", "y"))
+    abstained = answered("c", None, state="abstained")
+    folder = run(tmp_path / "run", answered("a", "x"), answered("b", "x"), abstained)
     gold = [
         {"id": "a", "answers": ["x"], "answer_src": "table", "level": "easy", "hops": 2},
         {"id": "b", "answers": ["x"], "answer_src": "text", "level": "hard", "hops": 2},
@@ -198,6 +200,15 @@ def test_rows_by_source_and_by_fields_of_the_gold(tmp_path: Path) -> None:
     command = ["evaluate", str(folder), "--gold", str(tmp_path / "gold.jsonl"), "--by", "level", "--json"]
     told = json.loads(CliRunner().invoke(app, command).stdout)[0]["rows"]
     assert [row["value"] for row in told if row["by"] == "level"] == ["easy", "hard"]
+    counts = [row["unanswered"]["abstained"] for row in told if row["by"] in ("all", "level")]
+    assert counts == [row.unanswered.abstained for row in rows if row.by in ("all", "level")] == [1, 0, 1]
+    shown = (
+        CliRunner().invoke(app, [*command[:-1], "--out", str(tmp_path / "figures.csv")], terminal_width=120).stdout
+    )
+    assert "abstained" in next(line for line in shown.splitlines() if line.lstrip().startswith("by "))
+    with (tmp_path / "figures.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["abstained"] for row in table if row["by"] == "level"] == ["0", "1"]
     with pytest.raises(InputError, match="the gold has no field 'lvel'; its fields are: answer_src, hops, level"):
         pyfast.evaluate(folder, gold, by="lvel")
 

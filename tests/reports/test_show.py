@@ -238,7 +238,7 @@ def test_where_a_missing_index_was_looked_for(
     where = f"in {Path.cwd()} or in {tmp_path / 'elsewhere'} or in "
     assert f"the index of this run is missing: there is no IDX {where}" in caplog.text
     assert f"the file of questions of this run is missing: there is no q.jsonl {where}" in caplog.text
-    assert "; go to the folder where the run was started" in caplog.text
+    assert "; go to the folder where the run was started or, if the index was moved, repeat" in caplog.text
 
 
 def test_a_run_finds_its_questions_from_any_folder(
