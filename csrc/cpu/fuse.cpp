@@ -20,7 +20,7 @@ void normalise(std::span<float> scores) {
     const float low = *lowest;
     const float range = *highest - low;
     if (!std::isfinite(range)) {
-        throw Error("semantic: the scores of one list are too far apart");
+        throw Error("semantic: the highest and the lowest score of a list are too far apart");
     }
     std::transform(scores.begin(), scores.end(), scores.begin(),
                    // + 0 turns -0 into 0

@@ -164,7 +164,10 @@ def _show_bench(result: Bench) -> None:
         for load in result.loads
     )
     show_table(["load", "answered", "failed", *heads], rows)
-    say("means per question: milliseconds by stage, LLM calls, tokens in prompts (all, computed) and in replies")
+    say(
+        "means per question: milliseconds by stage, LLM calls, prompt tokens (all, and those not from a cache)"
+        " and reply tokens"
+    )
     used = ("llm_calls", "total_input_tokens", "total_computed_tokens", "total_output_tokens")
     means = (
         [

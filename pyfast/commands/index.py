@@ -124,7 +124,7 @@ def _progress_shown() -> Iterator[Callable[[BuildProgress], None]]:
 @contextlib.contextmanager
 def unread_listed() -> Iterator[list[Unread]]:
     """Yield a list for what could not be read. When the `with` block ends, even with an error, the list is printed
-    on stderr, unless the block raises `InputError` and the only entry is already in the error."""
+    on stderr, unless it has a single entry and the block raises an `InputError` that contains it."""
     unread: list[Unread] = []
     try:
         yield unread

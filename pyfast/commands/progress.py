@@ -50,8 +50,8 @@ def watched(folder: Path, llms: Mapping[str, str], work: Callable[..., T]) -> T:
 def tell(run: Run, say: Callable[[str], None] = say) -> None:
     """Print, with `say`, the result of this session (this process's work on a run).
 
-    If the run was stopped, the process ends. Raises `CallError` if all questions of the run failed, in whichever
-    session.
+    If the run was stopped, the process ends. Raises `CallError` if all questions of the run failed, in this
+    session or an earlier one.
     """
     assert run.path is not None and run.session is not None
     session, answers = run.session, run.path / "answers.jsonl"

@@ -220,7 +220,7 @@ def _bounds(node: Schema, step: float) -> tuple[float, float]:
 def _integer(node: Schema, _: Compiler) -> Writer:
     low, high = _bounds({key: _INWARD[key](bound) for key, bound in node.items() if key in _INWARD}, 1)
     if low > high:
-        raise InputError("the JSON schema has an integer field whose bounds allow no number")
+        raise InputError("the JSON schema has an integer field whose bounds allow no whole number")
     lowest, count = int(low), int(high) - int(low) + 1
     return lambda words, number: str(lowest + number % count)
 

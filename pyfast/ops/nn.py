@@ -70,7 +70,9 @@ class GATv2Conv(torch.nn.Module):
     ) -> None:
         super().__init__()
         if edge_dim is not None:
-            raise InputError("edge_dim: edge features are not supported; torch_geometric.nn.GATv2Conv has them")
+            raise InputError(
+                "edge_dim: edge features are not supported; torch_geometric.nn.GATv2Conv supports them"
+            )
         self.in_channels, self.out_channels, self.heads, self.concat = in_channels, out_channels, heads, concat
         self.negative_slope, self.dropout, self.add_self_loops = negative_slope, dropout, add_self_loops
         self.edge_dim, self.fill_value = edge_dim, fill_value
@@ -140,7 +142,9 @@ class GATv2Conv(torch.nn.Module):
                 requested for a sparse tensor.
         """
         if edge_attr is not None:
-            raise ArrayError("edge_attr: edge features are not supported; torch_geometric.nn.GATv2Conv has them")
+            raise ArrayError(
+                "edge_attr: edge features are not supported; torch_geometric.nn.GATv2Conv supports them"
+            )
         source, destination = (x, x) if isinstance(x, torch.Tensor) else x
         x_src = self.lin_l(source).view(-1, self.heads, self.out_channels)
         same = self.share_weights and destination is source

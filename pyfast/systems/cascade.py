@@ -60,8 +60,8 @@ class Settings(n2n.Settings):
         ge=0,
         le=2,
         allow_inf_nan=False,
-        description="Above 0, the LLM writes the first answer a second time, at this temperature. If the two"
-        " agree, pyfast is more confident. 0: only one answer.",
+        description="The temperature at which the LLM writes a second draft, which is compared with the first. If"
+        " the two agree, pyfast is more confident. 0: only one draft.",
     )
     then: Annotated[tuple[Later, ...], BeforeValidator(_listed), AfterValidator(_different)] = Field(
         default=("n2n",),

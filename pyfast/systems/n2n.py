@@ -77,7 +77,7 @@ class Settings(system.Reading, system.Abstaining):
     expand: bool = Field(
         default=True,
         description="Extend each evidence graph with passages of the whole corpus that share terms with its best"
-        " passages. The final search also has a query with the names that the hops found. Off with"
+        " passages. In the final search, one more query contains the names that the hops found. Off with"
         " `ranking=graph_rank`, which would rank the added passages last.",
     )
     alpha: float = Field(

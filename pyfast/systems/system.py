@@ -111,8 +111,8 @@ class Sparing(Settings):
         default="paper",
         description="How much the LLM reads for a question. `paper`: as many passages as the other settings"
         " allow. `auto`: pyfast leaves out passages that probably contain little evidence, long ones first. A"
-        " number N above 0: like `auto`, but it leaves out at most 1/N as much expected evidence, so with a"
-        " larger N, the LLM reads more.",
+        " number N above 0: like `auto`, but the expected evidence that pyfast may leave out is divided by N, so"
+        " with a larger N, the LLM reads more.",
     )
 
 

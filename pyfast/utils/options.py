@@ -377,8 +377,8 @@ class ServerOptions(Options):
     shutdown."""
 
     outage: Annotated[float, Option(min=0.0)] = 0.0
-    """How many minutes to wait for an LLM that is down. 0: reply with status 503 once all attempts at the call,
-    and then at a test call, have failed."""
+    """How many minutes to wait for an LLM that is down. 0: reply with status 503 if all attempts at the call
+    fail, and then a test call fails too."""
     prompts: Annotated[str | Path | None, Option(typed=Path | None)] = None
     """A TOML file with prompts that replace the systems' own."""
     follow_ups: FollowUps = "rewrite"
@@ -387,8 +387,9 @@ class ServerOptions(Options):
 
     Unfinished batches continue when the server starts again"""
     keys: Annotated[str | Path | None, Option(typed=Path | None)] = None
-    """A TOML file with API keys. Each table [NAME] contains one key, in its field key. The field filter limits the
-    documents that the key can access; requests_per_minute, requests_at_once and tokens_per_day limit its use."""
+    """A TOML file with API keys. Each table [NAME] contains one key, in its field `key`. Its field `filter` limits
+    the documents that the key can access; `requests_per_minute`, `requests_at_once` and `tokens_per_day`
+    limit its use."""
     client_settings: Annotated[
         Sequence[str], Option(flag="--client-setting", typed=list[str] | None, read="several")
     ] = ()
@@ -442,7 +443,7 @@ class GraphConvqaOptions(TrainingOptions):
     """Whether to train with the evidence graph, or on text only.
 
     True: the LLM receives the evidence as a graph, through the encoder. False: the LLM receives the evidence as
-    text, without an encoder, as in one row of the paper's comparison"""
+    text, without an encoder"""
     layers: Annotated[int, Option(min=1)] = 2
     """Number of encoder layers."""
     heads: Annotated[int, Option(min=1)] = 2

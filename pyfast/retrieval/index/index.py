@@ -143,7 +143,8 @@ class Index:
         """
         if not isinstance(self._retriever, str) or not isinstance(self._rerank, str):
             raise InputError(
-                f"{self.folder}: other processes cannot open this index; pass retriever and rerank as strings"
+                f"{self.folder}: other processes cannot open a retriever or reranker that is an object; pass both"
+                " as strings"
             )
         return self._retriever, self._rerank, [str(one) for one in self.filter], self.hardware
 

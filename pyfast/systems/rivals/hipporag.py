@@ -101,8 +101,8 @@ class Settings(system.WithKnowledge):
         default=0.8,
         ge=0,
         le=1,
-        description="An edge joins a seed and another phrase if the cosine of their names is at least this. 1: no"
-        " such edges.",
+        description="An edge joins a seed and another phrase if the cosine similarity of their names' vectors"
+        " is at least this. 1: no such edges.",
         json_schema_extra={"paper": "the synonym threshold 0.8"},
     )
     damping: float = Field(

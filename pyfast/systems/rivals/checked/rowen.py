@@ -65,8 +65,9 @@ class Settings(system.Abstaining):
         default=0.6,
         ge=0,
         le=100,
-        description="A search corrects the answer if the share of agreeing answers is below this. With"
-        " `consistency=both`, this is compared with the languages' share plus `model_weight` times the models'.",
+        description="The LLM corrects the answer from a search if the share of agreeing answers is below this"
+        " threshold. With `consistency=both`, the threshold is compared with a sum: the share among languages plus"
+        " `model_weight` times the share among models.",
         json_schema_extra={"paper": "the threshold of the consistency score"},
     )
     k: system.PassageCount = Field(

@@ -47,7 +47,7 @@ class Settings(system.WithKnowledge, system.Answering):
         ge=0,
         le=100,
         description="The level of the communities whose reports are read: 0 for the largest, higher for their"
-        " parts. Communities that are not divided that far are read too.",
+        " parts. The reports on communities that are not divided that far are read too.",
         json_schema_extra={"paper": "the conditions C0 to C3; 2 in the authors' code"},
     )
     read: Literal["reports", "texts"] = Field(
