@@ -94,16 +94,21 @@ def test_what_is_markup_elsewhere_is_a_name_here(tmp_path: Path) -> None:
 def test_the_exit_status_says_whether_all_questions_of_the_run_failed(tmp_path: Path) -> None:
     """Those of all sessions count, and one that finds nothing to do ends with the same status."""
 
+    told = list[str]()
+
     def answer(llm: str, number: int) -> int:
         given = ("--system", "direct", "--run", tmp_path / "run", "--llm", f"openai:m@{llm}")
         done = pyfast("answer", ask(tmp_path, number), *given, "--budget", "attempts=1")
         assert ("every question failed; the first reason was: " in done.stderr) == (done.returncode == 1)
+        told.append(done.stdout + done.stderr)
         return done.returncode
 
     with hostile("--weights", "wrong=1") as bad, hostile() as good:
         assert [answer(bad, 1), answer(bad, 1), answer(good, 2), answer(bad, 3), answer(bad, 3)] == [1, 1, 0, 0, 0]
         states = [json.loads(line)["state"] for line in (tmp_path / "run" / "answers.jsonl").open()]
         assert states == ["failed", "answered", "failed"]
+        assert "3 of 3 questions are finished" in told[-1]
+        assert "all questions were already finished (2 failed; --retry-failed tries them again)" in told[-1]
         load = ("--system", "direct", "--clients", 1, "--count", 2, "--llm", f"openai:m@{bad}")
         measured = pyfast("bench", ask(tmp_path, 1), *load)
         assert measured.returncode == 1 and "pyfast: every question failed" in measured.stderr

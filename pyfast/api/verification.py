@@ -27,7 +27,7 @@ from pyfast.knowledge.extraction import FOLDER as EXTRACTION
 from pyfast.knowledge.snapshots import CURRENT, current_number, snapshot_numbers
 from pyfast.retrieval import Index
 from pyfast.retrieval.index.index import KNOWLEDGE
-from pyfast.retrieval.index.manifest import is_index, read_manifest
+from pyfast.retrieval.index.manifest import commit_numbers, is_index, read_manifest
 from pyfast.utils.sqlite_files import fault
 from pyfast.utils.text_forms import counted
 
@@ -291,8 +291,16 @@ def _index(folder: Path) -> Iterator[Check]:
     def contents() -> str:
         index = Index(folder)
         index.check_all()
+        checked = {part.files.folder for part in index.parts if part.files}
+        earlier = [number for number in commit_numbers(folder) if number != index.commit]
+        for number in earlier:
+            for part in Index(folder, commit=number).parts:
+                if part.files and part.files.folder not in checked:
+                    part.check_all()
+                    checked.add(part.files.folder)
         manifest = index.manifest
-        return f"{counted(manifest['passages'], 'passage')}, {counted(len(manifest['files']), 'file')}"
+        also = f"; {counted(len(earlier), 'earlier commit')}" if earlier else ""
+        return f"{counted(manifest['passages'], 'passage')}, {counted(len(manifest['files']), 'file')}{also}"
 
     def documents() -> str:
         index = Index(folder)

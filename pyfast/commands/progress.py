@@ -58,6 +58,8 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
     if session.left:
         _stopped(run.path)
     ended = sum(session.states.values())
+    failed = 0 if ended else sum(record.state == "failed" for record in run.records)
+    also = f" ({failed} failed; --retry-failed tries them again)" if failed else ""
     states = ", ".join(f"{count} {state}" for state, count in sorted(session.states.items()))
     origins = {"from the journal": session.replayed, "reused": session.reused}
     shown = ", ".join(f"{calls} {origin}" for origin, calls in origins.items() if calls)
@@ -67,7 +69,7 @@ def tell(run: Run, say: Callable[[str], None] = say) -> None:
         f" {tokens(session)};"
         f" {session.seconds:.1f} s, {ended / max(session.seconds, 1e-9):.1f} questions/s; {answers}"
         if ended
-        else f"all questions were already finished; {answers}"
+        else f"all questions were already finished{also}; {answers}"
     )
     tell_unusable(session, run.path)
     if session.left_out:

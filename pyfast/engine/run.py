@@ -126,7 +126,7 @@ async def work_on(
             if ended := sum(folder.journal.counts().values()):  # Answers after a gap are written again.
                 again = f"; {ended - done} of them are written again from the journal" if ended > done else ""
                 told = job.folder, ended, job.questions.count, again
-                LOG.info("%s: %d of %d questions are answered; continuing%s", *told)
+                LOG.info("%s: %d of %d questions are finished; continuing%s", *told)
             folder.note_outage(None)  # A killed session may have left this file.
             summary = await _answer_all(job, folder.write, stop, on_event, on_step, folder, done, lost)
             return SessionResult(summary, [])

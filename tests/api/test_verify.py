@@ -12,7 +12,7 @@ from hostile_server import allow, counts, hostile
 from knowing import know
 from processes import Session, pyfast
 
-from pyfast import answer, build_index, verify
+from pyfast import add_documents, answer, build_index, compact_index, open_index, verify
 from pyfast.api.verification import Verification
 from pyfast.engine.configuration import read_configuration, write_configuration
 from pyfast.errors import InputError
@@ -166,6 +166,19 @@ def test_an_index(tmp_path: Path, examples: Path) -> None:
         path = index / name
         path.write_bytes(flip(path.read_bytes()))
         assert failed(verify(index)) == names
+
+
+def test_the_earlier_commits_of_an_index(tmp_path: Path) -> None:
+    """Compacted, an index keeps the parts of the commits before."""
+    index = tmp_path / "index"
+    build_index([{"id": "a", "text": "Holm lies by a lake."}], index)
+    add_documents(index, [{"id": "b", "text": "Odda lies by a fjord."}])
+    compact_index(index)
+    found = verify(index)
+    assert failed(found) == [] and found.checks[0].detail.endswith("; 2 earlier commits")
+    path = index / "parts" / "1" / "terms" / "text.bin"
+    path.write_bytes(flip(path.read_bytes()))
+    assert failed(verify(index)) == ["index"] and open_index(index).search("lake", 1)
 
 
 @pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, Path.touch])

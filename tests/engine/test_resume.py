@@ -222,7 +222,7 @@ def test_failures_can_be_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFi
     (tmp_path / "answers.jsonl").write_bytes(before + b'{"id": "torn')
     go(tmp_path, direct, again := Watched(reply), questions, retry_failed=True)
     assert again.given == 2  # nothing but the two
-    assert "7 of 9 questions are answered; continuing; 5 of them are written again from the journal" in caplog.text
+    assert "7 of 9 questions are finished; continuing; 5 of them are written again from the journal" in caplog.text
     assert [record["id"] for record in records(tmp_path)] == [question.id for question in questions]
     assert [record["id"] for record in records(tmp_path) if record["state"] == "failed"] == ["q5"]
     with contextlib.closing(Journal(tmp_path / "journal.sqlite")) as journal:

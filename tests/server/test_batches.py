@@ -383,7 +383,7 @@ def test_a_batch_goes_on_when_the_server_starts_again(number: signal.Signals, tm
         with process(tmp_path, *given) as (session, url), client(url) as ask:
             done = ended(ask, batch.id)
             assert done.request_counts.completed == done.request_counts.total == COUNT
-            assert re.search(rf"{batch.id}/run: \d+ of {COUNT} questions are answered; continuing", session.told)
+            assert re.search(rf"{batch.id}/run: \d+ of {COUNT} questions are finished; continuing", session.told)
             found = results(ask, done.output_file_id)
         counts = json.load(urllib.request.urlopen(f"{llm}/counts"))
     assert [one["custom_id"] for one in found] == [f"q{number}" for number in range(COUNT)]

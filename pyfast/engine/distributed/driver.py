@@ -234,7 +234,7 @@ class _Driver:
         self.fresh = blocks.cut(self.run, job.questions.read(), self.done, total, begun, self.pool.size, asked)
         self.before = self.done
         if ended := sum(folder.journal.counts().values()):
-            LOG.info("%s: %d of %d questions are answered; continuing", self.run, ended, total)
+            LOG.info("%s: %d of %d questions are finished; continuing", self.run, ended, total)
         if job.index is not None:
             job.questions.tell_limited(self.watch.on_limited)
         self.watch.on_event(Event("started", self.done, total))
