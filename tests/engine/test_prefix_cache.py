@@ -66,7 +66,7 @@ def test_the_command_shows_the_estimate(run: pyfast.Run) -> None:
 def test_without_prompts_there_is_no_estimate(run: pyfast.Run, tmp_path: Path) -> None:
     options = pyfast.RunOptions(keep_prompts=False)
     bare = pyfast.answer(["Who?"], llm="instant", system="direct", run=tmp_path / "run", options=options)
-    with pytest.raises(InputError, match="stores no prompts"):
+    with pytest.raises(InputError, match="prompts, but they were not stored"):
         bare.prefix_cache()
     with pytest.raises(InputError, match="in memory"):
         pyfast.answer(["Who?"], llm="instant", system="direct").prefix_cache()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import pyfast
 from pyfast.commands.cli import app
+from pyfast.corpus import Unread
 from pyfast.corpus.formats.files import published_set
 from pyfast.engine import read_questions
 from pyfast.errors import InputError
@@ -152,15 +153,18 @@ def test_a_set_becomes_an_index_a_run_and_its_scores(name: str, tmp_path: Path) 
     assert published_set(source) == name
     for refused in (source, source.parent):
         with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
-            pyfast.build_index([write(tmp_path / "a.txt", "A text."), refused], tmp_path / "other")
+            pyfast.build_index([write(tmp_path / "a.txt", "A text."), refused], tmp_path / "other", strict=True)
     with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
         pyfast.answer(source, llm="instant", system="direct")
     with pytest.raises(InputError, match=f"`pyfast data convert {name} "):
         pyfast.evaluate(run, source)
     for gold in (made.questions, made.gold, made.questions.parent):  # the folder has the corpus too
         with pytest.raises(InputError, match="like a question or its gold answers, not a document"):
-            pyfast.build_index(gold, tmp_path / "other")
+            pyfast.build_index(gold, tmp_path / "other", strict=True)
     assert not (tmp_path / "other").exists()
+    unread: list[Unread] = []
+    pyfast.build_index([tmp_path / "a.txt", source], tmp_path / "other", on_unread=unread.append)
+    assert any(it.missing and f"`pyfast data convert {name} " in it.reason for it in unread)
 
 
 def test_by_hand(tmp_path: Path) -> None:
@@ -227,7 +231,7 @@ def test_evidence_of_convmix_is_a_corpus(tmp_path: Path) -> None:
     assert published_set(source) == "convmix"
     for refused in (source, source.parent):
         with pytest.raises(InputError, match="`pyfast data convert convmix "):
-            pyfast.build_index(refused, tmp_path / "other")
+            pyfast.build_index(refused, tmp_path / "other", strict=True)
     made = pyfast.convert("convmix", source.parent, tmp_path / "out")
     assert made.documents == 2 and made.count == 2
     assert [(one["title"], one["text"]) for one in lines(made.corpus)] == [

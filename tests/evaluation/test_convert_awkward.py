@@ -357,7 +357,7 @@ def test_queries_and_judgements_are_no_documents(tmp_path: Path) -> None:
     source = beir(tmp_path / "beir")
     for path in (source / "queries.jsonl", source / "qrels" / "test.tsv"):
         with pytest.raises(InputError, match="`pyfast data convert beir "):
-            pyfast.build_index(path, tmp_path / "index")
+            pyfast.build_index(path, tmp_path / "index", strict=True)
     with pytest.raises(InputError, match="`pyfast data convert beir "):
         pyfast.answer(source / "queries.jsonl", llm="instant", system="direct")
 
