@@ -19,22 +19,8 @@ from pyfast.corpus.grids import TableParts, Text, alternative, written
 from pyfast.corpus.rendering import APART, SHIFTS, struck, with_marks
 from pyfast.errors import InputError
 
-_LEFT_OUT = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "nav",
-        "footer",
-        "svg",
-        "head",
-        "iframe",
-        "object",
-        "datalist",
-        "textarea",
-    ]
-)
+_LEFT_OUT = frozenset(("script", "style", "noscript", "template", "nav", "footer", "svg", "head", "iframe"))
+_LEFT_OUT |= {"object", "datalist", "textarea"}
 _ROLES = frozenset(("navigation", "contentinfo"))
 _NOT_SHOWN = re.compile(r"(?:^|;)\s*display\s*:\s*none", re.IGNORECASE)
 _NOT_SEEN = re.compile(r"(?:^|;)\s*visibility\s*:\s*(?:hidden|collapse)", re.IGNORECASE)

@@ -213,16 +213,17 @@ class Commit:
     def _unknown(self, keys: set[str]) -> str:
         """Say which of the keys of conditions no document has, and which keys there are. If there are none of the
         former, the result is empty."""
+        if not keys:
+            return ""
         known = {
             f"meta.{key}"
             for part, alive in zip(self.parts, self.live, strict=True)
-            for source in (np.flatnonzero(alive).tolist() if keys else ())
+            for source in np.flatnonzero(alive).tolist()
             for key in part.corpus.metadata(int(part.corpus.roots[source]))
         }
-        there = some(sorted(known), 20) or "none"
-        return f": no document has {', '.join(sorted(keys - known))}; keys in this index: {there}" * bool(
-            keys - known
-        )
+        if not (unknown := sorted(keys - known)):
+            return ""
+        return f": no document has {', '.join(unknown)}; keys in this index: {some(sorted(known), 20) or 'none'}"
 
     def of_documents(self, whole: Part, uris: Sequence[str]) -> Commit:
         """Make a commit from some documents of this one. The result equals a part made from only these documents.
